@@ -1,0 +1,1 @@
+"""Data sets of labelled runs, detectors, their replay and their scores. Imports no torch."""

@@ -1,0 +1,63 @@
+"""Files that are whole or not there: atomic writes and checksums."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trainwreck.evaluation.errors import InputError
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Call `write` with a temporary path beside `path`, then move it there in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Sorted, indented JSON, atomically. NaN is refused: JSON has none."""
+    text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+
+
+def read_json(path: Path) -> Any:
+    """Content of a JSON file; InputError with the file's name where it is missing or broken."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: damaged, not JSON ({error})") from None
+
+
+def write_parquet(path: Path, tables: list[pa.Table]) -> None:
+    """One row group a table, zstd, atomically. The same tables give the same bytes."""
+
+    def write(temporary: Path) -> None:
+        with pq.ParquetWriter(temporary, tables[0].schema, compression="zstd", write_statistics=False) as writer:
+            for table in tables:
+                writer.write_table(table, row_group_size=max(1, len(table)))
+
+    write_atomically(path, write)
+
+
+def sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,169 @@
+"""What a run records, one row a step: the single source for writer, reader and documentation.
+
+Axes of a signal besides the step:
+    scalar     one number
+    layers     embedding, each transformer layer, head          (layers + 2 numbers)
+    blocks     each transformer layer                           (layers numbers)
+    heads      each head of each layer, layer by layer          (layers * heads numbers)
+    positions  eight equal parts of the row                     (8 numbers)
+    ages       tokens since the document began: 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, 65 and on
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+BUCKETS = 8
+
+
+class Axis(Enum):
+    """What a signal has a number for, besides each step."""
+
+    SCALAR = "scalar"
+    LAYERS = "layers"
+    BLOCKS = "blocks"
+    HEADS = "heads"
+    POSITIONS = "positions"
+    AGES = "ages"
+
+
+class Role(Enum):
+    """Outcome: what the run did. Setting: what it was told. Input: what it was fed."""
+
+    OUTCOME = "outcome"
+    SETTING = "setting"
+    INPUT = "input"
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One telemetry column. `positive` signals are compared by their logarithm."""
+
+    name: str
+    axis: Axis
+    unit: str
+    meaning: str
+    role: Role = Role.OUTCOME
+    positive: bool = False
+
+
+def _scalar(name: str, unit: str, meaning: str, role: Role = Role.OUTCOME, positive: bool = False) -> Signal:
+    return Signal(name, Axis.SCALAR, unit, meaning, role, positive)
+
+
+def _blocks(name: str, unit: str, meaning: str, positive: bool = False) -> Signal:
+    return Signal(name, Axis.BLOCKS, unit, meaning, positive=positive)
+
+
+SIGNALS: tuple[Signal, ...] = (
+    _scalar("loss", "nats/token", "training loss of the batch, before the update"),
+    _scalar("validation_loss", "nats/token", "loss on a fixed held-out set; empty between evaluations"),
+    _scalar("grad_norm", "1", "global gradient norm before clipping, after unscaling", positive=True),
+    _scalar("clip_coef", "1", "factor that clipping applied to the gradient", Role.SETTING),
+    _scalar("lr", "1", "learning rate of the step", Role.SETTING),
+    _scalar("loss_scale", "1", "factor on the loss before the backward pass", Role.SETTING),
+    _scalar("skipped", "0 or 1", "the update was skipped because a gradient overflowed", Role.SETTING),
+    _scalar("tokens_per_second", "tokens/s", "throughput on a modelled clock, not a measured one", Role.INPUT),
+    _scalar("token_entropy", "nats", "entropy of the token histogram of the batch", Role.INPUT),
+    _scalar("unique_share", "share", "distinct tokens of the batch over the size of the token table", Role.INPUT),
+    _scalar("pad_share", "share", "padding among the tokens of the batch", Role.INPUT),
+    _scalar("nonfinite_grads", "count", "gradient elements that are NaN or infinite"),
+    _scalar("nonfinite_weights", "count", "weights that are NaN or infinite, before the update"),
+    _scalar("log_z", "nats", "mean log partition function of the output softmax"),
+    _scalar("output_max", "nats", "largest magnitude of an output logit", positive=True),
+    Signal("layer_grad_norm", Axis.LAYERS, "1", "gradient norm of the layer, before clipping", positive=True),
+    Signal("layer_weight_norm", Axis.LAYERS, "1", "weight norm of the layer", positive=True),
+    Signal("layer_weight_max", Axis.LAYERS, "1", "largest weight magnitude of the layer", positive=True),
+    Signal("layer_update_ratio", Axis.LAYERS, "1", "norm of the update over norm of the weights", positive=True),
+    _blocks("activation_mean", "1", "mean of the residual stream after the layer"),
+    _blocks("activation_std", "1", "standard deviation of the residual stream after the layer", positive=True),
+    _blocks("activation_max", "1", "largest magnitude of the residual stream after the layer", positive=True),
+    _blocks("dead_share", "share", "MLP units that fire for no token of the batch"),
+    _blocks("attention_entropy", "nats", "entropy of attention, mean over heads and queries"),
+    _blocks("attention_entropy_min", "nats", "least entropy of any query's attention"),
+    _blocks("attention_logit_max", "1", "largest scaled attention score that is not masked"),
+    _blocks("attention_mass_self", "share", "attention on the query's own position"),
+    _blocks("attention_mass_future", "share", "attention on later positions"),
+    _blocks("attention_mass_other_document", "share", "attention on other documents of the row"),
+    _blocks("attention_mass_padding", "share", "attention on padding"),
+    _blocks("attention_distance", "positions", "mean distance of what is attended to"),
+    Signal("head_entropy", Axis.HEADS, "nats", "entropy of attention of one head, mean over queries"),
+    Signal("position_loss", Axis.POSITIONS, "nats/token", "loss by position in the row"),
+    Signal("age_loss", Axis.AGES, "nats/token", "loss by tokens since the document began"),
+)
+
+BY_NAME = {signal.name: signal for signal in SIGNALS}
+
+
+def telemetry_schema() -> pa.Schema:
+    """Arrow schema of a telemetry file: run_id, step, then every signal as float32 or a list of it."""
+    fields = [pa.field("run_id", pa.string(), nullable=False), pa.field("step", pa.int32(), nullable=False)]
+    for signal in SIGNALS:
+        kind = pa.float32() if signal.axis is Axis.SCALAR else pa.list_(pa.float32())
+        fields.append(pa.field(signal.name, kind, metadata={"unit": signal.unit, "meaning": signal.meaning}))
+    return pa.schema(fields, metadata={"trainwreck_schema": str(SCHEMA_VERSION)})
+
+
+class RunKind(Enum):
+    """What a run is an example of."""
+
+    FAILING = "failing"
+    HEALTHY = "healthy"
+    LOOK_ALIKE = "look-alike"
+    LATENT = "latent"
+    CURED = "cured"
+
+
+class Outcome(Enum):
+    """How a run ended against its twin."""
+
+    RECOVERED = "recovered"  # final loss within tolerance of the twin's
+    DAMAGED = "damaged"  # final loss off the twin's by more than the tolerance
+    NON_FINITE = "non_finite"  # the loss became NaN or infinite and stayed so
+
+
+RUN_FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
+    ("run_id", pa.string(), "name of the run; a hash of what was run"),
+    ("scenario", pa.string(), "catalogue entry; empty for healthy runs"),
+    ("cause", pa.string(), "true cause; empty for healthy and look-alike runs"),
+    ("family", pa.string(), "family of the scenario; empty for healthy runs"),
+    ("kind", pa.string(), "failing, healthy, look-alike, latent or cured"),
+    ("split", pa.string(), "calibration (healthy runs that thresholds are frozen on) or test"),
+    ("severity", pa.string(), "subtle, clear or severe; empty where there is no scale"),
+    ("seed", pa.int64(), "seed of every random stream of the run"),
+    ("size", pa.string(), "micro, deep, small or nano"),
+    ("base", pa.string(), "hash of the healthy configuration, shared by a run, its twin and its cure"),
+    ("planned_steps", pa.int32(), "steps the run was meant to take"),
+    ("last_step", pa.int32(), "last recorded step"),
+    ("onset_step", pa.int32(), "first step under the fault (s); empty without one"),
+    ("cure_step", pa.int32(), "first step under the cure; empty without one"),
+    ("visible_step", pa.int32(), "first step at which any outcome signal leaves the twin (v)"),
+    ("visible_steps", pa.string(), "JSON: outcome signal to its own first visible step"),
+    ("no_return_step", pa.int32(), "point of no return (p); empty where it was not measured"),
+    ("outcome", pa.string(), "recovered, damaged or non_finite"),
+    ("final_loss", pa.float64(), "validation loss at the end, nats/token"),
+    ("final_gap", pa.float64(), "final_loss less the twin's, nats/token"),
+    ("twin_id", pa.string(), "run_id of the twin; empty for healthy runs"),
+    ("context", pa.string(), "JSON: the declared configuration, what the practitioner believes is running"),
+    ("spec", pa.string(), "JSON: everything needed to train the run again"),
+    ("file", pa.string(), "telemetry file of the run, relative to the data set"),
+)
+
+
+def runs_schema() -> pa.Schema:
+    """Arrow schema of the runs table."""
+    return pa.schema(
+        [pa.field(name, kind, metadata={"meaning": meaning}) for name, kind, meaning in RUN_FIELDS],
+        metadata={"trainwreck_schema": str(SCHEMA_VERSION)},
+    )
+
+
+def document() -> str:
+    """The schema as a Markdown table, for the documentation."""
+    lines = ["| signal | axis | unit | role | meaning |", "|---|---|---|---|---|"]
+    lines += [f"| `{s.name}` | {s.axis.value} | {s.unit} | {s.role.value} | {s.meaning} |" for s in SIGNALS]
+    lines += ["", "| column of runs | meaning |", "|---|---|"]
+    lines += [f"| `{name}` | {meaning} |" for name, _, meaning in RUN_FIELDS]
+    return "\n".join(lines) + "\n"

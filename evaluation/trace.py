@@ -1,0 +1,78 @@
+"""The telemetry of one run in memory: one array a signal, a row a step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from trainwreck.evaluation.schema import SIGNALS, Axis, telemetry_schema
+
+
+@dataclass
+class Trace:
+    """Signals of one run: [S] for scalars, [S, K] for the others, float32.
+
+    `validation_loss` is NaN where there was no evaluation; `evaluated` tells those steps apart
+    from an evaluation that gave NaN.
+    """
+
+    run_id: str
+    signals: dict[str, np.ndarray]
+    evaluated: np.ndarray  # bool, [S]
+
+    def __len__(self) -> int:
+        return len(self.evaluated)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.signals[name]
+
+    @property
+    def evaluations(self) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and values of the validation loss."""
+        steps = np.flatnonzero(self.evaluated)
+        return steps, self.signals["validation_loss"][steps]
+
+    def to_table(self) -> pa.Table:
+        """As in a telemetry file."""
+        columns: list[pa.Array] = [
+            pa.array([self.run_id] * len(self), pa.string()),
+            pa.array(np.arange(len(self), dtype=np.int32)),
+        ]
+        for signal in SIGNALS:
+            values = np.ascontiguousarray(self.signals[signal.name], dtype=np.float32)
+            if signal.name == "validation_loss":
+                columns.append(pa.array(values, mask=~self.evaluated, from_pandas=False))
+            elif signal.axis is Axis.SCALAR:
+                columns.append(pa.array(values, from_pandas=False))
+            else:
+                offsets = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
+                columns.append(pa.ListArray.from_arrays(offsets, pa.array(values.ravel(), from_pandas=False)))
+        return pa.Table.from_arrays(columns, schema=telemetry_schema())
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> "Trace":
+        """The inverse of `to_table`, for a table with the rows of one run in order."""
+        signals: dict[str, np.ndarray] = {}
+        evaluated = np.ones(len(table), bool)
+        for signal in SIGNALS:
+            column = table.column(signal.name).combine_chunks()
+            if signal.axis is Axis.SCALAR:
+                if signal.name == "validation_loss":
+                    evaluated = column.is_valid().to_numpy(zero_copy_only=False)
+                signals[signal.name] = column.to_numpy(zero_copy_only=False).astype(np.float32)
+            else:
+                signals[signal.name] = column.flatten().to_numpy().reshape(len(table), -1)
+        return cls(table.column("run_id")[0].as_py(), signals, evaluated)
+
+    def finite(self) -> bool:
+        """Whether the training loss is finite at every step."""
+        return bool(np.isfinite(self.signals["loss"]).all())
+
+    def final_loss(self) -> float:
+        """The last validation loss; NaN where the run ended without one or with a non-finite loss."""
+        _, values = self.evaluations
+        return float(values[-1]) if len(values) and self.finite() else float("nan")
+
+
+Traces = Mapping[str, Trace]

@@ -1,0 +1,1 @@
+"""Attention kernels and the counter-based random streams that they share."""

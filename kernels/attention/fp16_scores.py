@@ -1,0 +1,51 @@
+"""Faulty on purpose: scores are kept in float16 before they are scaled, so they overflow at 65504.
+
+What eager attention does in float16 when q @ k' is formed first and scaled afterwards, or never.
+Past 65504 a score is inf, the row maximum is inf, inf - inf is NaN, and so is the whole row.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainwreck.kernels.attention.api import AttentionStats, Regions
+from trainwreck.kernels.attention.reference import matmul, measure
+
+
+def attention(
+    q_NBHTK: Tensor,
+    k_NBHSK: Tensor,
+    v_NBHSK: Tensor,
+    *,
+    bias_NBTS: Tensor,
+    scale_N: Tensor,
+    keep_NBHTS: Tensor | None = None,
+    regions: Regions | None = None,
+    stats: bool = True,
+) -> tuple[Tensor, AttentionStats | None]:
+    """Same call as the reference's. Written as a practitioner would, gradients by autograd."""
+    scores = _HalfScores.apply(q_NBHTK, k_NBHSK) * scale_N.view(-1, 1, 1, 1, 1)
+    scores = scores + bias_NBTS.unsqueeze(2)
+    probs = torch.softmax(scores, -1)
+    kept = probs if keep_NBHTS is None else probs * keep_NBHTS
+    with torch.no_grad():
+        measured = measure(scores, probs, regions) if stats else None
+    return kept.to(v_NBHSK.dtype) @ v_NBHSK, measured
+
+
+class _HalfScores(torch.autograd.Function):
+    """q k' with float16 operands and a float16 result; gradients likewise."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor) -> Tensor:
+        ctx.save_for_backward(q, k)
+        return matmul(q.half(), k.half().transpose(-1, -2), torch.float16).to(q.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, Tensor]:
+        q, k = ctx.saved_tensors
+        d_scores = grads[0].half()
+        d_q = matmul(d_scores, k.half(), torch.float16).to(q.dtype)
+        d_k = matmul(d_scores.transpose(-1, -2), q.half(), torch.float16).to(k.dtype)
+        return d_q, d_k

@@ -1,0 +1,1 @@
+"""Stacked transformers and stacked optimizers: N runs side by side in every tensor."""

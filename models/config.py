@@ -1,0 +1,91 @@
+"""What a model is made of. Runs of one bundle share a `ModelConfig`; what differs is a tensor."""
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Norm(Enum):
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""
+
+    LAYER = "layer"
+    RMS = "rms"
+
+
+class Placement(Enum):
+    """Norm inside the residual branch (pre-LN) or after the sum (Post-LN); Xiong et al. 2020."""
+
+    PRE = "pre"
+    POST = "post"
+
+
+class Activation(Enum):
+    """MLP non-linearity. SwiGLU (Shazeer 2020) has a gate, so a third matrix of the same width."""
+
+    GELU = "gelu"
+    RELU = "relu"
+    SWIGLU = "swiglu"
+
+
+@dataclass(kw_only=True)
+class Init:
+    """Standard deviations of the normal initialisation. Biases start at 0, gains at 1.
+
+    Matrices of a residual branch's end are divided by sqrt(2 * layers) (GPT-2) where
+    `scale_residual` is set.
+    """
+
+    embedding_std: float = 0.09
+    matrix_std: float = 0.09
+    head_std: float = 0.02
+    scale_residual: bool = True
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """A decoder-only transformer (GPT).
+
+    vocab_size counts the rows of the token table, which may be more than the source's tokens, as
+    tables are padded in practice. residual_gain multiplies the shortcut (DeepNorm, Wang et al.
+    2022, uses (2 * layers) ** 0.25 with Post-LN). attention names a variant of kernels.attention.
+    """
+
+    layers: int = 2
+    width: int = 64
+    heads: int = 4
+    mlp_ratio: int = 4
+    vocab_size: int = 64
+    context: int = 64
+    norm: Norm = Norm.LAYER
+    placement: Placement = Placement.PRE
+    activation: Activation = Activation.GELU
+    bias: bool = True
+    qk_norm: bool = False
+    norm_eps: float = 1e-5
+    residual_gain: float = 1.0
+    rope_base: float = 10000.0
+    attention: str = "reference"
+    init: Init = field(default_factory=Init)
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "width", "heads", "mlp_ratio", "vocab_size", "context"):
+            value = getattr(self, name)
+            if value < 1:
+                raise ValueError(f"model.{name}: {value} is not allowed; allowed: 1 or more")
+        if self.width % (2 * self.heads):
+            raise ValueError(
+                f"model.width: {self.width} is not allowed with {self.heads} heads; "
+                f"allowed: multiples of {2 * self.heads}"
+            )
+        if self.norm_eps < 0:
+            raise ValueError(f"model.norm_eps: {self.norm_eps} is not allowed; allowed: 0 or more")
+
+    @property
+    def head_width(self) -> int:
+        """Features of one head."""
+        return self.width // self.heads
+
+    @property
+    def attention_scale(self) -> float:
+        """1 / sqrt(head width)."""
+        return 1.0 / math.sqrt(self.head_width)

@@ -1,0 +1,217 @@
+"""A GPT in which every tensor has a leading run dimension.
+
+Shapes: N runs, B rows, T positions, M = B * T tokens, D width, H heads, K head width, V vocabulary.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainwreck.kernels.attention import AttentionStats, attention, mask_bias
+from trainwreck.kernels.attention.api import Regions
+from trainwreck.kernels.random import dropout_mask
+from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
+from trainwreck.models.precision import Format, linear, widen
+from trainwreck.models.rotary import rotary_table, split_and_rotate
+
+
+@dataclass
+class Tables:
+    """Tensors that steer attention, one a run: what a fault may replace.
+
+    allowed_NTS: bool, keys a query may see. documents_N: bool, keys of other documents and padding
+    are masked. scale_N: float, multiplies q k'. rotary_q_NTK, rotary_k_NTK: complex, [N, T, K/2].
+    leaky: some run lets a query see the future, another document or padding.
+    """
+
+    allowed_NTS: Tensor
+    documents_N: Tensor
+    scale_N: Tensor
+    rotary_q_NTK: Tensor
+    rotary_k_NTK: Tensor
+    leaky: bool = False
+
+
+@dataclass
+class Dropout:
+    """Which draws dropout uses: rate_N with the seeds and the step of the runs."""
+
+    seeds: list[int]
+    step: int
+    rate_N: Tensor
+
+    def mask(self, site: str, *shape: int) -> Tensor:
+        """Scaled keep mask for one site of the model, [N, *shape]."""
+        return dropout_mask(self.seeds, f"dropout/{site}", self.step, shape, self.rate_N)
+
+
+@dataclass
+class Probe:
+    """Statistics of one forward pass, one entry a layer, each [N] ([N, H] for entropy)."""
+
+    attention: list[AttentionStats] = field(default_factory=list)
+    activation_mean: list[Tensor] = field(default_factory=list)
+    activation_std: list[Tensor] = field(default_factory=list)
+    activation_max: list[Tensor] = field(default_factory=list)
+    dead_share: list[Tensor] = field(default_factory=list)
+
+    @torch.no_grad()
+    def see_stream(self, x_NMD: Tensor) -> None:
+        """Mean, standard deviation and largest magnitude of the residual stream."""
+        flat = x_NMD.flatten(1)
+        mean, square = flat.mean(1), torch.linalg.vector_norm(flat, dim=1) ** 2 / flat.shape[1]
+        self.activation_mean.append(mean)
+        self.activation_std.append((square - mean**2).clamp(min=0).sqrt())
+        self.activation_max.append(largest_magnitude(flat))
+
+    @torch.no_grad()
+    def see_hidden(self, hidden_NMF: Tensor) -> None:
+        """Share of MLP units that fire (are over 0) for no token of the batch."""
+        self.dead_share.append((hidden_NMF.amax(1) <= 0).to(torch.float32).mean(1))
+
+
+def largest_magnitude(flat_NX: Tensor) -> Tensor:
+    """max |x| of each run, [N]; NaN where an element is (two reductions: PyTorch's inf-norm is slow)."""
+    return torch.maximum(flat_NX.amax(1), -flat_NX.amin(1))
+
+
+def healthy_tables(config: ModelConfig, runs: int, dtype: torch.dtype = torch.float32) -> Tables:
+    """Causal mask, document mask, 1/sqrt(K) and matching rotary tables for every run."""
+    t = config.context
+    causal = torch.ones(t, t, dtype=torch.bool).tril()
+    rotary = rotary_table(t, config.head_width, config.rope_base, dtype).expand(runs, -1, -1)
+    return Tables(
+        allowed_NTS=causal.expand(runs, t, t),
+        documents_N=torch.ones(runs, dtype=torch.bool),
+        scale_N=torch.full((runs,), config.attention_scale, dtype=dtype),
+        rotary_q_NTK=rotary,
+        rotary_k_NTK=rotary,
+    )
+
+
+def forward(
+    params: dict[str, Tensor],
+    tokens_NBT: Tensor,
+    documents_NBT: Tensor,
+    tables: Tables,
+    config: ModelConfig,
+    fmt: Format = Format.FP32,
+    dropout: Dropout | None = None,
+    probe: Probe | None = None,
+) -> Tensor:
+    """Logits, [N, M, V].
+
+    params: name to [N, *shape]. tokens: int64. documents: int64, the document of each token, -1 for
+    padding. probe: collects statistics where given.
+    """
+    n, b, t = tokens_NBT.shape
+    m, d = b * t, config.width
+    bias, regions = attention_mask(documents_NBT, tables, params["head.weight"].dtype)
+
+    def weights(name: str) -> tuple[Tensor, Tensor | None]:
+        return params[f"{name}.weight"], params.get(f"{name}.bias")
+
+    def drop(x: Tensor, site: str) -> Tensor:
+        return x if dropout is None else x * dropout.mask(site, m, d).to(x.dtype)
+
+    def attend(x: Tensor, layer: str) -> Tensor:
+        qkv = linear(x, *weights(f"{layer}.qkv"), fmt)
+        if config.qk_norm:
+            qkv = norm_heads(qkv, params[f"{layer}.qk_gain"], config)
+        q, k, v = split_and_rotate(
+            qkv.view(n, b, t, 3 * d), tables.rotary_q_NTK, tables.rotary_k_NTK, config.heads
+        )
+        keep = None if dropout is None else dropout.mask(f"{layer}/probs", b, config.heads, t, t)
+        out, stats = attention(
+            q,
+            k,
+            v,
+            bias_NBTS=bias,
+            scale_N=tables.scale_N,
+            keep_NBHTS=keep,
+            regions=regions,
+            stats=probe is not None,
+            variant=config.attention,
+        )
+        if probe is not None and stats is not None:
+            probe.attention.append(stats)
+        merged = out.transpose(2, 3).reshape(n, m, d)
+        return drop(linear(merged, *weights(f"{layer}.attention_out"), fmt), f"{layer}/attention")
+
+    def mlp(x: Tensor, layer: str) -> Tensor:
+        hidden = linear(x, *weights(f"{layer}.mlp_in"), fmt)
+        gate, up = hidden.chunk(2, -1) if config.activation is Activation.SWIGLU else (hidden, None)
+        fired = activate(gate, config.activation)
+        if probe is not None:
+            probe.see_hidden(fired)
+        fired = fired if up is None else fired * up
+        return drop(linear(fired, *weights(f"{layer}.mlp_out"), fmt), f"{layer}/mlp")
+
+    x = drop(embed(params["embedding.weight"], tokens_NBT.view(n, m)), "embedding")
+    for i in range(config.layers):
+        layer = f"layer_{i}"
+        for branch, name in ((attend, "attention_norm"), (mlp, "mlp_norm")):
+            gain, shift = params[f"{layer}.{name}.gain"], params.get(f"{layer}.{name}.bias")
+            shortcut = x if config.residual_gain == 1.0 else x * config.residual_gain
+            if config.placement is Placement.PRE:
+                x = shortcut + branch(normalise(x, gain, shift, config), layer)
+            else:
+                x = normalise(shortcut + branch(x, layer), gain, shift, config)
+        if probe is not None:
+            probe.see_stream(x)
+    if config.placement is Placement.PRE:
+        x = normalise(x, params["final_norm.gain"], params.get("final_norm.bias"), config)
+    return linear(x, *weights("head"), fmt)
+
+
+def embed(table_NVD: Tensor, tokens_NM: Tensor) -> Tensor:
+    """Rows of each run's own table, [N, M, D]."""
+    n, v, d = table_NVD.shape
+    offset = torch.arange(n, device=tokens_NM.device).unsqueeze(1) * v
+    return F.embedding((tokens_NM + offset).view(-1), table_NVD.reshape(n * v, d)).view(n, -1, d)
+
+
+def normalise(x_NMD: Tensor, gain_ND: Tensor, shift_ND: Tensor | None, config: ModelConfig) -> Tensor:
+    """LayerNorm or RMSNorm over D with a gain and shift of each run, never in a half format."""
+    x = widen(x_NMD)
+    if config.norm is Norm.LAYER:
+        y = F.layer_norm(x, x.shape[-1:], eps=config.norm_eps)
+    else:
+        y = F.rms_norm(x, x.shape[-1:], eps=config.norm_eps)
+    gain = gain_ND.unsqueeze(1)
+    return y * gain if shift_ND is None else torch.addcmul(shift_ND.unsqueeze(1), y, gain)
+
+
+def norm_heads(qkv_NMD: Tensor, gain_N2K: Tensor, config: ModelConfig) -> Tensor:
+    """RMSNorm of every query and key head (qk-norm, Dehghani et al. 2023); values untouched."""
+    n, m, _ = qkv_NMD.shape
+    parts = qkv_NMD.view(n, m, 3, config.heads, config.head_width)
+    qk = F.rms_norm(widen(parts[:, :, :2]), (config.head_width,), eps=config.norm_eps)
+    qk = qk * gain_N2K[:, None, :, None]
+    return torch.cat((qk.to(qkv_NMD.dtype), parts[:, :, 2:]), 2).view(n, m, -1)
+
+
+def activate(x: Tensor, activation: Activation) -> Tensor:
+    """GELU in its exact form, ReLU, or the SiLU of SwiGLU's gate."""
+    if activation is Activation.GELU:
+        return F.gelu(x)
+    if activation is Activation.RELU:
+        return F.relu(x)
+    return F.silu(x)
+
+
+def attention_mask(
+    documents_NBT: Tensor, tables: Tables, dtype: torch.dtype
+) -> tuple[Tensor, Regions | None]:
+    """The additive mask [N, B, T, S], and the forbidden regions where some run leaks."""
+    same = documents_NBT.unsqueeze(3) == documents_NBT.unsqueeze(2)
+    masked = same | ~tables.documents_N.view(-1, 1, 1, 1)
+    bias = mask_bias(masked & tables.allowed_NTS.unsqueeze(1), dtype)
+    if not tables.leaky:
+        return bias, None
+    t = documents_NBT.shape[-1]
+    future = torch.ones(t, t, dtype=torch.bool, device=same.device).triu(1)
+    padding = (documents_NBT < 0).unsqueeze(2).expand_as(same)
+    return bias, Regions(future, ~same & ~padding, padding)

@@ -1,0 +1,149 @@
+"""AdamW and SGD over the flat buffers of N runs, with every setting a tensor of length N.
+
+Clipping, loss scaling and skipped steps are decided per run by selection, never by multiplying
+with a mask, so a run's NaN stays its own.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from trainwreck.models.parameters import Layout
+
+
+class Kind(Enum):
+    """AdamW (Loshchilov and Hutter 2019) or SGD with heavy-ball momentum."""
+
+    ADAMW = "adamw"
+    SGD = "sgd"
+
+
+@dataclass
+class Settings:
+    """Optimizer settings of one step, each [N]. clip is inf where clipping is off.
+
+    For SGD beta1 is the momentum, beta2 and eps are not used.
+    """
+
+    lr: Tensor
+    beta1: Tensor
+    beta2: Tensor
+    eps: Tensor
+    weight_decay: Tensor
+    clip: Tensor
+
+
+@dataclass
+class Moments:
+    """Optimizer state of N runs. count: updates so far, float, [N]; first, second: [N, P].
+
+    SGD keeps its momentum buffer in `first` and leaves `second` at zero.
+    """
+
+    count: Tensor
+    first: Tensor
+    second: Tensor
+
+    @classmethod
+    def zeros(cls, flat: Tensor) -> "Moments":
+        """State before the first update of parameters [N, P]."""
+        return cls(flat.new_zeros(len(flat)), torch.zeros_like(flat), torch.zeros_like(flat))
+
+
+def segment_norms(flat: Tensor, plan: Layout, order: float = 2.0) -> Tensor:
+    """Norm of each layer's slice of a flat buffer [N, P]; [N, layers + 2]."""
+    parts = [torch.linalg.vector_norm(flat[:, a:b], order, dim=1) for _, a, b in plan.segments]
+    return torch.stack(parts, 1)
+
+
+def clip_coefficient(grad_norm_N: Tensor, clip_N: Tensor) -> Tensor:
+    """min(1, clip / norm), the factor of gradient clipping by global norm (Pascanu et al. 2013)."""
+    return torch.clamp(clip_N / (grad_norm_N + 1e-6), max=1.0)
+
+
+def step(
+    kind: Kind,
+    flat: Tensor,
+    grads: Tensor,
+    moments: Moments,
+    settings: Settings,
+    decay_mask: Tensor,
+    skip_N: Tensor | None = None,
+) -> Tensor:
+    """Update parameters and moments in place; returns the update, [N, P].
+
+    flat, grads: [N, P], gradients already unscaled and clipped. decay_mask: [P].
+    skip_N: bool; those runs keep parameters and moments to the bit.
+    """
+    if kind is Kind.SGD:
+        return _sgd(flat, grads, moments, settings, decay_mask, skip_N)
+    return _adamw(flat, grads, moments, settings, decay_mask, skip_N)
+
+
+def _adamw(
+    flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, skip: Tensor | None
+) -> Tensor:
+    lr, beta1, beta2, eps, decay = (
+        x.unsqueeze(1) for x in (s.lr, s.beta1, s.beta2, s.eps, s.weight_decay)
+    )
+    count = moments.count.add(1).unsqueeze(1)
+    first = moments.first.lerp(grads, 1 - beta1)
+    second = torch.mul(moments.second, beta2).addcmul_(grads * (1 - beta2), grads)
+    correct1, correct2 = 1 - beta1**count, 1 - beta2**count
+    denominator = second.sqrt().mul_(correct2.rsqrt()).add_(eps)
+    update = torch.div(first, denominator).mul_(-lr / correct1)
+    update.addcmul_(flat * decay_mask, -lr * decay)
+    return _commit(flat, update, moments, first, second, skip)
+
+
+def _sgd(
+    flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, skip: Tensor | None
+) -> Tensor:
+    lr, momentum, decay = (x.unsqueeze(1) for x in (s.lr, s.beta1, s.weight_decay))
+    first = torch.addcmul(grads, moments.first, momentum)
+    update = first.mul(-lr).addcmul_(flat * decay_mask, -lr * decay)
+    return _commit(flat, update, moments, first, moments.second, skip)
+
+
+def _commit(
+    flat: Tensor, update: Tensor, moments: Moments, first: Tensor, second: Tensor, skip: Tensor | None
+) -> Tensor:
+    if skip is None:
+        moments.first, moments.second = first, second
+        moments.count = moments.count + 1
+    else:
+        column = skip.unsqueeze(1)
+        moments.first = torch.where(column, moments.first, first)
+        moments.second = torch.where(column, moments.second, second)
+        moments.count = torch.where(skip, moments.count, moments.count + 1)
+        update = torch.where(column, 0.0, update)
+    flat.add_(update)
+    return update
+
+
+@dataclass
+class LossScaler:
+    """Loss scale of N runs: static where `dynamic` is False, else as in PyTorch's GradScaler.
+
+    Halved (times `backoff`) when a gradient is not finite, doubled after `interval` finite steps,
+    kept within [minimum, maximum]. All [N].
+    """
+
+    scale: Tensor
+    good_steps: Tensor
+    dynamic: Tensor
+    interval: Tensor
+    minimum: Tensor
+    maximum: Tensor
+    backoff: float = 0.5
+
+    def update(self, overflow_N: Tensor) -> None:
+        """Move the scale after a step whose gradients overflowed or did not."""
+        good = torch.where(overflow_N, 0.0, self.good_steps + 1)
+        grow = good >= self.interval
+        factor = torch.where(overflow_N, self.backoff, torch.where(grow, 1 / self.backoff, 1.0))
+        scale = torch.clamp(self.scale * factor, self.minimum, self.maximum)
+        self.scale = torch.where(self.dynamic, scale, self.scale)
+        self.good_steps = torch.where(grow, 0.0, good)

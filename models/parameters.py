@@ -1,0 +1,121 @@
+"""One flat buffer holds the parameters of N runs, [N, P]; every weight is a view of it.
+
+Parameters of one layer lie next to each other, so that a norm per layer is a norm of a slice.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainwreck.kernels.random import generator
+from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One parameter: where it lies in the flat buffer and how it starts."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+    mean: float
+    std: float
+    decay: bool  # weight decay applies (matrices; not biases, gains or the token table)
+
+    @property
+    def stop(self) -> int:
+        """One past the last element."""
+        return self.start + math.prod(self.shape)
+
+
+@dataclass
+class Layout:
+    """The order of all parameters. `segments` are (layer name, start, stop), in order of depth."""
+
+    slots: list[Slot] = field(default_factory=list)
+    segments: list[tuple[str, int, int]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """P, the number of parameters of one run."""
+        return self.slots[-1].stop
+
+    @cached_property
+    def decay_mask(self) -> Tensor:
+        """1 where weight decay applies, else 0; float32, [P]."""
+        mask = torch.zeros(self.size)
+        for slot in self.slots:
+            mask[slot.start : slot.stop] = float(slot.decay)
+        return mask
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """Name to view, each [N, *shape], of a flat buffer [N, P]."""
+        return {
+            slot.name: flat[:, slot.start : slot.stop].unflatten(1, slot.shape) for slot in self.slots
+        }
+
+
+def layout(config: ModelConfig) -> Layout:
+    """The layout that a configuration leads to."""
+    d, init = config.width, config.init
+    out_std = init.matrix_std / math.sqrt(2 * config.layers) if init.scale_residual else init.matrix_std
+    hidden = config.mlp_ratio * d
+    fan_in = 2 * hidden if config.activation is Activation.SWIGLU else hidden
+    result = Layout()
+
+    def add(name: str, *shape: int, mean: float = 0.0, std: float = 0.0, decay: bool = False) -> None:
+        start = result.slots[-1].stop if result.slots else 0
+        result.slots.append(Slot(name, shape, start, mean, std, decay))
+
+    def matrix(name: str, rows: int, columns: int, std: float) -> None:
+        add(f"{name}.weight", rows, columns, std=std, decay=True)
+        if config.bias:
+            add(f"{name}.bias", columns)
+
+    def norm(name: str) -> None:
+        add(f"{name}.gain", d, mean=1.0)
+        if config.norm is Norm.LAYER and config.bias:
+            add(f"{name}.bias", d)
+
+    def close(name: str) -> None:
+        start = result.segments[-1][2] if result.segments else 0
+        result.segments.append((name, start, result.slots[-1].stop))
+
+    add("embedding.weight", config.vocab_size, d, std=init.embedding_std)
+    close("embedding")
+    for i in range(config.layers):
+        norm(f"layer_{i}.attention_norm")
+        matrix(f"layer_{i}.qkv", d, 3 * d, init.matrix_std)
+        if config.qk_norm:
+            add(f"layer_{i}.qk_gain", 2, config.head_width, mean=1.0)
+        matrix(f"layer_{i}.attention_out", d, d, out_std)
+        norm(f"layer_{i}.mlp_norm")
+        matrix(f"layer_{i}.mlp_in", d, fan_in, init.matrix_std)
+        matrix(f"layer_{i}.mlp_out", hidden, d, out_std)
+        close(f"layer_{i}")
+    if config.placement is Placement.PRE:
+        norm("final_norm")
+    matrix("head", d, config.vocab_size, init.head_std)
+    close("head")
+    return result
+
+
+def initial_parameters(config: ModelConfig, seeds: list[int], dtype: torch.dtype = torch.float32) -> Tensor:
+    """Fresh parameters for runs of the given seeds, [N, P].
+
+    Every parameter has a stream of its own name, so that two models that share a parameter's name
+    and shape start with the same values in it (up to the standard deviation).
+    """
+    plan = layout(config)
+    flat = np.empty((len(seeds), plan.size), dtype=np.float64)
+    for row, seed in zip(flat, seeds, strict=True):
+        for slot in plan.slots:
+            part = row[slot.start : slot.stop]
+            part[:] = slot.mean
+            if slot.std:
+                part += slot.std * generator(seed, f"init/{slot.name}").standard_normal(part.size)
+    return torch.from_numpy(flat).to(dtype)

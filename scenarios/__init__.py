@@ -1,0 +1,1 @@
+"""The lab: scenarios, faults, data sources, the training loop and the proof."""
