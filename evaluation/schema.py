@@ -6,7 +6,8 @@ Axes of a signal besides the step:
     blocks     each transformer layer                           (layers numbers)
     heads      each head of each layer, layer by layer          (layers * heads numbers)
     positions  eight equal parts of the row                     (8 numbers)
-    ages       tokens since the document began: 1, 2, 3-4, 5-8, 9-16, 17-32, 33-64, 65 and on
+    ages       tokens since the document began: 1, 2, 3-4, 5-8 ..., doubling up to the row's length
+               (NaN where a batch has no such token)
 """
 
 from dataclasses import dataclass

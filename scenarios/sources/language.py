@@ -124,9 +124,12 @@ class Language:
         draw = generator(s.seed, "language/operator")
         return np.stack([draw.permutation(s.content) for _ in range(s.operators)])
 
-    def rows(self, uniform: np.ndarray) -> Rows:
-        """Rows made of uniform draws, [R, T + 1, 4]: a pure function of them."""
-        return _Sampler(self, uniform).run()
+    def sample(self, seed: int, stream: str, steps: range, rows: int, context: int) -> Rows:
+        """Rows for a range of steps, each array [S, B, T + 1]; row b of step s has its own draws."""
+        shape = (len(steps), rows, context + 1)
+        uniform = np.stack([generator(seed, stream, s).random((rows, context + 1, 4)) for s in steps])
+        flat = _Sampler(self, uniform.reshape(-1, context + 1, 4)).run()
+        return Rows(*(a.reshape(shape) for a in (flat.tokens, flat.documents, flat.nats, flat.structure)))
 
 
 FREE, COPY, NAME, OPERAND, RESULT = range(5)

@@ -1,0 +1,156 @@
+"""The five kinds of change that a fault or a cure can be made of, behind one interface.
+
+The training loop asks every change the same five questions and knows no scenario. A change is in
+force from its step on (`At`), and a later one acts on what an earlier one left.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from trainwreck.kernels.random import generator
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.settings import Setup, get, replace
+
+
+class FaultKind(Enum):
+    """What a change touches."""
+
+    SETTING = "setting"  # a configured value
+    VARIANT = "variant"  # another module or kernel in place of the good one
+    TENSOR = "tensor"  # mask, rotary table, attention scale, learning-rate curve
+    DATA = "data transform"  # batch to batch
+    STATE = "state edit"  # checkpoint to checkpoint, at a resume
+
+
+# Parameters, moments and counters of one run by name; what a checkpoint holds.
+State = dict[str, torch.Tensor]
+
+
+class Change:
+    """A change that changes nothing; each kind overrides what it touches."""
+
+    kind: ClassVar[FaultKind]
+
+    def setup(self, setup: Setup) -> Setup:
+        """The configuration from here on."""
+        return setup
+
+    def tables(self, tables: Tables, setup: Setup) -> Tables:
+        """Mask, rotary tables and attention scale of one run (leading axis 1) from here on."""
+        return tables
+
+    def learning_rate(self, rate: float, step: int, start: int, setup: Setup) -> float:
+        """The learning rate of a step; `start` is the first step under this change."""
+        return rate
+
+    def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
+        """The batch of a step, arrays [B, T]. Must not write into the arrays it is given."""
+        return batch
+
+    def state(self, state: State, earlier: dict[int, State], step: int) -> State:
+        """The state that training goes on with after the resume at `step`."""
+        return state
+
+    def needs(self, step: int) -> tuple[int, ...]:
+        """Steps before `step` whose state `state` wants to see."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Setting(Change):
+    """A configured value, by dotted path."""
+
+    path: str
+    value: Any
+    kind: ClassVar[FaultKind] = FaultKind.SETTING
+
+    def setup(self, setup: Setup) -> Setup:
+        return replace(setup, self.path, self.value)
+
+
+@dataclass(frozen=True)
+class Scaled(Change):
+    """A configured number times a factor."""
+
+    path: str
+    factor: float
+    kind: ClassVar[FaultKind] = FaultKind.SETTING
+
+    def setup(self, setup: Setup) -> Setup:
+        return replace(setup, self.path, get(setup, self.path) * self.factor)
+
+
+@dataclass(frozen=True)
+class Variant(Setting):
+    """A structural setting: another module or kernel takes the good one's place."""
+
+    kind: ClassVar[FaultKind] = FaultKind.VARIANT
+
+
+@dataclass(frozen=True)
+class TableEdit(Change):
+    """Another mask, rotary table or attention scale: edit(tables of one run, setup)."""
+
+    edit: Callable[[Tables, Setup], Tables]
+    kind: ClassVar[FaultKind] = FaultKind.TENSOR
+
+    def tables(self, tables: Tables, setup: Setup) -> Tables:
+        return self.edit(tables, setup)
+
+
+@dataclass(frozen=True)
+class Curve(Change):
+    """Another learning-rate curve: edit(rate, steps since the start, setup)."""
+
+    edit: Callable[[float, int, Setup], float]
+    kind: ClassVar[FaultKind] = FaultKind.TENSOR
+
+    def learning_rate(self, rate: float, step: int, start: int, setup: Setup) -> float:
+        return self.edit(rate, step - start, setup)
+
+
+@dataclass(frozen=True)
+class DataTransform(Change):
+    """Batches changed on their way: transform(batch, steps since the start, draws of the step)."""
+
+    transform: Callable[[Batch, int, np.random.Generator], Batch]
+    stream: str
+    kind: ClassVar[FaultKind] = FaultKind.DATA
+
+    def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
+        return self.transform(batch, step - start, generator(seed, f"fault/{self.stream}", step))
+
+
+@dataclass(frozen=True)
+class StateEdit(Change):
+    """A resume from a checkpoint that is not what was saved: edit(state, state of `since`).
+
+    `since` counts steps before the resume if negative, from the start of the run otherwise.
+    """
+
+    edit: Callable[[State, State], State]
+    since: int = 0
+    kind: ClassVar[FaultKind] = FaultKind.STATE
+
+    def state(self, state: State, earlier: dict[int, State], step: int) -> State:
+        return self.edit(state, earlier[self._step(step)])
+
+    def needs(self, step: int) -> tuple[int, ...]:
+        return (self._step(step),)
+
+    def _step(self, step: int) -> int:
+        return max(0, step + self.since) if self.since < 0 else self.since
+
+
+@dataclass(frozen=True)
+class At:
+    """A change and the first step under it."""
+
+    step: int
+    change: Change

@@ -1,0 +1,110 @@
+"""One run as the training loop takes it: a healthy setup, a seed, and the changes to it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from trainwreck.models import gpt
+from trainwreck.models.optim import Kind as OptimizerKind
+from trainwreck.models.precision import Format
+from trainwreck.scenarios.faults import At, FaultKind
+from trainwreck.scenarios.schedule import learning_rate
+from trainwreck.scenarios.settings import Setup, as_dict, check, fingerprint
+
+
+@dataclass(frozen=True)
+class Program:
+    """What runs must share to be stepped as one: shapes, modules and which work there is to do."""
+
+    model: str  # fingerprint of the model's structure
+    format: Format
+    optimizer: OptimizerKind
+    rows: int
+    evaluation: tuple[int, int]
+    leaky: bool
+    dropout: bool
+    z_loss: bool
+    scaled: bool
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of steps in which nothing about a run changes but its learning rate and its data."""
+
+    start: int
+    setup: Setup
+    tables: gpt.Tables  # leading axis 1
+    program: Program
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to train. `changes` are in order; a later one acts on what an earlier one left."""
+
+    run_id: str
+    seed: int
+    setup: Setup
+    changes: tuple[At, ...] = ()
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """From step 0, one for every step at which a change starts. InputError for a bad setting."""
+        starts = sorted({0} | {at.step for at in self.changes if at.step < self.setup.steps})
+        return [self._segment(start) for start in starts]
+
+    def segment(self, step: int) -> Segment:
+        """The segment that a step is in."""
+        return [s for s in self.segments if s.start <= step][-1]
+
+    def active(self, step: int) -> list[At]:
+        """The changes in force at a step."""
+        return [at for at in self.changes if at.step <= step]
+
+    def resumes(self, step: int) -> list[At]:
+        """The state edits made at the resume at a step."""
+        return [at for at in self.changes if at.step == step and at.change.kind is FaultKind.STATE]
+
+    def snapshots(self) -> set[int]:
+        """Steps whose state some state edit wants to see."""
+        return {s for at in self.changes for s in at.change.needs(at.step)}
+
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of a step, changes included."""
+        setup = self.segment(step).setup
+        rate = learning_rate(setup, step)
+        for at in self.active(step):
+            rate = at.change.learning_rate(rate, step, at.step, setup)
+        return rate
+
+    def _segment(self, start: int) -> Segment:
+        setup = self.setup
+        for at in self.active(start):
+            setup = at.change.setup(setup)
+        check(setup)
+        tables = gpt.healthy_tables(setup.model, 1)
+        for at in self.active(start):
+            tables = at.change.tables(tables, setup)
+        return Segment(start, setup, tables, program(setup, tables))
+
+
+def program(setup: Setup, tables: gpt.Tables) -> Program:
+    """What a setup needs done at each step."""
+    structure = {k: v for k, v in as_dict(setup.model).items() if k not in ("init", "rope_base")}
+    precision = setup.precision
+    return Program(
+        model=fingerprint(structure),
+        format=precision.format,
+        optimizer=setup.optimizer.kind,
+        rows=setup.data.rows,
+        evaluation=(setup.evaluation.every, setup.evaluation.rows),
+        leaky=leaks(tables),
+        dropout=setup.dropout > 0,
+        z_loss=setup.z_loss > 0,
+        scaled=precision.dynamic or precision.loss_scale != 1.0,
+    )
+
+
+def leaks(tables: gpt.Tables) -> bool:
+    """Whether a query can see the future or another document."""
+    return bool(tables.allowed_NTS.triu(1).any()) or not bool(torch.all(tables.documents_N))

@@ -1,0 +1,284 @@
+"""Runs that share a program, stepped as one: every tensor has a leading run dimension."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainwreck.models import gpt, optim
+from trainwreck.models.loss import cross_entropy, weighted_mean
+from trainwreck.models.parameters import Layout, layout
+from trainwreck.scenarios import telemetry
+from trainwreck.scenarios.batches import Batch, training_block, validation
+from trainwreck.scenarios.faults import State
+from trainwreck.scenarios.job import Job
+
+
+@dataclass
+class Feed:
+    """Inputs of a block of steps on the device: token arrays [S, N, ...], learning rates [S, N].
+
+    `host` keeps, for each run, the signals that need no device.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    weights: Tensor
+    documents: Tensor
+    ages: Tensor
+    lr: Tensor
+    host: list[dict[str, np.ndarray]]
+
+
+class Lane:
+    """N runs of one program. Build it from their states, run blocks, take the states out again."""
+
+    def __init__(self, jobs: list[Job], states: list[State], step: int, device: torch.device, dtype: torch.dtype):
+        self.jobs, self.device = jobs, device
+        self.segments = [job.segment(step) for job in jobs]
+        self.setup = self.segments[0].setup  # what the program fixes is the same in all
+        self.program = self.segments[0].program
+        self.plan: Layout = layout(self.setup.model)
+
+        def column(name: str) -> Tensor:
+            return torch.stack([state[name] for state in states]).to(device)
+
+        self.flat = column("parameters")
+        self.moments = optim.Moments(column("count"), column("first"), column("second"))
+        self.leaves = {k: v.detach().requires_grad_() for k, v in self.plan.views(self.flat).items()}
+        self.scaler = self._scaler(column("loss_scale"), column("good_steps"))
+        self.settings = self._settings()
+        self.decay_mask = self.plan.decay_mask.to(device, dtype)
+        self.dropout_rate = self._per_run([s.setup.dropout for s in self.segments])
+        self.z_loss = self._per_run([s.setup.z_loss for s in self.segments])
+        self.tables = self._tables()
+        self.held_out = self._held_out()
+        self.recorder: telemetry.Recorder | None = None
+
+    def states(self) -> list[State]:
+        """The state of each run, copied."""
+        names = {
+            "parameters": self.flat,
+            "first": self.moments.first,
+            "second": self.moments.second,
+            "count": self.moments.count,
+            "loss_scale": self.scaler.scale,
+            "good_steps": self.scaler.good_steps,
+        }
+        return [{k: v[i].detach().clone() for k, v in names.items()} for i in range(len(self.jobs))]
+
+    def feed(self, steps: range) -> Feed:
+        """Data, learning rates and host signals of a block of steps."""
+        batches = [run_batches(job, steps) for job in self.jobs]
+        n = len(self.jobs)
+
+        def stack(arrays: list[np.ndarray]) -> Tensor:
+            return torch.from_numpy(np.stack(arrays, 1)).to(self.device)
+
+        host = [
+            telemetry.input_signals(batch, self.setup.model.vocab_size)
+            | {"lr": np.array([job.learning_rate(s) for s in steps]), "tokens_per_second": clock(job, steps)}
+            for job, batch in zip(self.jobs, batches, strict=True)
+        ]
+        return Feed(
+            inputs=stack([b.inputs for b in batches]),
+            targets=stack([b.targets for b in batches]).view(len(steps), n, -1),
+            weights=stack([b.weights for b in batches]).view(len(steps), n, -1).to(self.flat.dtype),
+            documents=stack([b.documents for b in batches]),
+            ages=stack([telemetry.ages(b.documents) for b in batches]).view(len(steps), n, -1),
+            lr=torch.from_numpy(np.stack([h["lr"] for h in host], 1)).to(self.device, self.flat.dtype),
+            host=host,
+        )
+
+    def run(self, steps: range, record: bool) -> tuple[list[dict[str, np.ndarray]], dict[int, np.ndarray]]:
+        """Train a block of steps. Returns each run's signals [S] or [S, K], and validation losses [N] by step."""
+        feed = self.feed(steps)
+        if record and self.recorder is None:
+            self.recorder = telemetry.Recorder(
+                self.setup.model, self.plan, len(self.jobs), len(steps), self.device
+            )
+        losses: list[tuple[int, Tensor]] = []
+        every, last = self.setup.evaluation.every, self.setup.steps - 1
+        for index, step in enumerate(steps):
+            if record and (step % every == 0 or step == last):
+                losses.append((step, self.validate()))
+            self.step(feed, index, step)
+        evaluated = {step: value.cpu().numpy() for step, value in losses}
+        if self.recorder is None:
+            return [], evaluated
+        block = self.recorder.read(len(steps))
+        signals = [
+            {k: v[:, i] if v.shape[2] > 1 else v[:, i, 0] for k, v in block.items()} | feed.host[i]
+            for i in range(len(self.jobs))
+        ]
+        return signals, evaluated
+
+    def step(self, feed: Feed, index: int, step: int) -> None:
+        """One training step of every run. No value is asked of the device."""
+        probe = gpt.Probe() if self.recorder is not None else None
+        dropout = None
+        if self.program.dropout:
+            dropout = gpt.Dropout([job.seed for job in self.jobs], step, self.dropout_rate)
+        logits = gpt.forward(
+            self.leaves,
+            feed.inputs[index],
+            feed.documents[index],
+            self.tables,
+            self.setup.model,
+            self.program.format,
+            dropout,
+            probe,
+        )
+        weights = feed.weights[index]
+        nll, log_z = cross_entropy(logits, feed.targets[index])
+        loss = objective = weighted_mean(nll, weights)
+        if self.program.z_loss:
+            objective = loss + self.z_loss * weighted_mean(log_z**2, weights)
+        scale = self.scaler.scale
+        factor = scale if self.program.scaled else torch.ones_like(loss)
+        parts = torch.autograd.grad(objective, list(self.leaves.values()), grad_outputs=factor)
+        with torch.no_grad():
+            grads = torch.cat([part.flatten(1) for part in parts], 1)
+            if self.program.scaled:
+                grads.div_(scale.unsqueeze(1))
+            layer_norm = optim.segment_norms(grads, self.plan)
+            norm = torch.linalg.vector_norm(layer_norm, dim=1)
+            overflow = ~torch.isfinite(norm)
+            coefficient = optim.clip_coefficient(norm, self.settings.clip)
+            values = None
+            if self.recorder is not None and probe is not None:
+                values = self.recorder.before_update(
+                    telemetry.StepFacts(
+                        loss=loss.detach(),
+                        nll_NM=nll.detach(),
+                        weight_NM=weights,
+                        age_NM=feed.ages[index],
+                        log_z_NM=log_z.detach(),
+                        logits_NMV=logits.detach(),
+                        grad_norm=norm,
+                        clip_coef=coefficient,
+                        loss_scale=scale,
+                        skipped=overflow if self.program.scaled else torch.zeros_like(norm),
+                        layer_grad_norm=layer_norm,
+                        grads=grads,
+                        flat=self.flat,
+                        probe=probe,
+                    )
+                )
+            grads.mul_(coefficient.unsqueeze(1))
+            self.settings.lr = feed.lr[index]
+            update = optim.step(
+                self.program.optimizer,
+                self.flat,
+                grads,
+                self.moments,
+                self.settings,
+                self.decay_mask,
+                overflow if self.program.scaled else None,
+            )
+            if self.program.scaled:
+                self.scaler.update(overflow)
+            if self.recorder is not None and values is not None:
+                self.recorder.write(index, values, update)
+
+    @torch.no_grad()
+    def validate(self) -> Tensor:
+        """Mean loss on the held-out rows, [N], without dropout; a chunk of rows at a time."""
+        inputs, targets, weights, documents = self.held_out
+        rows = self.setup.data.rows
+        n, total = inputs.shape[0], inputs.shape[1]
+        losses, counts = [], []
+        for a in range(0, total, rows):
+            part = slice(a, a + rows)
+            logits = gpt.forward(
+                self.leaves, inputs[:, part], documents[:, part], self.tables, self.setup.model, self.program.format
+            )
+            nll, _ = cross_entropy(logits, targets[:, part].reshape(n, -1))
+            weight = weights[:, part].reshape(n, -1)
+            losses.append((nll * weight).sum(1))
+            counts.append(weight.sum(1))
+        return torch.stack(losses).sum(0) / torch.stack(counts).sum(0)
+
+    def _per_run(self, values: list[float]) -> Tensor:
+        return torch.tensor(values, dtype=self.flat.dtype, device=self.device)
+
+    def _settings(self) -> optim.Settings:
+        optimizers = [s.setup.optimizer for s in self.segments]
+        return optim.Settings(
+            lr=self._per_run([o.lr for o in optimizers]),
+            beta1=self._per_run([o.beta1 for o in optimizers]),
+            beta2=self._per_run([o.beta2 for o in optimizers]),
+            eps=self._per_run([o.eps for o in optimizers]),
+            weight_decay=self._per_run([o.weight_decay for o in optimizers]),
+            clip=self._per_run([float("inf") if o.clip is None else o.clip for o in optimizers]),
+        )
+
+    def _scaler(self, scale: Tensor, good_steps: Tensor) -> optim.LossScaler:
+        precisions = [s.setup.precision for s in self.segments]
+        return optim.LossScaler(
+            scale=scale,
+            good_steps=good_steps,
+            dynamic=torch.tensor([p.dynamic for p in precisions], device=self.device),
+            interval=self._per_run([p.growth_interval for p in precisions]),
+            minimum=self._per_run([p.smallest_scale for p in precisions]),
+            maximum=self._per_run([p.largest_scale for p in precisions]),
+        )
+
+    def _tables(self) -> gpt.Tables:
+        parts = [s.tables for s in self.segments]
+
+        def cat(name: str) -> Tensor:
+            return torch.cat([getattr(part, name) for part in parts]).to(self.device)
+
+        wide = self.flat.dtype == torch.float64
+        rotary = torch.complex128 if wide else torch.complex64
+        return gpt.Tables(
+            allowed_NTS=cat("allowed_NTS"),
+            documents_N=cat("documents_N"),
+            scale_N=cat("scale_N").to(self.flat.dtype),
+            rotary_q_NTK=cat("rotary_q_NTK").to(rotary),
+            rotary_k_NTK=cat("rotary_k_NTK").to(rotary),
+            leaky=self.program.leaky,
+        )
+
+    def _held_out(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        batches = [validation(s.setup)[0] for s in self.segments]
+        inputs, targets, weights, documents = (
+            torch.from_numpy(np.stack([getattr(b, name) for b in batches])).to(self.device)
+            for name in ("inputs", "targets", "weights", "documents")
+        )
+        return inputs, targets, weights.to(self.flat.dtype), documents
+
+
+def run_batches(job: Job, steps: range) -> Batch:
+    """The batches of one run for a range of steps within a segment, its data faults applied."""
+    setup = job.segment(steps.start).setup
+    block = training_block(setup, job.seed, steps)
+    active = [at for at in job.active(steps.start)]
+    if not active:
+        return block
+    changed = []
+    for index, step in enumerate(steps):
+        batch = block.at(index)
+        for at in active:
+            batch = at.change.batch(batch, step, at.step, job.seed)
+        changed.append(batch)
+    return Batch(*(np.stack([getattr(b, k) for b in changed]) for k in ("inputs", "targets", "weights", "documents")))
+
+
+def clock(job: Job, steps: range) -> np.ndarray:
+    """Tokens per second of each step on a modelled clock, [S].
+
+    Six operations a weight and token at 1e11 a second, three per cent of jitter from the seed, and
+    a pause as long as four steps where the run resumes from a checkpoint.
+    """
+    from trainwreck.kernels.random import generator
+
+    setup = job.segment(steps.start).setup
+    tokens = setup.data.rows * setup.model.context
+    seconds = tokens * 6 * layout(setup.model).size / 1e11
+    jitter = np.array([generator(job.seed, "clock", s).standard_normal() for s in steps])
+    pause = np.array([5.0 if job.resumes(s) else 1.0 for s in steps])
+    rate: np.ndarray = tokens / (seconds * np.exp(0.03 * jitter) * pause)
+    return rate

@@ -1,0 +1,196 @@
+"""The training loop: a bundle of runs, from step 0 or from checkpoints, to traces.
+
+Time is cut wherever something about some run changes. Between two cuts, runs of one program form a
+lane and are stepped as one. The loop knows no scenario: it asks each change what it does.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from trainwreck.evaluation.schema import SIGNALS
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import initial_parameters
+from trainwreck.scenarios.faults import State
+from trainwreck.scenarios.job import Job
+from trainwreck.scenarios.lane import Lane
+
+BLOCK = 50  # steps between two transfers of statistics
+# Activations (rows * context * width) of the runs stepped as one: on a CPU what its caches hold.
+LANE_ELEMENTS = {"cpu": 200_000, "cuda": 200_000_000}
+
+
+@dataclass
+class Result:
+    """What a run left: its telemetry from the step it was entered at, and the states asked for."""
+
+    trace: Trace
+    first_step: int
+    states: dict[int, State] = field(default_factory=dict)
+
+
+@dataclass
+class _Run:
+    """A run under way."""
+
+    job: Job
+    state: State
+    entered: int
+    stop: int
+    keep: set[int]
+    parts: list[dict[str, np.ndarray]] = field(default_factory=list)
+    evaluations: dict[int, float] = field(default_factory=dict)
+    kept: dict[int, State] = field(default_factory=dict)
+
+
+def fresh_state(job: Job, dtype: torch.dtype = torch.float32) -> State:
+    """Parameters, zero moments and the initial loss scale of a run at step 0."""
+    setup = job.segment(0).setup
+    parameters = initial_parameters(setup.model, [job.seed], dtype)[0]
+    zero = torch.zeros((), dtype=dtype)
+    return {
+        "parameters": parameters,
+        "first": torch.zeros_like(parameters),
+        "second": torch.zeros_like(parameters),
+        "count": zero,
+        "loss_scale": torch.full((), setup.precision.loss_scale, dtype=dtype),
+        "good_steps": zero.clone(),
+    }
+
+
+def train(
+    jobs: list[Job],
+    *,
+    enter: dict[str, tuple[int, State]] | None = None,
+    keep: dict[str, Iterable[int]] | None = None,
+    stop: int | None = None,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    record: bool = True,
+    progress: Callable[[int], Any] | None = None,
+) -> list[Result]:
+    """Train jobs side by side; one result a job, in order.
+
+    enter: run_id to (step, state) to go on from. keep: run_id to steps whose state, before the step,
+    is returned. stop: train up to this step only. progress: called with the run-steps just done.
+    Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`.
+    """
+    place = torch.device(device)
+    enter, keep = enter or {}, keep or {}
+    runs = []
+    for job in jobs:
+        entered, state = enter.get(job.run_id) or (0, fresh_state(job, dtype))
+        wanted = set(keep.get(job.run_id, ())) | job.snapshots()
+        runs.append(_Run(job, state, entered, min(job.setup.steps, stop or job.setup.steps), wanted))
+    cuts = sorted(
+        {r.entered for r in runs}
+        | {r.stop for r in runs}
+        | {s.start for r in runs for s in r.job.segments}
+        | {s for r in runs for s in r.keep}
+    )
+    step = min(r.entered for r in runs)
+    while True:
+        for run in runs:
+            if run.entered <= step <= run.stop:
+                _arrive(run, step)
+        live = [r for r in runs if r.entered <= step < r.stop]
+        waiting = [r for r in runs if r.entered > step]
+        if not live and not waiting:
+            break
+        until = min([c for c in cuts if c > step])
+        lanes = _lanes(live, step, place, dtype)
+        while step < until and lanes:
+            steps = range(step, min(step + BLOCK, until))
+            for group, lane in lanes:
+                signals, evaluated = lane.run(steps, record)
+                _collect(group, steps, signals, evaluated)
+                if progress:
+                    progress(len(group) * len(steps))
+            step = steps.stop
+            lanes = _without_ended(lanes, step, place, dtype)
+        for group, lane in lanes:
+            for run, state in zip(group, lane.states(), strict=True):
+                run.state = state
+        step = until
+    return [_result(run, record) for run in runs]
+
+
+def _arrive(run: _Run, step: int) -> None:
+    """Resumes and snapshots due before a step."""
+    for at in run.job.resumes(step):
+        if step > run.entered or step == 0:
+            saved = load_tensors(save_tensors({k: v.contiguous() for k, v in run.state.items()}))
+            run.state = at.change.state(saved, run.kept, step)
+    if step in run.keep and step not in run.kept:
+        run.kept[step] = {k: v.clone() for k, v in run.state.items()}
+
+
+def _lanes(live: list[_Run], step: int, device: torch.device, dtype: torch.dtype) -> list[tuple[list[_Run], Lane]]:
+    groups: dict[Any, list[_Run]] = {}
+    for run in live:
+        groups.setdefault(run.job.segment(step).program, []).append(run)
+    chunks = []
+    for group in groups.values():
+        setup = group[0].job.segment(step).setup
+        width = max(1, LANE_ELEMENTS[device.type] // (setup.data.rows * setup.model.context * setup.model.width))
+        chunks += [group[i : i + width] for i in range(0, len(group), width)]
+    return [(c, Lane([r.job for r in c], [r.state for r in c], step, device, dtype)) for c in chunks]
+
+
+def _collect(
+    group: list[_Run], steps: range, signals: list[dict[str, np.ndarray]], evaluated: dict[int, np.ndarray]
+) -> None:
+    for i, run in enumerate(group):
+        if signals:
+            run.parts.append(signals[i])
+            _end_after_nonfinite(run)
+        run.evaluations.update({s: float(v[i]) for s, v in evaluated.items() if s in steps})
+
+
+def _end_after_nonfinite(run: _Run) -> None:
+    """Stop a run whose loss has not been finite for `tail` + 1 steps in a row."""
+    loss = np.concatenate([p["loss"] for p in run.parts])
+    finite = np.flatnonzero(np.isfinite(loss))
+    first_bad = finite[-1] + 1 if len(finite) else 0
+    if first_bad < len(loss):
+        run.stop = min(run.stop, run.entered + int(first_bad) + run.job.setup.tail + 1)
+
+
+def _without_ended(
+    lanes: list[tuple[list[_Run], Lane]], step: int, device: torch.device, dtype: torch.dtype
+) -> list[tuple[list[_Run], Lane]]:
+    """Lanes without the runs that have stopped by now."""
+    result = []
+    for group, lane in lanes:
+        alive = [r for r in group if r.stop > step]
+        if len(alive) < len(group):
+            for run, state in zip(group, lane.states(), strict=True):
+                run.state = state
+            if not alive:
+                continue
+            lane = Lane([r.job for r in alive], [r.state for r in alive], step, device, dtype)
+        result.append((alive, lane))
+    return result
+
+
+def _result(run: _Run, record: bool) -> Result:
+    count = run.stop - run.entered
+    evaluated = np.zeros(max(count, 0), bool)
+    signals: dict[str, np.ndarray] = {}
+    if record:
+        for signal in SIGNALS:
+            if signal.name != "validation_loss":
+                joined = np.concatenate([p[signal.name] for p in run.parts])
+                signals[signal.name] = joined[:count].astype(np.float32)
+        losses = np.full(count, np.nan, np.float32)
+        for step, value in run.evaluations.items():
+            if step < run.stop:
+                losses[step - run.entered] = value
+                evaluated[step - run.entered] = True
+        signals["validation_loss"] = losses
+    return Result(Trace(run.job.run_id, signals, evaluated), run.entered, run.kept)

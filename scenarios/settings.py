@@ -1,0 +1,194 @@
+"""The configuration of one training run, as nested keyword-only dataclasses.
+
+Units: steps count optimizer updates; losses are nats per token.
+"""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.models.config import ModelConfig
+from trainwreck.models.optim import Kind as OptimizerKind
+from trainwreck.models.precision import Format
+
+
+class SourceKind(Enum):
+    """Where tokens come from."""
+
+    LANGUAGE = "language"  # sources.language: synthetic, entropy known
+    TEXT = "text"  # sources.text: bytes of files
+
+
+class Decay(Enum):
+    """Shape of the learning rate after the warm-up."""
+
+    COSINE = "cosine"
+    LINEAR = "linear"
+    CONSTANT = "constant"
+
+
+@dataclass(kw_only=True)
+class DataConfig:
+    """Training data. `language_seed` draws the language; `text` is a file, empty for the default."""
+
+    source: SourceKind = SourceKind.LANGUAGE
+    rows: int = 12
+    language_seed: int = 0
+    text: str = ""
+
+
+@dataclass(kw_only=True)
+class OptimizerConfig:
+    """Optimizer. `clip` is the largest gradient norm let through, None to let all through.
+
+    For SGD beta1 is the momentum; beta2 and eps are not used.
+    """
+
+    kind: OptimizerKind = OptimizerKind.ADAMW
+    lr: float = 1e-2
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.1
+    clip: float | None = 1.0
+
+
+@dataclass(kw_only=True)
+class ScheduleConfig:
+    """Linear warm-up, then decay to `final_fraction` of the peak at the last step."""
+
+    warmup_steps: int = 30
+    decay: Decay = Decay.COSINE
+    final_fraction: float = 0.1
+
+
+@dataclass(kw_only=True)
+class PrecisionConfig:
+    """Format of matrix products, and the loss scale that keeps float16 gradients in range.
+
+    The defaults of the dynamic scale are PyTorch's, with an interval that suits short runs.
+    """
+
+    format: Format = Format.FP32
+    loss_scale: float = 1.0
+    dynamic: bool = False
+    growth_interval: int = 100
+    smallest_scale: float = 1.0
+    largest_scale: float = 2.0**24
+
+
+@dataclass(kw_only=True)
+class EvaluationConfig:
+    """A fixed held-out set of `rows` rows, looked at every `every` steps and at the last one."""
+
+    every: int = 25
+    rows: int = 48
+
+
+@dataclass(kw_only=True)
+class Setup:
+    """Everything that decides a healthy run, given its seed.
+
+    tail: steps a run goes on for after its loss has become non-finite, so that the aftermath is
+    on record.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    precision: PrecisionConfig = field(default_factory=PrecisionConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    steps: int = 400
+    dropout: float = 0.0
+    z_loss: float = 0.0
+    tail: int = 20
+
+
+# Setting to (lowest, highest, whether the lowest itself is allowed).
+RANGES: dict[str, tuple[float, float, bool]] = {
+    "steps": (1, 10**7, True),
+    "tail": (0, 10**6, True),
+    "dropout": (0, 0.95, True),
+    "z_loss": (0, 1, True),
+    "data.rows": (1, 10**5, True),
+    "data.language_seed": (0, 2**62, True),
+    "optimizer.lr": (0, 1e4, True),
+    "optimizer.beta1": (0, 1, True),
+    "optimizer.beta2": (0, 1, True),
+    "optimizer.eps": (0, 1e3, True),
+    "optimizer.weight_decay": (0, 1e4, True),
+    "optimizer.clip": (0, 1e12, False),
+    "schedule.warmup_steps": (0, 10**7, True),
+    "schedule.final_fraction": (0, 1, True),
+    "precision.loss_scale": (0, 2.0**40, False),
+    "precision.growth_interval": (1, 10**7, True),
+    "precision.smallest_scale": (0, 2.0**40, False),
+    "precision.largest_scale": (0, 2.0**40, False),
+    "evaluation.every": (1, 10**7, True),
+    "evaluation.rows": (1, 10**5, True),
+}
+
+
+def check(setup: Setup) -> None:
+    """InputError for the first setting that is out of range."""
+    for path, (low, high, inclusive) in RANGES.items():
+        value = get(setup, path)
+        if value is None:
+            continue
+        if not (low <= value <= high) or (value == low and not inclusive):
+            bound = f"{low:g}" if inclusive else f"over {low:g}"
+            raise InputError(f"{path}: {value!r} is not allowed; allowed: {bound} to {high:g}")
+
+
+def get(setup: Setup, path: str) -> Any:
+    """The value at a dotted path."""
+    node: Any = setup
+    for name in path.split("."):
+        _check_field(node, name, path)
+        node = getattr(node, name)
+    return node
+
+
+def replace(setup: Setup, path: str, value: Any) -> Setup:
+    """A copy with the value at a dotted path replaced; the rest is shared."""
+
+    def rebuild(node: Any, names: list[str]) -> Any:
+        _check_field(node, names[0], path)
+        inner = value if len(names) == 1 else rebuild(getattr(node, names[0]), names[1:])
+        return dataclasses.replace(node, **{names[0]: inner})
+
+    changed: Setup = rebuild(setup, path.split("."))
+    return changed
+
+
+def replaced(setup: Setup, **values: Any) -> Setup:
+    """`replace` for several paths at once; `__` stands for the dot: optimizer__lr=1e-3."""
+    for name, value in values.items():
+        setup = replace(setup, name.replace("__", "."), value)
+    return setup
+
+
+def as_dict(node: Any) -> Any:
+    """Plain JSON types of a setup; an Enum is its value."""
+    if dataclasses.is_dataclass(node) and not isinstance(node, type):
+        return {f.name: as_dict(getattr(node, f.name)) for f in dataclasses.fields(node)}
+    return node.value if isinstance(node, Enum) else node
+
+
+def fingerprint(content: Any) -> str:
+    """A short hash of JSON-like content; equal content, equal hash."""
+    text = json.dumps(as_dict(content), sort_keys=True, allow_nan=False)
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def _check_field(node: Any, name: str, path: str) -> None:
+    if not dataclasses.is_dataclass(node):
+        raise InputError(f"setting: {path!r} is not allowed; {name!r} is below a plain value")
+    names = [f.name for f in dataclasses.fields(node)]
+    if name not in names:
+        raise unknown(f"setting {path!r}", name, names)

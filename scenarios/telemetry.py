@@ -1,0 +1,175 @@
+"""Statistics of each step, gathered on the device and handed over in blocks of steps.
+
+Nothing here asks the device for a value: a step writes one row of a preallocated buffer.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainwreck.evaluation.schema import BUCKETS, SIGNALS, Axis
+from trainwreck.models import gpt
+from trainwreck.models.config import ModelConfig
+from trainwreck.models.optim import segment_norms
+from trainwreck.models.parameters import Layout
+from trainwreck.scenarios.batches import Batch
+
+# Signals that the host knows without asking the device.
+HOST_SIGNALS = ("lr", "tokens_per_second", "token_entropy", "unique_share", "pad_share")
+DEVICE_SIGNALS = tuple(s for s in SIGNALS if s.name not in (*HOST_SIGNALS, "validation_loss"))
+
+
+def widths(config: ModelConfig) -> dict[Axis, int]:
+    """Numbers a step for a signal of each axis."""
+    return {
+        Axis.SCALAR: 1,
+        Axis.LAYERS: config.layers + 2,
+        Axis.BLOCKS: config.layers,
+        Axis.HEADS: config.layers * config.heads,
+        Axis.POSITIONS: BUCKETS,
+        Axis.AGES: age_buckets(config.context),
+    }
+
+
+def age_buckets(context: int) -> int:
+    """How many doubling buckets hold every age of a row: 1, 2, 3-4, 5-8 ..."""
+    return 1 + (context - 1).bit_length()
+
+
+@dataclass
+class StepFacts:
+    """What a training step knows, each with leading axis N. flat is the weights before the update."""
+
+    loss: Tensor
+    nll_NM: Tensor
+    weight_NM: Tensor
+    age_NM: Tensor  # age bucket of each token
+    log_z_NM: Tensor
+    logits_NMV: Tensor
+    grad_norm: Tensor
+    clip_coef: Tensor
+    loss_scale: Tensor
+    skipped: Tensor
+    layer_grad_norm: Tensor
+    grads: Tensor
+    flat: Tensor
+    probe: gpt.Probe
+
+
+class Recorder:
+    """A buffer of [steps, N, columns] and the order of its columns."""
+
+    def __init__(self, config: ModelConfig, plan: Layout, runs: int, steps: int, device: torch.device) -> None:
+        self.plan = plan
+        width = widths(config)
+        self.columns: dict[str, tuple[int, int]] = {}
+        stop = 0
+        for signal in DEVICE_SIGNALS:
+            self.columns[signal.name] = (stop, stop + width[signal.axis])
+            stop += width[signal.axis]
+        self.buffer = torch.empty(steps, runs, stop, device=device)
+        t = config.context
+        bucket = torch.arange(t, device=device) * BUCKETS // t
+        self.position_TK = torch.nn.functional.one_hot(bucket, BUCKETS).float()
+        self.bucket_K = torch.arange(age_buckets(t), device=device)
+
+    @torch.no_grad()
+    def before_update(self, facts: StepFacts) -> dict[str, Tensor]:
+        """Every device signal but the update ratio."""
+        probe = facts.probe
+        values = {
+            "loss": facts.loss,
+            "grad_norm": facts.grad_norm,
+            "clip_coef": facts.clip_coef,
+            "loss_scale": facts.loss_scale,
+            "skipped": facts.skipped,
+            "nonfinite_grads": count_nonfinite(facts.grads),
+            "nonfinite_weights": count_nonfinite(facts.flat),
+            "log_z": facts.log_z_NM.mean(1),
+            "output_max": gpt.largest_magnitude(facts.logits_NMV.flatten(1)),
+            "layer_grad_norm": facts.layer_grad_norm,
+            "layer_weight_norm": segment_norms(facts.flat, self.plan),
+            "layer_weight_max": torch.stack(
+                [gpt.largest_magnitude(facts.flat[:, a:b]) for _, a, b in self.plan.segments], 1
+            ),
+            "activation_mean": torch.stack(probe.activation_mean, 1),
+            "activation_std": torch.stack(probe.activation_std, 1),
+            "activation_max": torch.stack(probe.activation_max, 1),
+            "dead_share": torch.stack(probe.dead_share, 1),
+            "head_entropy": torch.cat([a.entropy_NH for a in probe.attention], 1),
+            "attention_entropy": torch.stack([a.entropy_NH.mean(1) for a in probe.attention], 1),
+        }
+        for name, field in ATTENTION_FIELDS.items():
+            values[name] = torch.stack([getattr(a, field) for a in probe.attention], 1)
+        values.update(self._bucket_losses(facts))
+        return values
+
+    @torch.no_grad()
+    def write(self, index: int, values: dict[str, Tensor], update: Tensor) -> None:
+        """One row of the buffer. update: what was added to the weights, [N, P]."""
+        values["layer_update_ratio"] = segment_norms(update, self.plan) / values["layer_weight_norm"]
+        row = [values[s.name].float().view(update.shape[0], -1) for s in DEVICE_SIGNALS]
+        torch.cat(row, 1, out=self.buffer[index])
+
+    def read(self, steps: int) -> dict[str, np.ndarray]:
+        """The first `steps` rows, signal to [S, N, K] on the host: the one transfer of a block."""
+        block = self.buffer[:steps].cpu().numpy()
+        return {name: block[:, :, a:b].copy() for name, (a, b) in self.columns.items()}
+
+    def _bucket_losses(self, facts: StepFacts) -> dict[str, Tensor]:
+        n, t = facts.nll_NM.shape[0], self.position_TK.shape[0]
+        sums = torch.stack((facts.nll_NM * facts.weight_NM, facts.weight_NM), 1).float()
+        by_position = sums.view(n, 2, -1, t).sum(2) @ self.position_TK
+        by_age = sums @ (facts.age_NM.unsqueeze(-1) == self.bucket_K).float()
+        return {
+            "position_loss": by_position[:, 0] / by_position[:, 1],
+            "age_loss": by_age[:, 0] / by_age[:, 1],
+        }
+
+
+ATTENTION_FIELDS = {
+    "attention_entropy_min": "entropy_min_N",
+    "attention_logit_max": "logit_max_N",
+    "attention_mass_self": "mass_self_N",
+    "attention_mass_future": "mass_future_N",
+    "attention_mass_other_document": "mass_other_document_N",
+    "attention_mass_padding": "mass_padding_N",
+    "attention_distance": "distance_N",
+}
+
+
+def count_nonfinite(flat_NP: Tensor) -> Tensor:
+    """Elements that are NaN or infinite, [N]; x - x is 0 or NaN."""
+    return torch.nan_to_num(flat_NP - flat_NP, nan=1.0).sum(1)
+
+
+def ages(documents: np.ndarray) -> np.ndarray:
+    """Age bucket of the target of each position, int64, from document ids [..., T].
+
+    A target's age counts the tokens of its document before it: 1 for the second token.
+    """
+    t = documents.shape[-1]
+    position = np.arange(t)
+    new = np.ones(documents.shape, bool)
+    new[..., 1:] = documents[..., 1:] != documents[..., :-1]
+    start = np.maximum.accumulate(np.where(new, position, 0), -1)
+    age = position - start + 1
+    bucket: np.ndarray = np.ceil(np.log2(age)).astype(np.int64)
+    return bucket
+
+
+def input_signals(batch: Batch, table_size: int) -> dict[str, np.ndarray]:
+    """token_entropy, unique_share and pad_share of a block of batches [S, B, T]; each [S]."""
+    steps = len(batch.inputs)
+    tokens = batch.inputs.reshape(steps, -1)
+    index = (np.arange(steps)[:, None] * table_size + tokens).ravel()
+    counts = np.bincount(index, minlength=steps * table_size).reshape(steps, table_size)
+    share = counts / tokens.shape[1]
+    entropy = -np.where(share > 0, share * np.log(np.where(share > 0, share, 1.0)), 0.0).sum(1)
+    return {
+        "token_entropy": entropy,
+        "unique_share": (counts > 0).mean(1),
+        "pad_share": (batch.documents < 0).reshape(steps, -1).mean(1),
+    }
