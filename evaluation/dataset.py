@@ -26,7 +26,12 @@ class DataSet:
 
     def __init__(self, path: Path, manifest: dict[str, Any], runs: pd.DataFrame) -> None:
         self.path, self.manifest, self.runs = path, manifest, runs
-        self._files: dict[str, dict[str, int]] = {}
+        self._files: dict[str, tuple[pq.ParquetFile, dict[str, int]]] = {}
+
+    @classmethod
+    def unlisted(cls, path: Path) -> "DataSet":
+        """A data set under way, without a manifest: for the steps that lead to one."""
+        return cls(path, {}, _runs(path))
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -40,13 +45,14 @@ class DataSet:
     def trace(self, run_id: str) -> Trace:
         """Telemetry of a run."""
         name = self.run(run_id)["file"]
-        file = pq.ParquetFile(self.path / name)
         if name not in self._files:
+            file = pq.ParquetFile(self.path / name)
             ids = (file.read_row_group(i, columns=["run_id"]).column(0)[0].as_py() for i in range(file.num_row_groups))
-            self._files[name] = {found: i for i, found in enumerate(ids)}
-        if run_id not in self._files[name]:
+            self._files[name] = file, {found: i for i, found in enumerate(ids)}
+        file, groups = self._files[name]
+        if run_id not in groups:
             raise InputError(f"{self.path / name}: damaged, run {run_id} is missing")
-        return Trace.from_table(file.read_row_group(self._files[name][run_id]))
+        return Trace.from_table(file.read_row_group(groups[run_id]))
 
     def traces(self) -> Iterator[Trace]:
         """Telemetry of every run, in the order of the runs table."""
@@ -78,8 +84,11 @@ def load(path: str | Path, *, verify: bool = True) -> DataSet:
             raise InputError(f"{file}: damaged, {file.stat().st_size} bytes where the manifest says {facts['bytes']}")
         if verify and sha256(file) != facts["sha256"]:
             raise InputError(f"{file}: damaged or edited, its checksum is not the manifest's")
-    runs = pq.read_table(root / "runs.parquet").to_pandas().set_index("run_id", drop=False)
-    return DataSet(root, manifest, runs)
+    return DataSet(root, manifest, _runs(root))
+
+
+def _runs(root: Path) -> pd.DataFrame:
+    return pq.read_table(root / "runs.parquet").to_pandas().set_index("run_id", drop=False)
 
 
 def write_runs(root: Path, rows: list[dict[str, Any]]) -> None:

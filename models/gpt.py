@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainwreck.kernels.attention import AttentionStats, attention, mask_bias
+from trainwreck.kernels.attention import AttentionStats, attention, document_bias, mask_bias, reduce
 from trainwreck.kernels.attention.api import Regions
 from trainwreck.kernels.random import dropout_mask
 from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
@@ -49,32 +49,35 @@ class Dropout:
 
 @dataclass
 class Probe:
-    """Statistics of one forward pass, one entry a layer, each [N] ([N, H] for entropy)."""
+    """What one forward pass leaves behind for statistics, one entry a layer."""
 
     attention: list[AttentionStats] = field(default_factory=list)
-    activation_mean: list[Tensor] = field(default_factory=list)
-    activation_std: list[Tensor] = field(default_factory=list)
-    activation_max: list[Tensor] = field(default_factory=list)
-    dead_share: list[Tensor] = field(default_factory=list)
+    stream: list[tuple[Tensor, Tensor, Tensor, Tensor]] = field(default_factory=list)
+    fired: list[Tensor] = field(default_factory=list)
 
     @torch.no_grad()
     def see_stream(self, x_NMD: Tensor) -> None:
-        """Mean, standard deviation and largest magnitude of the residual stream."""
-        flat = x_NMD.flatten(1)
-        mean, square = flat.mean(1), torch.linalg.vector_norm(flat, dim=1) ** 2 / flat.shape[1]
-        self.activation_mean.append(mean)
-        self.activation_std.append((square - mean**2).clamp(min=0).sqrt())
-        self.activation_max.append(largest_magnitude(flat))
+        """Look at the residual stream after a layer: mean, norm, largest and least."""
+        flat = x_NMD.detach().flatten(1)
+        norm = torch.linalg.vector_norm(flat, dim=1) / flat.shape[1] ** 0.5
+        self.stream.append((flat.mean(1), norm, flat.amax(1), flat.amin(1)))
 
     @torch.no_grad()
     def see_hidden(self, hidden_NMF: Tensor) -> None:
-        """Share of MLP units that fire (are over 0) for no token of the batch."""
-        self.dead_share.append((hidden_NMF.amax(1) <= 0).to(torch.float32).mean(1))
+        """Look at a layer's MLP units: the most that each fires, over the tokens of the batch."""
+        self.fired.append(hidden_NMF.detach().amax(1))
 
-
-def largest_magnitude(flat_NX: Tensor) -> Tensor:
-    """max |x| of each run, [N]; NaN where an element is (two reductions: PyTorch's inf-norm is slow)."""
-    return torch.maximum(flat_NX.amax(1), -flat_NX.amin(1))
+    @torch.no_grad()
+    def reduce(self) -> dict[str, Tensor]:
+        """Every statistic by the name of its signal, each [N, L] ([N, L * H] for head_entropy)."""
+        mean, norm, high, low = (torch.stack(parts, 1) for parts in zip(*self.stream, strict=True))
+        return reduce(self.attention) | {
+            "activation_mean": mean,
+            "activation_std": (norm**2 - mean**2).clamp(min=0).sqrt(),
+            "activation_max": torch.maximum(high, -low),
+            # A unit is dead on a batch when it is over 0 for no token.
+            "dead_share": (torch.stack(self.fired, 1) <= 0).float().mean(2),
+        }
 
 
 def healthy_tables(config: ModelConfig, runs: int, dtype: torch.dtype = torch.float32) -> Tables:
@@ -108,6 +111,7 @@ def forward(
     """
     n, b, t = tokens_NBT.shape
     m, d = b * t, config.width
+    pre = config.placement is Placement.PRE
     bias, regions = attention_mask(documents_NBT, tables, params["head.weight"].dtype)
 
     def weights(name: str) -> tuple[Tensor, Tensor | None]:
@@ -116,8 +120,17 @@ def forward(
     def drop(x: Tensor, site: str) -> Tensor:
         return x if dropout is None else x * dropout.mask(site, m, d).to(x.dtype)
 
+    def scale(name: str) -> tuple[Tensor, Tensor | None]:
+        return params[f"{name}.gain"], params.get(f"{name}.bias")
+
+    def enter(x: Tensor, norm: str, matrix: str) -> Tensor:
+        """What a branch, or the head, begins with: under pre-LN its norm, then its matrix."""
+        if pre:
+            return norm_linear(x, *scale(norm), *weights(matrix), config, fmt)
+        return linear(x, *weights(matrix), fmt)
+
     def attend(x: Tensor, layer: str) -> Tensor:
-        qkv = linear(x, *weights(f"{layer}.qkv"), fmt)
+        qkv = enter(x, f"{layer}.attention_norm", f"{layer}.qkv")
         if config.qk_norm:
             qkv = norm_heads(qkv, params[f"{layer}.qk_gain"], config)
         q, k, v = split_and_rotate(
@@ -141,7 +154,7 @@ def forward(
         return drop(linear(merged, *weights(f"{layer}.attention_out"), fmt), f"{layer}/attention")
 
     def mlp(x: Tensor, layer: str) -> Tensor:
-        hidden = linear(x, *weights(f"{layer}.mlp_in"), fmt)
+        hidden = enter(x, f"{layer}.mlp_norm", f"{layer}.mlp_in")
         gate, up = hidden.chunk(2, -1) if config.activation is Activation.SWIGLU else (hidden, None)
         fired = activate(gate, config.activation)
         if probe is not None:
@@ -152,18 +165,14 @@ def forward(
     x = drop(embed(params["embedding.weight"], tokens_NBT.view(n, m)), "embedding")
     for i in range(config.layers):
         layer = f"layer_{i}"
-        for branch, name in ((attend, "attention_norm"), (mlp, "mlp_norm")):
-            gain, shift = params[f"{layer}.{name}.gain"], params.get(f"{layer}.{name}.bias")
+        for branch, norm in ((attend, "attention_norm"), (mlp, "mlp_norm")):
             shortcut = x if config.residual_gain == 1.0 else x * config.residual_gain
-            if config.placement is Placement.PRE:
-                x = shortcut + branch(normalise(x, gain, shift, config), layer)
-            else:
-                x = normalise(shortcut + branch(x, layer), gain, shift, config)
+            x = shortcut + branch(x, layer)
+            if not pre:
+                x = normalise(x, *scale(f"{layer}.{norm}"), config)
         if probe is not None:
             probe.see_stream(x)
-    if config.placement is Placement.PRE:
-        x = normalise(x, params["final_norm.gain"], params.get("final_norm.bias"), config)
-    return linear(x, *weights("head"), fmt)
+    return enter(x, "final_norm", "head")
 
 
 def embed(table_NVD: Tensor, tokens_NM: Tensor) -> Tensor:
@@ -173,15 +182,42 @@ def embed(table_NVD: Tensor, tokens_NM: Tensor) -> Tensor:
     return F.embedding((tokens_NM + offset).view(-1), table_NVD.reshape(n * v, d)).view(n, -1, d)
 
 
-def normalise(x_NMD: Tensor, gain_ND: Tensor, shift_ND: Tensor | None, config: ModelConfig) -> Tensor:
-    """LayerNorm or RMSNorm over D with a gain and shift of each run, never in a half format."""
+def standardise(x_NMD: Tensor, config: ModelConfig) -> Tensor:
+    """LayerNorm or RMSNorm over D without gain and shift, never in a half format."""
     x = widen(x_NMD)
-    if config.norm is Norm.LAYER:
-        y = F.layer_norm(x, x.shape[-1:], eps=config.norm_eps)
-    else:
-        y = F.rms_norm(x, x.shape[-1:], eps=config.norm_eps)
-    gain = gain_ND.unsqueeze(1)
+    norm = F.layer_norm if config.norm is Norm.LAYER else F.rms_norm
+    return norm(x, x.shape[-1:], eps=config.norm_eps)
+
+
+def normalise(x_NMD: Tensor, gain_ND: Tensor, shift_ND: Tensor | None, config: ModelConfig) -> Tensor:
+    """LayerNorm or RMSNorm with the gain and shift of each run."""
+    y, gain = standardise(x_NMD, config), gain_ND.unsqueeze(1)
     return y * gain if shift_ND is None else torch.addcmul(shift_ND.unsqueeze(1), y, gain)
+
+
+def norm_linear(
+    x_NMD: Tensor,
+    gain_ND: Tensor,
+    shift_ND: Tensor | None,
+    weight_NDO: Tensor,
+    bias_NO: Tensor | None,
+    config: ModelConfig,
+    fmt: Format,
+) -> Tensor:
+    """A norm and the matrix after it.
+
+    In FP32 gain and shift go into the matrix, (g y + s) W + b = y (g W) + (s W + b): the same numbers
+    up to rounding, and five passes over the activations fewer. The half formats round the norm's
+    output, so there it has to exist.
+    """
+    if fmt is not Format.FP32:
+        return linear(normalise(x_NMD, gain_ND, shift_ND, config), weight_NDO, bias_NO, fmt)
+    weight = gain_ND.unsqueeze(2) * weight_NDO
+    bias = bias_NO
+    if shift_ND is not None:
+        moved = torch.bmm(shift_ND.unsqueeze(1), weight_NDO).squeeze(1)
+        bias = moved if bias is None else bias + moved
+    return linear(standardise(x_NMD, config), weight, bias, fmt)
 
 
 def norm_heads(qkv_NMD: Tensor, gain_N2K: Tensor, config: ModelConfig) -> Tensor:
@@ -206,12 +242,14 @@ def attention_mask(
     documents_NBT: Tensor, tables: Tables, dtype: torch.dtype
 ) -> tuple[Tensor, Regions | None]:
     """The additive mask [N, B, T, S], and the forbidden regions where some run leaks."""
-    same = documents_NBT.unsqueeze(3) == documents_NBT.unsqueeze(2)
-    masked = same | ~tables.documents_N.view(-1, 1, 1, 1)
-    bias = mask_bias(masked & tables.allowed_NTS.unsqueeze(1), dtype)
+    bias = document_bias(documents_NBT, dtype)
+    if tables.leaky:
+        bias.mul_(tables.documents_N.to(dtype).view(-1, 1, 1, 1))
+    bias.add_(mask_bias(tables.allowed_NTS, dtype).unsqueeze(1))  # MASKED twice is masked
     if not tables.leaky:
         return bias, None
     t = documents_NBT.shape[-1]
+    same = documents_NBT.unsqueeze(3) == documents_NBT.unsqueeze(2)
     future = torch.ones(t, t, dtype=torch.bool, device=same.device).triu(1)
     padding = (documents_NBT < 0).unsqueeze(2).expand_as(same)
     return bias, Regions(future, ~same & ~padding, padding)

@@ -26,13 +26,15 @@ class _CrossEntropy(torch.autograd.Function):
         log_z = logits.amax(-1) - probs.amax(-1).log()
         nll = log_z - logits.gather(-1, targets).squeeze(-1)
         ctx.save_for_backward(probs, targets)
+        ctx.set_materialize_grads(False)
         return nll, log_z
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:
         probs, targets = ctx.saved_tensors
         d_nll, d_log_z = grads
-        d_logits = probs * (d_nll + d_log_z).unsqueeze(-1)
+        d_both = d_nll if d_log_z is None else d_nll + d_log_z
+        d_logits = probs * d_both.unsqueeze(-1)
         d_logits.scatter_add_(-1, targets, -d_nll.unsqueeze(-1))
         return d_logits, None
 

@@ -85,39 +85,39 @@ def step(
 def _adamw(
     flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, skip: Tensor | None
 ) -> Tensor:
-    lr, beta1, beta2, eps, decay = (
-        x.unsqueeze(1) for x in (s.lr, s.beta1, s.beta2, s.eps, s.weight_decay)
-    )
+    lr, beta1, beta2, eps, decay = (x.unsqueeze(1) for x in (s.lr, s.beta1, s.beta2, s.eps, s.weight_decay))
     count = moments.count.add(1).unsqueeze(1)
-    first = moments.first.lerp(grads, 1 - beta1)
-    second = torch.mul(moments.second, beta2).addcmul_(grads * (1 - beta2), grads)
-    correct1, correct2 = 1 - beta1**count, 1 - beta2**count
-    denominator = second.sqrt().mul_(correct2.rsqrt()).add_(eps)
-    update = torch.div(first, denominator).mul_(-lr / correct1)
-    update.addcmul_(flat * decay_mask, -lr * decay)
-    return _commit(flat, update, moments, first, second, skip)
+    before = None if skip is None else (moments.first.clone(), moments.second.clone())
+    moments.first.lerp_(grads, 1 - beta1)
+    moments.second.lerp_(grads.square(), 1 - beta2)
+    # m / c1 / (sqrt(v) / c2 + eps), with both corrections taken out of the large tensors.
+    correct1, correct2 = 1 - beta1**count, (1 - beta2**count).sqrt()
+    update = moments.second.sqrt().add_(eps * correct2)
+    torch.div(moments.first, update, out=update)
+    update.mul_(-lr * correct2 / correct1).addcmul_(flat, -lr * decay * decay_mask)
+    return _commit(flat, update, moments, before, skip)
 
 
 def _sgd(
     flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, skip: Tensor | None
 ) -> Tensor:
     lr, momentum, decay = (x.unsqueeze(1) for x in (s.lr, s.beta1, s.weight_decay))
-    first = torch.addcmul(grads, moments.first, momentum)
-    update = first.mul(-lr).addcmul_(flat * decay_mask, -lr * decay)
-    return _commit(flat, update, moments, first, moments.second, skip)
+    before = None if skip is None else (moments.first.clone(), moments.second)
+    moments.first.mul_(momentum).add_(grads)
+    update = moments.first.mul(-lr).addcmul_(flat, -lr * decay * decay_mask)
+    return _commit(flat, update, moments, before, skip)
 
 
 def _commit(
-    flat: Tensor, update: Tensor, moments: Moments, first: Tensor, second: Tensor, skip: Tensor | None
+    flat: Tensor, update: Tensor, moments: Moments, before: tuple[Tensor, Tensor] | None, skip: Tensor | None
 ) -> Tensor:
-    if skip is None:
-        moments.first, moments.second = first, second
-        moments.count = moments.count + 1
-    else:
+    """Apply the update, except for runs that skip: theirs is 0 and their moments are as before."""
+    moments.count = moments.count + 1
+    if before is not None and skip is not None:
         column = skip.unsqueeze(1)
-        moments.first = torch.where(column, moments.first, first)
-        moments.second = torch.where(column, moments.second, second)
-        moments.count = torch.where(skip, moments.count, moments.count + 1)
+        moments.first = torch.where(column, before[0], moments.first)
+        moments.second = torch.where(column, before[1], moments.second)
+        moments.count = torch.where(skip, moments.count - 1, moments.count)
         update = torch.where(column, 0.0, update)
     flat.add_(update)
     return update

@@ -11,7 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.attention.reference import matmul
+from trainwreck.kernels.attention.reference import matmul, widen
+
+
+__all__ = ["Format", "linear", "lower", "widen"]
 
 
 class Format(Enum):
@@ -29,11 +32,6 @@ def lower(x: Tensor, fmt: Format) -> Tensor:
     if fmt is Format.FP16:
         return x.half()
     return x
-
-
-def widen(x: Tensor) -> Tensor:
-    """x in float32 where it is in a half format, else as it is."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def linear(x_NMI: Tensor, weight_NIO: Tensor, bias_NO: Tensor | None, fmt: Format) -> Tensor:

@@ -11,10 +11,22 @@ from torch import Tensor
 
 from trainwreck.models.precision import widen
 
-def rotary_table(context: int, head_width: int, base: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    """exp(i * position * base ** (-2 j / head_width)), complex, [T, K/2]."""
+def rotary_table(
+    context: int,
+    head_width: int,
+    base: float,
+    dtype: torch.dtype = torch.float32,
+    *,
+    offset: int = 0,
+    stretch: float = 1.0,
+) -> Tensor:
+    """exp(i * (position + offset) / stretch * base ** (-2 j / head_width)), complex, [T, K/2].
+
+    stretch is the factor of position interpolation (Chen et al. 2023).
+    """
     exponent = torch.arange(0, head_width, 2, dtype=torch.float64) / head_width
-    angle = torch.outer(torch.arange(context, dtype=torch.float64), base**-exponent)
+    position = (torch.arange(context, dtype=torch.float64) + offset) / stretch
+    angle = torch.outer(position, base**-exponent)
     table = torch.polar(torch.ones_like(angle), angle)
     return table.to(torch.complex128 if dtype == torch.float64 else torch.complex64)
 
@@ -35,32 +47,32 @@ class _SplitAndRotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, rotary: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
         n, b, t, three_d = qkv.shape
-        half = three_d // (6 * heads)
-        parts = widen(qkv).view(n, b, t, 3, heads, 2 * half)
-        pairs = torch.view_as_complex(parts[:, :, :, :2].unflatten(-1, (half, 2)))
-        turned = pairs.new_empty(2, n, b, heads, t, half)
-        torch.mul(pairs, spread(rotary), out=turned.permute(1, 2, 4, 0, 3, 5))
-        q, k = torch.view_as_real(turned).flatten(-2).to(qkv.dtype)
-        v = parts[:, :, :, 2].transpose(2, 3).to(qkv.dtype, memory_format=torch.contiguous_format)
+        # Heads apart first, then one multiplication over contiguous pairs: faster than both at once.
+        parts = widen(qkv).view(n, b, t, 3, heads, -1).permute(3, 0, 1, 4, 2, 5).contiguous()
+        pairs(parts[:2]).mul_(spread(rotary))
         ctx.save_for_backward(rotary)
-        return q, k, v if v.is_contiguous() else v.contiguous()
+        q, k, v = parts.to(qkv.dtype)
+        return q, k, v
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
         (rotary,) = ctx.saved_tensors
-        d_q, d_k, d_v = grads
+        d_q, d_k, d_v = (widen(grad) for grad in grads)
         n, b, heads, t, width = d_q.shape
-        real = torch.float64 if d_q.dtype == torch.float64 else torch.float32
-        d_qkv = torch.empty(n, b, t, 3, heads, width, dtype=real, device=d_q.device)
-        pairs = torch.view_as_complex(d_qkv[:, :, :, :2].unflatten(-1, (width // 2, 2)))
+        d_qkv = d_q.new_empty(n, b, t, 3, heads, width)
         back = spread(rotary).conj().resolve_conj()
         for i, d_x in enumerate((d_q, d_k)):
-            source = torch.view_as_complex(d_x.to(real).unflatten(-1, (width // 2, 2)))
-            torch.mul(source.transpose(2, 3), back[:, :, :, i], out=pairs[:, :, :, i])
+            turned = torch.view_as_real(pairs(d_x) * back[i]).flatten(-2)
+            d_qkv[:, :, :, i] = turned.transpose(2, 3)
         d_qkv[:, :, :, 2] = d_v.transpose(2, 3)
-        return d_qkv.view(n, b, t, -1).to(d_q.dtype), None, None
+        return d_qkv.view(n, b, t, -1).to(grads[0].dtype), None, None
+
+
+def pairs(x: Tensor) -> Tensor:
+    """Neighbouring features as complex numbers, a view of [..., K] as [..., K/2]."""
+    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
 
 
 def spread(rotary_NT2K: Tensor) -> Tensor:
-    """The tables with axes for rows and heads, [N, 1, T, 2, 1, K/2]."""
-    return rotary_NT2K[:, None, :, :, None]
+    """The tables with axes for rows and heads, [2, N, 1, 1, T, K/2]."""
+    return rotary_NT2K.permute(2, 0, 1, 3)[:, :, None, None]

@@ -1,1 +1,20 @@
-"""The lab: scenarios, faults, data sources, the training loop and the proof."""
+"""The lab: scenarios, faults, data sources, the training loop and the proof.
+
+The package is also a function: `trainwreck.scenarios()` is the catalogue, id to scenario.
+"""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _Catalogue(ModuleType):
+    """A module that can be called, so that one name serves as package and as question."""
+
+    def __call__(self) -> dict[str, Any]:
+        from trainwreck.scenarios.registry import scenarios
+
+        return scenarios()
+
+
+sys.modules[__name__].__class__ = _Catalogue

@@ -5,8 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from trainwreck.scenarios.settings import DataConfig, Setup, SourceKind
-from trainwreck.scenarios.sources.language import Language, LanguageSpec, Rows
+from trainwreck.scenarios.settings import DataConfig, Dialect, Setup, SourceKind
+from trainwreck.scenarios.sources.language import Language, LanguageSpec, Rows, chain
 from trainwreck.scenarios.sources.text import Text, open_text
 
 
@@ -38,45 +38,47 @@ def from_rows(rows: Rows) -> Batch:
     )
 
 
-@lru_cache(maxsize=8)
-def _language(seed: int) -> Language:
-    return Language(LanguageSpec(seed=seed))
+# What a source is named by; runs that agree on it share a source.
+SourceKey = tuple[SourceKind, Dialect, int, str]
 
 
-def source(data: DataConfig) -> Language | Text:
-    """The source that a configuration names."""
-    return open_text(data.text) if data.source is SourceKind.TEXT else _language(data.language_seed)
+def source_key(data: DataConfig) -> SourceKey:
+    """The part of a configuration that names its source."""
+    return data.source, data.dialect, data.language_seed, data.text
+
+
+@lru_cache(maxsize=16)
+def source(key: SourceKey) -> Language | Text:
+    """The source that a key names."""
+    kind, dialect, seed, text = key
+    if kind is SourceKind.TEXT:
+        return open_text(text)
+    return Language(chain(seed) if dialect is Dialect.CHAIN else LanguageSpec(seed=seed))
 
 
 def training_block(setup: Setup, seed: int, steps: range) -> Batch:
     """Training batches of a range of steps, [S, B, T]; a pure function of setup, seed and steps."""
-    data = setup.data
-    return _block(data.source, data.language_seed, data.text, seed, steps, data.rows, setup.model.context)
+    return _block(source_key(setup.data), seed, steps, setup.data.rows, setup.model.context)
 
 
 # Runs of one seed share their batches, so a bundle of faulty, twin and cured samples them once.
 @lru_cache(maxsize=64)
-def _block(
-    kind: SourceKind, language_seed: int, text: str, seed: int, steps: range, rows: int, context: int
-) -> Batch:
-    data = DataConfig(source=kind, language_seed=language_seed, text=text)
-    return from_rows(source(data).sample(seed, "train", steps, rows, context))
+def _block(key: SourceKey, seed: int, steps: range, rows: int, context: int) -> Batch:
+    return from_rows(source(key).sample(seed, "train", steps, rows, context))
 
 
 @lru_cache(maxsize=16)
-def held_out(
-    kind: SourceKind, language_seed: int, text: str, rows: int, context: int
-) -> tuple[Batch, Rows]:
-    """The validation set, [B, T], the same for every run of a source, and the rows it came from."""
-    data = DataConfig(source=kind, language_seed=language_seed, text=text)
-    sampled = source(data).sample(language_seed, "validation", range(1), rows, context)
+def _held_out(key: SourceKey, rows: int, context: int) -> tuple[Batch, Rows]:
+    sampled = source(key).sample(key[2], "validation", range(1), rows, context)
     return from_rows(sampled).at(0), sampled
 
 
 def validation(setup: Setup) -> tuple[Batch, Rows]:
-    """The validation set of a setup, with the exact nats of its tokens in the rows."""
-    data = setup.data
-    return held_out(data.source, data.language_seed, data.text, setup.evaluation.rows, setup.model.context)
+    """The validation set of a setup, [B, T], and its rows [1, B, T + 1] with the exact nats.
+
+    The same for every run of a source, whatever its seed.
+    """
+    return _held_out(source_key(setup.data), setup.evaluation.rows, setup.model.context)
 
 
 def entropy_floor(setup: Setup) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from trainwreck.kernels.random import generator
-from trainwreck.models.gpt import Tables
+from trainwreck.models.gpt import Tables, healthy_tables
 from trainwreck.scenarios.batches import Batch
 from trainwreck.scenarios.settings import Setup, get, replace
 
@@ -102,6 +102,11 @@ class TableEdit(Change):
 
     def tables(self, tables: Tables, setup: Setup) -> Tables:
         return self.edit(tables, setup)
+
+
+def restore_tables() -> TableEdit:
+    """The cure of every TableEdit: the right mask, scale and rotary tables."""
+    return TableEdit(lambda tables, setup: healthy_tables(setup.model, 1))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,13 @@ class SourceKind(Enum):
     TEXT = "text"  # sources.text: bytes of files
 
 
+class Dialect(Enum):
+    """Which tokens the language has."""
+
+    FULL = "full"  # every structure
+    CHAIN = "chain"  # content alone, mostly a sharp Markov chain: needs no attention
+
+
 class Decay(Enum):
     """Shape of the learning rate after the warm-up."""
 
@@ -36,6 +43,7 @@ class DataConfig:
     """Training data. `language_seed` draws the language; `text` is a file, empty for the default."""
 
     source: SourceKind = SourceKind.LANGUAGE
+    dialect: Dialect = Dialect.FULL
     rows: int = 12
     language_seed: int = 0
     text: str = ""
@@ -51,7 +59,7 @@ class OptimizerConfig:
     kind: OptimizerKind = OptimizerKind.ADAMW
     lr: float = 1e-2
     beta1: float = 0.9
-    beta2: float = 0.95
+    beta2: float = 0.99
     eps: float = 1e-8
     weight_decay: float = 0.1
     clip: float | None = 1.0

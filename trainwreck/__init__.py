@@ -1,1 +1,39 @@
-"""x"""
+"""Trainwreck: labelled transformer-training failures on demand, and the scoreboard for detectors.
+
+    >>> import trainwreck
+    >>> "high_lr" in trainwreck.scenarios()
+    True
+
+Every name is imported when it is first asked for, so that the command line starts at once; loading
+and scoring data sets never needs torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.dataset import DataSet, load
+    from trainwreck.evaluation.errors import InputError
+    from trainwreck.evaluation.protocol import Detector, Verdict
+    from trainwreck.evaluation.scorecard import Scorecard, leaderboard, score
+
+__all__ = ["DataSet", "Detector", "InputError", "Scorecard", "Verdict", "leaderboard", "load", "scenarios", "score"]
+
+_HOMES = {
+    "DataSet": "dataset",
+    "load": "dataset",
+    "InputError": "errors",
+    "Detector": "protocol",
+    "Verdict": "protocol",
+    "Scorecard": "scorecard",
+    "leaderboard": "scorecard",
+    "score": "scorecard",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"trainwreck.evaluation.{_HOMES[name]}"), name)
+    if name == "scenarios":  # the catalogue, and the package of that name: see its docstring
+        return import_module("trainwreck.scenarios")
+    raise AttributeError(f"module 'trainwreck' has no attribute {name!r}")

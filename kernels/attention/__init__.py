@@ -5,8 +5,10 @@ from trainwreck.kernels.attention.api import (
     VARIANTS,
     AttentionStats,
     attention,
+    document_bias,
     load_variant,
     mask_bias,
+    reduce,
 )
 
-__all__ = ["MASKED", "VARIANTS", "AttentionStats", "attention", "load_variant", "mask_bias"]
+__all__ = ["MASKED", "VARIANTS", "AttentionStats", "attention", "document_bias", "load_variant", "mask_bias", "reduce"]

@@ -18,17 +18,40 @@ MASKED = -1e30
 class AttentionStats(NamedTuple):
     """What the attention probabilities of one layer look like, measured in the same pass.
 
-    Entropies in nats, distances in positions, masses as shares of the attention of a query.
+    One number a query, [N, B, H, T]: `reduce` makes numbers a run of them. Entropy in nats, distance
+    in positions, masses as shares of the query's attention. The forbidden masses are None where no
+    run of the bundle lets anything forbidden through: they are 0 then.
     """
 
-    entropy_NH: Tensor  # mean over rows and queries
-    entropy_min_N: Tensor  # least over heads, rows and queries
-    logit_max_N: Tensor  # largest scaled, unmasked score
-    mass_self_N: Tensor
-    mass_future_N: Tensor
-    mass_other_document_N: Tensor
-    mass_padding_N: Tensor
-    distance_N: Tensor  # mean of |query position - key position|
+    entropy: Tensor
+    logit_max: Tensor  # largest scaled, unmasked score
+    mass_self: Tensor
+    distance: Tensor  # mean of |query position - key position|
+    mass_future: Tensor | None = None
+    mass_other_document: Tensor | None = None
+    mass_padding: Tensor | None = None
+
+
+def reduce(layers: list[AttentionStats]) -> dict[str, Tensor]:
+    """Statistics of all layers, each [N, L]; `head_entropy` is [N, L * H]."""
+    parts = {
+        name: torch.stack([getattr(layer, name) for layer in layers], 1)
+        for name in AttentionStats._fields
+        if getattr(layers[0], name) is not None
+    }
+    by_head = parts["entropy"].mean((2, 4))  # [N, L, H]
+    result = {
+        "head_entropy": by_head.flatten(1),
+        "attention_entropy": by_head.mean(2),
+        "attention_entropy_min": parts["entropy"].amin((2, 3, 4)),
+        "attention_logit_max": parts["logit_max"].amax((2, 3, 4)),
+        "attention_distance": parts["distance"].mean((2, 3, 4)),
+        "attention_mass_self": parts["mass_self"].mean((2, 3, 4)),
+    }
+    zero = torch.zeros_like(result["attention_mass_self"])
+    for name in ("mass_future", "mass_other_document", "mass_padding"):
+        result[f"attention_{name}"] = parts[name].mean((2, 3, 4)) if name in parts else zero
+    return result
 
 
 class Regions(NamedTuple):
@@ -58,11 +81,17 @@ def load_variant(name: str) -> AttentionFn:
 
 def mask_bias(allowed: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """0 where a key is allowed, MASKED where it is not. allowed: bool, [..., T, S]."""
-    return torch.where(
-        allowed,
-        torch.zeros((), dtype=dtype, device=allowed.device),
-        torch.full((), MASKED, dtype=dtype, device=allowed.device),
-    )
+    return (~allowed).to(dtype) * MASKED
+
+
+def document_bias(documents_NBT: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """0 between tokens of one document, MASKED between others, [N, B, T, S].
+
+    Ids are whole numbers, so documents differ by 1 or more: arithmetic on floats is vectorised where
+    comparing and selecting are not.
+    """
+    ids = documents_NBT.to(dtype)
+    return (ids.unsqueeze(3) - ids.unsqueeze(2)).abs_().clamp_(max=1.0).mul_(MASKED)
 
 
 def attention(

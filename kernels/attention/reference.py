@@ -5,6 +5,7 @@ exactly and accumulated in float32, as tensor cores do; probabilities and score 
 rounded to the input's dtype before they meet v, k and q, as FlashAttention does (Dao 2023).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,10 +26,10 @@ def attention(
     stats: bool = True,
 ) -> tuple[Tensor, AttentionStats | None]:
     """See `trainwreck.kernels.attention.attention`."""
-    out, *measured = _Attention.apply(
-        q_NBHTK, k_NBHSK, v_NBHSK, bias_NBTS, scale_N, keep_NBHTS, regions, stats
-    )
-    return out, AttentionStats(*measured) if stats else None
+    held: list[AttentionStats] = []
+    keeper = held.append if stats else None
+    out: Tensor = _Attention.apply(q_NBHTK, k_NBHSK, v_NBHSK, bias_NBTS, scale_N, keep_NBHTS, regions, keeper)
+    return out, held[0] if held else None
 
 
 class _Attention(torch.autograd.Function):
@@ -42,16 +43,17 @@ class _Attention(torch.autograd.Function):
         scale: Tensor,
         keep: Tensor | None,
         regions: Regions | None,
-        stats: bool,
-    ) -> tuple[Tensor, ...]:
-        scores = masked_scores(q, k, bias, scale)
+        keeper: Callable[[AttentionStats], None] | None,
+    ) -> Tensor:
+        # The scale goes into q, in the accumulation dtype: a quarter of the elements that scores have.
+        q = widen(q) * scale.view(-1, 1, 1, 1, 1)
+        scores = masked_scores(q, k, bias)
         probs = torch.softmax(scores, -1)
-        measured = measure(scores, probs, regions) if stats else ()
+        if keeper is not None:  # statistics leave by the side: as outputs, autograd would track them
+            keeper(measure(scores, probs, regions))
         kept = probs if keep is None else probs * keep
-        out = matmul(kept, v, v.dtype)
         ctx.save_for_backward(q, k, v, probs, scale, keep)
-        ctx.mark_non_differentiable(*measured)
-        return out, *measured
+        return matmul(kept, v, v.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
@@ -63,17 +65,23 @@ class _Attention(torch.autograd.Function):
         if keep is not None:
             d_probs.mul_(keep)
         d_scores = torch.ops.aten._softmax_backward_data(d_probs, probs, -1, probs.dtype)
-        d_scores.mul_(scale.view(-1, 1, 1, 1, 1))
-        d_q = matmul(d_scores, k, q.dtype)
+        d_q = matmul(d_scores, k, d_scores.dtype).mul_(scale.view(-1, 1, 1, 1, 1))
         d_k = matmul(d_scores.transpose(-1, -2), q, k.dtype)
-        return d_q, d_k, d_v, None, None, None, None, None
+        return d_q.to(k.dtype), d_k, d_v, None, None, None, None, None
 
 
-def masked_scores(q: Tensor, k: Tensor, bias: Tensor, scale: Tensor) -> Tensor:
-    """scale * q k' + bias in the accumulation dtype, [N, B, H, T, S]."""
-    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    scores = matmul(q, k.transpose(-1, -2), wide)
-    return torch.addcmul(bias.unsqueeze(2), scores, scale.view(-1, 1, 1, 1, 1), out=scores)
+def widen(x: Tensor) -> Tensor:
+    """x in float32 where it is in a half format, else as it is."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def masked_scores(q: Tensor, k: Tensor, bias: Tensor) -> Tensor:
+    """q k' + bias in the accumulation dtype, [N, B, H, T, S]. q is wide already and not rounded."""
+    lead = q.shape[:-2]
+    k = widen(k)
+    scores = torch.bmm(q.reshape(-1, *q.shape[-2:]), k.reshape(-1, *k.shape[-2:]).transpose(1, 2))
+    scores = scores.view(*lead, *scores.shape[-2:])
+    return scores.add_(bias.unsqueeze(2))
 
 
 def matmul(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
@@ -93,32 +101,18 @@ def matmul(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
 def measure(scores: Tensor, probs: Tensor, regions: Regions | None) -> AttentionStats:
     """Statistics of one layer from its masked scores and probabilities, each [N, B, H, T, S].
 
-    Entropy of a row is lse - sum(p * s), with lse = max(s) - ln(max(p)): both terms are shifted by
-    the same row maximum, so large logits cost no precision.
+    Entropy of a row is lse - sum(p * s), with lse = max(s) - ln(max(p)). The scores are overwritten:
+    they are large, and no longer needed.
     """
-    n, b, h, t, _ = probs.shape
+    t = probs.shape[-1]
     top_s = scores.amax(-1)
     top_p = probs.amax(-1)
-    expected = torch.linalg.vecdot(probs, scores)
-    entropy = (top_s - expected) - top_p.log()
+    entropy = (top_s - scores.mul_(probs).sum(-1)).sub_(top_p.log_())
     position = torch.arange(t, dtype=probs.dtype, device=probs.device)
+    mass_self = probs.diagonal(dim1=-2, dim2=-1)
     if regions is None:
-        zero = probs.new_zeros(n)
-        looked_back = position - torch.mv(probs.view(-1, t), position).view(n, -1, t)
-        distance = looked_back.mean((1, 2))
-        future = other = padding = zero
-    else:
-        distance = (probs * (position[:, None] - position).abs()).sum((1, 2, 3, 4)) / (b * h * t)
-        future, other, padding = (
-            torch.where(where.unsqueeze(-3), probs, 0).sum((1, 2, 3, 4)) / (b * h * t) for where in regions
-        )
-    return AttentionStats(
-        entropy_NH=entropy.mean((1, 3)),
-        entropy_min_N=entropy.amin((1, 2, 3)),
-        logit_max_N=top_s.amax((1, 2, 3)),
-        mass_self_N=probs.diagonal(dim1=-2, dim2=-1).mean((1, 2, 3)),
-        mass_future_N=future,
-        mass_other_document_N=other,
-        mass_padding_N=padding,
-        distance_N=distance,
-    )
+        looked_at = torch.mv(probs.view(-1, t), position).view_as(entropy)
+        return AttentionStats(entropy, top_s, mass_self, position - looked_at)
+    distance = (probs * (position[:, None] - position).abs()).sum(-1)
+    masses = (torch.where(where.unsqueeze(-3), probs, 0).sum(-1) for where in regions)
+    return AttentionStats(entropy, top_s, mass_self, distance, *masses)

@@ -1,0 +1,109 @@
+"""What every detector on a data set is measured against: its runs, its resamples, its blind policies.
+
+Made once for a data set, so that all detectors are scored on the same runs and the same resamples.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from trainwreck.evaluation.metrics.bootstrap import Bootstrap
+from trainwreck.evaluation.metrics.records import Records, records
+from trainwreck.evaluation.metrics.skill import POLICIES, Policy, Runs, policy_gains, policy_losses, tune, utility
+from trainwreck.evaluation.oracles import labelled_alarms
+from trainwreck.evaluation.specification import COSTS, PREVALENCES, RESAMPLES
+
+
+@dataclass(frozen=True)
+class Blind:
+    """The tuned blind policies under one cost profile and prevalence, and their utilities.
+
+    value: of the best one on the measured runs. samples: the same on each resample, [R].
+    """
+
+    policies: tuple[Policy, ...]
+    value: float
+    samples: np.ndarray
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """measured: [N] bool, the runs outside the tuning splits, which every score is taken on."""
+
+    measured: np.ndarray
+    labels: Records  # of the measured runs
+    bootstrap: Bootstrap
+    blind: dict[tuple[str, float], Blind]
+    unseen: frozenset[str]  # causes that no tuning run had; empty where no tuning run fails
+    family_of: dict[str, str]
+    notes: tuple[str, ...]
+
+    def utility_samples(self, gain: np.ndarray, loss: np.ndarray, prevalence: float) -> np.ndarray:
+        """U on each resample. gain, loss: [N] or [N, M] over the measured runs, 0 where they don't apply."""
+        shape = (-1,) + (1,) * (gain.ndim - 1)
+        failing, negative = self.labels.failing, self.labels.negative
+        return np.asarray(
+            utility(
+                _ratio(self.bootstrap.sums(gain), self.bootstrap.sums(failing).reshape(shape)),
+                _ratio(self.bootstrap.sums(loss), self.bootstrap.sums(negative).reshape(shape)),
+                prevalence,
+            )
+        )
+
+
+def baseline(runs: pd.DataFrame, *, resamples: int = RESAMPLES) -> Baseline:
+    """From the runs table alone. Raises InputError for labels that contradict themselves."""
+    silent = {run_id: labelled_alarms(run_id, -1, None) for run_id in runs["run_id"]}
+    everything = records(runs, silent)
+    tuning, labels = everything.select(everything.tuning), everything.select(~everything.tuning)
+    notes = []
+    tuning_runs, measured_runs = label_runs(tuning), label_runs(labels)
+    if not tuning_runs.complete:
+        # Tuned on the runs it is measured on, the blind baseline is the best it can be: W* errs low.
+        tuning_runs = measured_runs
+        notes.append("blind policies are tuned on the measured runs: no tuning split holds failing and healthy runs")
+    bootstrap = Bootstrap(labels.cluster, labels.cause, labels.severity, resamples=resamples)
+    made = Baseline(
+        measured=~everything.tuning,
+        labels=labels,
+        bootstrap=bootstrap,
+        blind={},
+        unseen=_unseen(tuning, labels),
+        family_of=dict(zip(everything.cause.tolist(), everything.family.tolist(), strict=True)),
+        notes=tuple(notes),
+    )
+    for cost in COSTS:
+        for prevalence in PREVALENCES:
+            policies = tuple(tune(name, tuning_runs, cost, prevalence) for name in POLICIES)
+            made.blind[cost, prevalence] = _blind(made, policies, measured_runs, cost, prevalence)
+    return made
+
+
+def label_runs(labels: Records) -> Runs:
+    """The labels that cost skill reads, of visible failing runs and of negative ones."""
+    failing = labels.failing
+    return Runs(labels.onset[failing], labels.visible[failing], labels.planned[failing], labels.planned[labels.negative])
+
+
+def _blind(made: Baseline, policies: tuple[Policy, ...], runs: Runs, cost: str, prevalence: float) -> Blind:
+    failing, negative = made.labels.failing, made.labels.negative
+    gain = np.zeros((len(made.labels), len(policies)))
+    loss = np.zeros_like(gain)
+    for i, policy in enumerate(policies):
+        gain[failing, i] = policy_gains(policy, runs, cost)
+        loss[negative, i] = policy_losses(policy, runs.healthy_last, cost)
+    if not runs.complete:
+        return Blind(policies, float("nan"), np.full(len(made.bootstrap.weights), np.nan))
+    values = np.asarray(utility(gain[failing].mean(axis=0), loss[negative].mean(axis=0), prevalence))
+    return Blind(policies, float(values.max()), made.utility_samples(gain, loss, prevalence).max(axis=1))
+
+
+def _unseen(tuning: Records, labels: Records) -> frozenset[str]:
+    seen = set(tuning.cause[tuning.failing].tolist())
+    return frozenset(labels.cause[labels.failing].tolist()) - seen if seen else frozenset()
+
+
+def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
+    shape = np.broadcast_shapes(top.shape, bottom.shape)
+    return np.asarray(np.divide(top, bottom, out=np.full(shape, np.nan), where=bottom > 0))

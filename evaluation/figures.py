@@ -1,0 +1,137 @@
+"""Pictures of runs: faulty, twin and cured over the steps, with the clocks and the alarms marked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainwreck.evaluation.schema import BY_NAME, Axis
+from trainwreck.evaluation.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
+COLOURS = {"faulty": "#D55E00", "twin": "#0072B2", "cured": "#009E73"}
+CLOCKS = {"s": ("#000000", "-"), "cure": ("#009E73", ":"), "v": ("#CC79A7", "--")}
+ALWAYS = ("loss", "grad_norm")
+
+
+@dataclass
+class Story:
+    """What one figure shows. steps: s, v and cure by name; alarms: detector to its first alarm."""
+
+    title: str
+    traces: Mapping[str, Trace]  # "faulty", "twin", "cured"
+    telling: str
+    steps: Mapping[str, int | None] = field(default_factory=dict)
+    alarms: Mapping[str, int] = field(default_factory=dict)
+    floor: float | None = None
+
+
+def draw(story: Story) -> "Figure":
+    """A figure with a panel for loss, gradient norm and the signal that tells, and a row of alarms."""
+    from matplotlib.figure import Figure
+
+    signals = list(dict.fromkeys([*ALWAYS, story.telling]))
+    if len(signals) < 3:
+        signals.append("validation_loss")
+    rows = len(signals) + (1 if story.alarms else 0)
+    heights = [1.0] * len(signals) + ([0.18 + 0.11 * len(story.alarms)] if story.alarms else [])
+    figure = Figure(figsize=(7.2, 1.75 * sum(heights) + 0.5), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(rows, 1, sharex=True, height_ratios=heights))
+    figure.suptitle(story.title, fontsize=11)
+    for axis, name in zip(axes, signals, strict=False):
+        _panel(axis, story, name)
+    if story.alarms:
+        _alarms(axes[-1], story.alarms)
+    for axis in axes:
+        _clocks(axis, story.steps, label=axis is axes[0])
+    handles, labels = axes[0].get_legend_handles_labels()
+    axes[0].legend(handles, labels, fontsize=7, ncols=len(labels), loc="upper right", frameon=False)
+    axes[-1].set_xlabel("step", fontsize=8)
+    return figure
+
+
+def save(story: Story, path: Path) -> None:
+    """Draw and write a PNG."""
+    from trainwreck.evaluation.files import write_atomically
+
+    figure = draw(story)
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
+
+
+def reduced(trace: Trace, name: str) -> np.ndarray:
+    """One curve for a signal: the number itself, or what the layers, heads or positions have to say.
+
+    The worst layer for norms, maxima and shares, the spread over heads, the late against the early
+    positions. Units as the signal's.
+    """
+    values = trace[name].astype(np.float64)
+    if values.ndim == 1:
+        return values
+    axis = BY_NAME[name].axis
+    if axis is Axis.HEADS:
+        return np.asarray(values.max(1) - values.min(1))
+    if axis in (Axis.POSITIONS, Axis.AGES):
+        return np.asarray(np.nanmean(values[:, :2], 1) - np.nanmean(values[:, -2:], 1))
+    return np.asarray(values.max(1))
+
+
+WORDS = {
+    Axis.LAYERS: ", largest layer",
+    Axis.BLOCKS: ", largest layer",
+    Axis.HEADS: ", spread over heads",
+    Axis.POSITIONS: ", early less late",
+    Axis.AGES: ", early less late",
+    Axis.SCALAR: "",
+}
+
+
+def _panel(axis: "Axes", story: Story, name: str) -> None:
+    signal = BY_NAME[name]
+    drawn = []
+    for role in ("twin", "cured", "faulty"):
+        if role not in story.traces:
+            continue
+        trace = story.traces[role]
+        curve = reduced(trace, name)
+        steps = np.arange(len(curve))
+        if name == "validation_loss":
+            steps, curve = trace.evaluations
+        finite = np.isfinite(curve)
+        axis.plot(steps, np.where(finite, curve, np.nan), color=COLOURS[role], lw=1.1, label=role, alpha=0.9)
+        drawn.append(curve[finite])
+        if not finite.all():
+            first = int(steps[np.flatnonzero(~finite)[0]])
+            axis.plot([first], [0.96], "x", color=COLOURS[role], transform=axis.get_xaxis_transform(), ms=6, mew=2)
+    values = np.concatenate(drawn) if drawn else np.zeros(0)
+    if signal.positive and len(values) and values.min() > 0 and values.max() > 5 * values.min():
+        axis.set_yscale("log")
+    elif len(values) and values.max() > 20 * max(1e-9, float(np.median(np.abs(values)))) and values.min() >= 0:
+        axis.set_yscale("symlog", linthresh=max(1e-6, float(np.median(np.abs(values)))))
+    if name in ("loss", "validation_loss") and story.floor is not None:
+        axis.axhline(story.floor, color="#999999", lw=0.8, ls="-.")
+    axis.set_title(f"{name.replace('_', ' ')}{WORDS[signal.axis]} ({signal.unit})", fontsize=8, loc="left")
+    axis.tick_params(labelsize=7)
+    axis.grid(alpha=0.2, lw=0.5)
+
+
+def _clocks(axis: "Axes", steps: Mapping[str, int | None], label: bool) -> None:
+    for name, (colour, style) in CLOCKS.items():
+        step = steps.get(name)
+        if step is not None:
+            axis.axvline(step, color=colour, ls=style, lw=0.9, label=f"{name} = {step}" if label else None)
+
+
+def _alarms(axis: "Axes", alarms: Mapping[str, int]) -> None:
+    names: Sequence[str] = sorted(alarms, key=lambda name: alarms[name])
+    axis.scatter([alarms[n] for n in names], range(len(names)), marker="v", s=14, color="#E69F00", zorder=3)
+    axis.set_yticks(range(len(names)), names, fontsize=5.5)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    axis.set_title("first alarms", fontsize=8, loc="left")
+    axis.grid(alpha=0.2, lw=0.5, axis="x")
+    axis.tick_params(axis="x", labelsize=7)

@@ -1,0 +1,1 @@
+"""The metrics of the scoring specification: pure functions over arrays, one entry a run."""

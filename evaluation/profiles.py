@@ -1,0 +1,114 @@
+"""Observation profiles: how often rows come to a detector, and which signals they hold.
+
+full      every signal, every step
+standard  scalars every k steps, per-layer and other list signals every 10 k steps
+minimal   loss and LR, every k steps: what a progress bar shows
+filtered  scalars averaged over the last k steps, a non-finite loss replaced by the running mean of
+          those k: what the Transformers Trainer logs by default
+
+A profile is a pure function of the rows so far, so what a detector sees up to a step does not
+depend on what comes after it. Rows keep every key; what a profile does not show is None.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.protocol import Row
+from trainwreck.evaluation.schema import SIGNALS, Axis
+from trainwreck.evaluation.specification import LIST_EVERY, LOG_EVERY
+
+Rows = Iterator[dict[str, Any]]
+
+SCALARS = tuple(signal.name for signal in SIGNALS if signal.axis is Axis.SCALAR)
+LISTS = tuple(signal.name for signal in SIGNALS if signal.axis is not Axis.SCALAR)
+
+
+def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY) -> Rows:
+    """The rows that a detector sees of a run under a profile.
+
+    rows: full rows in the order of their steps. profile: full, standard, minimal or filtered.
+    k: steps between two rows, at least 1. Raises InputError for another profile or k.
+
+    >>> rows = [{"step": step, "loss": 4.0 - step, "grad_norm": 1.0} for step in range(4)]
+    >>> [(row["step"], row["loss"], row["grad_norm"]) for row in observe(rows, "filtered", k=2)]
+    [(1, 3.5, 1.0), (3, 1.5, 1.0)]
+    >>> [(row["step"], row["loss"], row["grad_norm"]) for row in observe(rows, "minimal", k=2)]
+    [(0, 4.0, None), (2, 2.0, None)]
+    """
+    if profile not in PROFILES:
+        raise unknown("profile", profile, PROFILES)
+    if k < 1:
+        raise InputError(f"k: {k} is not allowed; allowed: 1 and more")
+    return PROFILES[profile](rows, k)
+
+
+def _full(rows: Iterable[Row], k: int) -> Rows:
+    return map(dict, rows)
+
+
+def _standard(rows: Iterable[Row], k: int) -> Rows:
+    evaluation = None
+    for row in rows:
+        # An evaluation is logged when it happens; it must not be lost between two sampled steps.
+        latest = row.get("validation_loss")
+        evaluation = evaluation if latest is None else latest
+        if row["step"] % k:
+            continue
+        seen = dict(row) | {"validation_loss": evaluation}
+        evaluation = None
+        if row["step"] % (LIST_EVERY * k):
+            seen.update(dict.fromkeys(LISTS))
+        yield seen
+
+
+def _minimal(rows: Iterable[Row], k: int) -> Rows:
+    for row in rows:
+        if row["step"] % k == 0:
+            yield dict.fromkeys(row) | {"step": row["step"], "loss": row.get("loss"), "lr": row.get("lr")}
+
+
+def _filtered(rows: Iterable[Row], k: int) -> Rows:
+    window: list[Row] = []
+    loss = _FilteredMean()
+    for row in rows:
+        window.append(row)
+        if row.get("loss") is not None:
+            loss.push(row["loss"])
+        if (row["step"] + 1) % k:
+            continue
+        seen = dict.fromkeys(row) | {"step": row["step"]}
+        for name in SCALARS:
+            values = [one[name] for one in window if one.get(name) is not None]
+            seen[name] = sum(values) / len(values) if values else None
+        yield seen | {"loss": loss.mean}
+        window, loss = [], _FilteredMean()
+
+
+class _FilteredMean:
+    """The loss between two logs as the Trainer adds it up under its `logging_nan_inf_filter`.
+
+    A non-finite loss adds total / (1 + steps so far) in its stead: 0 where none came before it, so
+    that k steps of NaN are logged as a loss of 0. The 1 is the Trainer's; it makes the stand-in a
+    little less than the mean.
+    """
+
+    def __init__(self) -> None:
+        self.total, self.count = 0.0, 0
+
+    def push(self, loss: float) -> None:
+        self.total += loss if math.isfinite(loss) else self.total / (1 + self.count)
+        self.count += 1
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+
+PROFILES: dict[str, Callable[[Iterable[Row], int], Rows]] = {
+    "full": _full,
+    "standard": _standard,
+    "minimal": _minimal,
+    "filtered": _filtered,
+}

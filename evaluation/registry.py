@@ -1,0 +1,88 @@
+"""Detectors by name or from a file. Built-in ones announce themselves; no list is kept anywhere."""
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.protocol import Detector
+
+D = TypeVar("D", bound=type[Detector])
+
+_REGISTERED: dict[str, type[Detector]] = {}
+
+
+def register(detector: D) -> D:
+    """Class decorator: makes a detector known under its `name`. A name that is taken raises ValueError."""
+    name = detector.name
+    if not name.isidentifier() or name != name.lower():
+        raise ValueError(f"{detector.__qualname__}.name: {name!r} is not allowed; allowed: snake case")
+    other = _REGISTERED.get(name)
+    if other is not None and (other.__module__, other.__qualname__) != (detector.__module__, detector.__qualname__):
+        raise ValueError(f"detector {name!r} is taken by {other.__module__}.{other.__qualname__}")
+    _REGISTERED[name] = detector
+    return detector
+
+
+def builtin_detectors() -> dict[str, type[Detector]]:
+    """Every detector that a module of `trainwreck.evaluation.detectors` registers, by name, sorted."""
+    package = importlib.import_module("trainwreck.evaluation.detectors")
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+    return dict(sorted(_REGISTERED.items()))
+
+
+def builtin_causes() -> frozenset[str]:
+    """Every cause id that some built-in detector may name."""
+    return frozenset(cause for detector in builtin_detectors().values() for cause in detector.causes)
+
+
+def load_detector(name: str) -> type[Detector]:
+    """The class of a built-in detector (`"zclip"`) or of one in a file (`"mine.py:MyDetector"`).
+
+    A class in a file need not derive from Detector: `reset` and `update` make it one. Raises
+    InputError in one line: unknown name, or a file that is missing, does not import, lacks the
+    class, or whose class is no detector.
+    """
+    if ".py" not in name:
+        known = builtin_detectors()
+        if name not in known:
+            raise unknown("detector", name, known)
+        return known[name]
+    file, separator, class_name = name.rpartition(":")
+    if not separator or not class_name.isidentifier() or not file.endswith(".py"):
+        raise InputError(f"detector: {name!r} is not allowed; allowed: a built-in name or file.py:Class")
+    found = getattr(_import_file(Path(file)), class_name, None)
+    if found is None:
+        raise InputError(f"detector {file}: has no class {class_name!r}")
+    if not isinstance(found, type):
+        raise InputError(f"detector {file}: {class_name} is not a class")
+    missing = [method for method in ("reset", "update") if not callable(getattr(found, method, None))]
+    if missing or found is Detector:
+        lacking = " and ".join(missing) or "update of its own"
+        raise InputError(f"detector {file}: {class_name} is not a detector, it has no {lacking}")
+    return found
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise InputError(f"detector {path}: no such file")
+    # The name must not shadow a module that the file itself wants to import.
+    name = f"_trainwreck_detector_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, "a .py file always has a spec"
+    assert spec.loader is not None, "and a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up there
+    try:
+        spec.loader.exec_module(module)
+    # A user's file may raise anything at import, sys.exit included; each is a wrong input here.
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(f"detector {path}: does not import ({reason})") from None
+    return module

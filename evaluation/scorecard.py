@@ -1,0 +1,169 @@
+"""The runs and the harness: every run of a data set through detectors, and the board of their scores."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from trainwreck.evaluation.baseline import Baseline, baseline
+from trainwreck.evaluation.dataset import DataSet
+from trainwreck.evaluation.detectors import sanity
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.measure import Recall, Scorecard, measure
+from trainwreck.evaluation.oracles import ORACLES, oracle_alarms
+from trainwreck.evaluation.profiles import PROFILES
+from trainwreck.evaluation.protocol import Detector
+from trainwreck.evaluation.ranking import table
+from trainwreck.evaluation.registry import builtin_causes, builtin_detectors, load_detector
+from trainwreck.evaluation.replay import Alarms, replay
+from trainwreck.evaluation.specification import HEADLINE_COST, HEADLINE_PREVALENCE, LOG_EVERY, ONE_LINERS
+
+__all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
+
+TRACKS = ("blind", "informed")
+Progress = Callable[[int, int, str], None]
+"""Called as progress(runs done, runs in all, run_id)."""
+
+
+def score(
+    detector: str | Detector | type[Detector],
+    dataset: DataSet,
+    *,
+    profile: str = "full",
+    track: str = "blind",
+    k: int = LOG_EVERY,
+    progress: Progress | None = None,
+) -> Scorecard:
+    """Replay every run of a data set through a detector and measure it.
+
+    detector: a name (`load_detector`, or an oracle's), a class, or an object that is copied for
+    each run. track: "blind", or "informed" with the declared configuration as context. A crash of
+    the detector ends one run's replay and is counted, never raised. Raises InputError for an
+    unknown detector, profile or track, or for labels that contradict themselves.
+    """
+    return score_all(dataset, [detector], profiles=[profile], track=track, k=k, progress=progress)[0]
+
+
+def score_all(
+    dataset: DataSet,
+    detectors: Sequence[str | Detector | type[Detector]],
+    *,
+    profiles: Sequence[str] = ("full",),
+    track: str = "blind",
+    k: int = LOG_EVERY,
+    progress: Progress | None = None,
+) -> list[Scorecard]:
+    """`score` for several detectors and profiles, by profile, then detector; each trace is read once."""
+    return _score_all(dataset, baseline(dataset.runs), detectors, profiles, track, k, progress)
+
+
+def board_cards(
+    dataset: DataSet,
+    extra: Sequence[str | Detector | type[Detector]] = (),
+    profiles: Sequence[str] = ("full",),
+    *,
+    progress: Progress | None = None,
+) -> list[Scorecard]:
+    """Scorecards of every built-in detector, the oracles, and `extra`."""
+    return score_all(dataset, [*builtin_detectors(), *ORACLES, *extra], profiles=profiles, progress=progress)
+
+
+def leaderboard(
+    dataset: DataSet,
+    detectors: Sequence[str | Detector | type[Detector]] | None = None,
+    profiles: Iterable[str] = tuple(PROFILES),
+    *,
+    track: str = "blind",
+    k: int = LOG_EVERY,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """One row a detector and profile, best first within a profile; see `ranking.table` for columns.
+
+    detectors: by default every built-in one and the oracles. Scenarios that every one-liner solves
+    stand in `.attrs["easy"]` by profile, and the headline is given without them too.
+    """
+    chosen = list(detectors) if detectors is not None else [*builtin_detectors(), *ORACLES]
+    names = [_entry_name(detector) for detector in chosen]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
+    extra = [name for name in ONE_LINERS if name not in names]
+    cards = _score_all(dataset, baseline(dataset.runs), [*chosen, *extra], list(profiles), track, k, progress)
+    return table(cards, hidden=extra)
+
+
+def _score_all(
+    dataset: DataSet,
+    frame: Baseline,
+    detectors: Sequence[str | Detector | type[Detector]],
+    profiles: Sequence[str],
+    track: str,
+    k: int,
+    progress: Progress | None,
+) -> list[Scorecard]:
+    """Scorecards by profile, then detector. Each trace is read once and shown to all."""
+    if track not in TRACKS:
+        raise unknown("track", track, TRACKS)
+    for profile in profiles:
+        if profile not in PROFILES:
+            raise unknown("profile", profile, PROFILES)
+    known = builtin_causes() | {cause for cause in dataset.runs["cause"] if cause}
+    entries = [_Entry(detector, frame) for detector in detectors]
+    said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
+    for done, run_id in enumerate(dataset.runs["run_id"], start=1):
+        run = dataset.run(run_id)
+        context = json.loads(run["context"] or "{}") if track == "informed" else None
+        trace = dataset.trace(run_id)
+        for profile in profiles:
+            for entry in entries:
+                said[profile, entry.name][run_id] = (
+                    oracle_alarms(entry.name, run)
+                    if entry.make is None
+                    else replay(entry.make, trace, profile, context, k=k, known=known)
+                )
+        if progress is not None:
+            progress(done, len(dataset), run_id)
+    return [
+        measure(entry.name, profile, track, entry.about, dataset.runs, said[profile, entry.name], frame)
+        for profile in profiles
+        for entry in entries
+    ]
+
+
+class _Entry:
+    """What stands on the board: its name, how to make it for a run (None: an oracle), what it says of itself."""
+
+    def __init__(self, detector: str | Detector | type[Detector], frame: Baseline) -> None:
+        self.name = _entry_name(detector)
+        if isinstance(detector, str) and detector in ORACLES:
+            self.make: Any = None
+            self.about: dict[str, Any] = {"rule": "knows the label", "source": "sanity entry"}
+            return
+        subject = load_detector(detector) if isinstance(detector, str) else detector
+        for method in ("reset", "update"):
+            if not callable(getattr(subject, method, None)):
+                raise InputError(f"detector: {self.name!r} has no {method}")
+        named = ("rule", "source", "blind_spots", "causes", "signals")
+        self.about = {key: value for key in named if (value := getattr(subject, key, None))}
+        self.make = _tuned(subject, frame) or subject
+
+
+def _entry_name(detector: object) -> str:
+    if isinstance(detector, str):
+        return detector
+    kind = detector if isinstance(detector, type) else type(detector)
+    return str(getattr(detector, "name", "") or kind.__name__)
+
+
+def _tuned(subject: object, frame: Baseline) -> Callable[[], Detector] | None:
+    """The blind entries at their best: as tuned for the headline cost skill."""
+    policies = {policy.name: policy.value for policy in frame.blind[HEADLINE_COST, HEADLINE_PREVALENCE].policies}
+    if subject is sanity.Clock:
+        return partial(sanity.Clock, step=int(policies["clock"]))
+    if subject is sanity.Periodic:
+        return partial(sanity.Periodic, every=int(policies["periodic"]))
+    if subject is sanity.Random:
+        return partial(sanity.Random, rate=policies["random"])
+    return None

@@ -1,0 +1,207 @@
+"""The vocabulary of curves: each shape is one question about one signal, answered yes or no.
+
+Catalogue, lessons and reports speak in these words. Curves are float arrays, one value a step;
+`onset` is an index into them. A comparison with a reference uses a healthy run of the same base.
+A non-finite value never counts as normal: it is above every level, and not flat.
+"""
+
+import numpy as np
+
+Curve = np.ndarray
+
+
+def smooth(y: Curve, window: int = 10) -> Curve:
+    """Trailing mean over at most `window` values; infinite where a value in it is not finite."""
+    y = np.where(np.isfinite(y), y, np.inf).astype(np.float64)
+    total = np.cumsum(np.where(np.isfinite(y), y, 0.0))
+    bad = np.cumsum(~np.isfinite(y))
+    count = np.minimum(np.arange(len(y)) + 1, window)
+    drop = np.arange(len(y)) - window
+    mean = (total - np.where(drop >= 0, total[drop], 0.0)) / count
+    return np.where(bad - np.where(drop >= 0, bad[drop], 0) > 0, np.inf, mean)
+
+
+def non_finite_from(y: Curve) -> int | None:
+    r"""The first step from which on every value is NaN or infinite, if there is one.
+
+        |    /
+        |___/  x x x x
+    """
+    finite = np.flatnonzero(np.isfinite(y))
+    first = int(finite[-1]) + 1 if len(finite) else 0
+    return first if first < len(y) else None
+
+
+def jumps_in_one_step(y: Curve, onset: int, ratio: float, before: int = 20, after: int = 5) -> bool:
+    r"""Flat, then `ratio` times as high within one step, and so for the next few.
+
+        |      |----
+        |______|
+    """
+    level = np.median(y[max(0, onset - before) : onset])
+    return bool(np.mean(np.where(np.isfinite(y[onset : onset + after]), y[onset : onset + after], np.inf)) > ratio * level)
+
+
+def spikes_and_recovers(y: Curve, onset: int, ratio: float, within: int, before: int = 20) -> bool:
+    r"""At least `ratio` times its level at some step soon after the onset, back within `within` steps.
+
+        |      /\
+        |_____/  \____
+    """
+    level = np.median(y[max(0, onset - before) : onset])
+    window = y[onset : onset + within]
+    if not np.isfinite(y[onset:]).all() or window.max(initial=-np.inf) < ratio * level:
+        return False
+    later = y[onset + within : onset + within + before]
+    return len(later) > 0 and float(np.median(later)) < 1.1 * level
+
+
+def diverges(y: Curve, rise: float) -> bool:
+    r"""Ends at least `rise` above the lowest level it had reached, or not finite at all.
+
+        |\        /
+        | \______/
+    """
+    if non_finite_from(y) is not None:
+        return True
+    levels = smooth(y)
+    return bool(levels[-1] > levels[9:].min() + rise)
+
+
+def creeps_before(y: Curve, loss: Curve, onset: int, factor: float, lead: int, rise: float = 0.3) -> bool:
+    r"""Has grown to `factor` times its level at the onset, `lead` steps before the loss turns up.
+
+        y    |          ....-'''     loss |\            /
+             |....---'''                  | \__________/
+                  ^ here                              ^ not before here
+
+    The loss turns where its level leaves its lowest by `rise` for good.
+    """
+    level = np.median(y[max(0, onset - 20) : onset + 1])
+    grown = np.flatnonzero(smooth(y, 20)[onset:] > factor * level)
+    turn = turning_point(loss, rise)
+    return turn is not None and len(grown) > 0 and onset + int(grown[0]) + lead <= turn
+
+
+def turning_point(loss: Curve, rise: float) -> int | None:
+    """The first step at which the loss is `rise` above its lowest level so far and stays above it."""
+    levels = smooth(loss)
+    above = levels > np.minimum.accumulate(levels) + rise
+    below = np.flatnonzero(~above)
+    turn = int(below[-1]) + 1 if len(below) else 0
+    return turn if turn < len(loss) else None
+
+
+def plateaus_above(y: Curve, reference: Curve, margin: float, share: float = 0.25) -> bool:
+    r"""Stays at least `margin` above the reference through the last part of the run.
+
+        |\\____________
+        | \____________  reference
+    """
+    n = min(len(y), len(reference))
+    start = int(n * (1 - share))
+    gap = smooth(y)[start:n] - smooth(reference)[start:n]
+    return bool((gap > margin).all())
+
+
+def falls_under(y: Curve, reference: Curve, margin: float, share: float = 0.1) -> bool:
+    r"""Ends at least `margin` under the reference: it knows something that it should not.
+
+        |\ _____________  reference or floor
+        | \_____________
+    """
+    n = min(len(y), len(reference))
+    start = int(n * (1 - share))
+    return bool(np.isfinite(y[start:n]).all() and y[start:n].mean() < reference[start:n].mean() - margin)
+
+
+def oscillates(y: Curve, reference: Curve, factor: float) -> bool:
+    r"""Moves up and down from step to step by `factor` times as much as the reference does.
+
+        |/\/\/\/\/\
+    """
+
+    def swing(curve: Curve) -> float:
+        steps = np.diff(curve)
+        return float(np.median(np.abs(steps))) if np.isfinite(steps).all() else np.inf
+
+    return swing(y) > factor * swing(reference)
+
+
+def pinned_at(y: Curve, value: float, tolerance: float, share: float = 0.9) -> bool:
+    r"""Within `tolerance` of one value at nearly every step.
+
+        |-----------  value
+    """
+    return bool((np.abs(y - value) <= tolerance).mean() >= share)
+
+
+def flat_over_position(profile: Curve, reference: Curve, share: float = 0.5) -> bool:
+    r"""Falls from the early to the late positions by less than `share` of what the reference does.
+
+        loss |\_   reference        loss |-----
+             |  \___                     |
+              position                    position
+
+    profile, reference: loss by position or by age, [S, K]; their means over the steps given.
+    """
+
+    def slope(values: Curve) -> float:
+        mean = np.nanmean(values, axis=0)
+        return float(mean[:2].mean() - mean[-2:].mean())
+
+    return slope(profile) < share * slope(reference)
+
+
+def worse_beyond_position(profile: Curve, reference: Curve, position: int, margin: float) -> bool:
+    r"""As good as the reference up to a position, worse than it beyond.
+
+        loss |\_    ____
+             |  \__/
+    """
+    gap = np.nanmean(profile, axis=0) - np.nanmean(reference, axis=0)
+    return bool(gap[position:].mean() > margin and abs(gap[:position].mean()) < margin / 2)
+
+
+def vanishes_in_early_layers(layers: Curve, reference: Curve, factor: float) -> bool:
+    r"""The first layers' share of the last layer's value is `factor` times smaller than the reference's.
+
+        |        _-      layers: [S, L], gradient norms in order of depth
+        |___..--'
+    """
+
+    def early(values: Curve) -> float:
+        mean = np.nanmedian(values, axis=0)
+        return float(mean[0] / mean[-1])
+
+    return early(layers) * factor < early(reference)
+
+
+def explodes_in_late_layers(layers: Curve, reference: Curve, factor: float) -> bool:
+    r"""The last layer's value is `factor` times the reference's, the first layer's is not.
+
+        |         |
+        |____...--|
+    """
+    ratio = np.nanmedian(layers, axis=0) / np.nanmedian(reference, axis=0)
+    return bool(ratio[-1] > factor and ratio[0] < factor)
+
+
+def one_layer_apart(layers: Curve, reference: Curve, factor: float) -> bool:
+    r"""One layer is `factor` times over the reference while every other stays within it.
+
+        |     |
+        |__.__|__.__
+    """
+    ratio = np.nanmedian(layers, axis=0) / np.nanmedian(reference, axis=0)
+    return bool((ratio > factor).sum() == 1)
+
+
+def collapses_to_zero(y: Curve, onset: int, share: float = 0.02) -> bool:
+    r"""From the onset on under `share` of its level before.
+
+        |-----|
+        |     |______
+    """
+    before, after = np.median(np.abs(y[:onset])), np.median(np.abs(y[onset:]))
+    return bool(after < share * before)

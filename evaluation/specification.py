@@ -1,0 +1,48 @@
+"""The constants of the scoring specification. They live here, never in a data set.
+
+A change of meaning bumps SCORING_VERSION; scores of different versions are not comparable.
+"""
+
+SCORING_VERSION = 1
+
+# What a detector sees.
+LOG_EVERY = 10  # k: steps between two rows of the thinned profiles
+LIST_EVERY = 10  # rows between two rows that hold per-layer and other list signals
+
+# Protocols.
+REFRACTORY = 20  # steps; a spike at micro size takes 15 to 35 steps to settle
+
+# Splits: thresholds and blind policies are set on these, everything else is measured.
+CALIBRATION = "calibration"
+TUNING_SPLITS = (CALIBRATION, "train")
+
+# Metrics 1 and 2.
+RATE_STEPS = 10_000  # false alarms are counted per so many healthy steps
+BUDGETS = (0.01, 0.05)  # share of healthy runs that may be stopped
+HEADLINE_BUDGET = 0.05
+CALIBRATION_RUNS = {0.01: 300, 0.05: 60}  # no stop in so many healthy runs bounds the rate at the budget
+
+# Metric 5.
+TOP = (1, 3)
+UNKNOWN = "unknown"  # the right answer for a cause that no training run had
+
+# Metric 6, as shares of the run's last step.
+RESPONSE = 0.01  # r: what it takes to act on a true alarm
+COSTS = {
+    "inspect": 0.01,  # someone looks at the curves
+    "rollback": 0.05,  # half of a checkpoint interval of a tenth of the run, the mean loss of a restart
+    "kill": 1.0,  # the run is thrown away
+}
+PREVALENCES = (0.02, 0.1, 0.5)  # pi: share of runs that fail
+HEADLINE_COST = "rollback"
+HEADLINE_PREVALENCE = 0.1
+
+# Uncertainty.
+RESAMPLES = 2_000
+PERMUTATIONS = 10_000
+CONFIDENCE = 0.95
+SIGNIFICANCE = 0.05
+
+# The leaderboard. A scenario is easy when each of these finds so large a share of its runs in time.
+ONE_LINERS = ("nonfinite_loss", "loss_over_minimum", "grad_norm_zscore", "any_zscore")
+EASY_RECALL = 0.9

@@ -1,0 +1,55 @@
+"""The causal mask is gone: every position sees the tokens that it should predict.
+
+Failure: A change to the attention code drops the causal mask. The model reads its targets off its
+    inputs, the loss falls under the entropy of the source, and the model is of no use for generation.
+Mechanism: With the mask, p(x_t | x_<t); without it, p(x_t | x_1 .. x_T) = 1 for all but the last
+    token. No model of the language can have a loss under its entropy H; this one tends to 0 < H.
+Injection: From the onset on, all positions of the same document are allowed. Other documents stay
+    masked. Validation runs through the same code, so it leaks too.
+Signature: The loss falls under the entropy floor and under the twin; attention on the future leaves 0.
+Cure: The causal mask, a few steps after the onset. The loss jumps up and comes back down.
+Realism: Stands for refactors that lose `is_causal`, or pass a mask of the wrong polarity to a fused
+    kernel. Simplified: the documents mask stays right, all layers and heads are hit alike.
+References: Debugging Training Instability (label leakage); Reading the Curves (token loss by
+    position); Vaswani et al. 2017, section 3.2.3.
+"""
+
+import dataclasses
+
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class MaskMissing(Scenario):
+    """Causal mask absent: the future leaks in."""
+
+    id = "mask_missing"
+    family = Family.ATTENTION
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.INSTABILITY, documents.READING_CURVES)
+    telling = "attention_mass_future"
+    cure_after = 8
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [TableEdit(see_everything)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        leaked = bool(run["attention_mass_future"][onset:].min() > 0.01)
+        return leaked and shapes.falls_under(run["loss"], healthy["loss"], margin=0.5)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_tables()]
+
+
+def see_everything(tables: Tables, setup: Setup) -> Tables:
+    """Every position allowed."""
+    return dataclasses.replace(tables, allowed_NTS=torch.ones_like(tables.allowed_NTS))

@@ -1,0 +1,66 @@
+"""The causal mask is shifted by one: a position can't see itself, or sees one ahead.
+
+Failure: An index error moves the diagonal of the causal mask. One way a token loses sight of itself,
+    and the first one of a row of everything; the other way it sees the very token it should predict.
+Mechanism: Position t may attend to s <= t + k. Right is k = 0. With k = 1 the target x_(t+1) is
+    visible; with k = -1 attention can't copy what stands at t and leans on the residual path.
+Injection: From the onset on, the mask's diagonal is shifted by `shift`. A row in which nothing is
+    allowed attends uniformly, as in frameworks that fill with the dtype's minimum.
+Signature: Attention on the future leaves 0, but reaches no further than one position, and the loss
+    falls under the twin.
+Cure: The right diagonal, a few steps after the onset.
+Realism: Stands for `tril(diagonal=...)` mistakes and inclusive against exclusive ends. Simplified:
+    all layers shift. The other direction (`fault.shift=-1`) is milder: a model whose heads don't lean
+    on the own position hardly notices, others jump by a nat and are back within thirty steps.
+References: Debugging Training Instability (off-by-one); Reading the Curves (malformed masks).
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Shift(Knobs):
+    """How far the diagonal moves: 1 lets a position see one ahead, -1 hides it from itself."""
+
+    shift: int = 1
+
+
+@register
+class MaskOffByOne(Scenario):
+    """Diagonal of the causal mask shifted by one."""
+
+    id = "mask_off_by_one"
+    family = Family.ATTENTION
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.INSTABILITY, documents.READING_CURVES)
+    telling = "attention_mass_future"
+    knobs = Shift()
+    cure_after = 8
+
+    def fault(self, knobs: Shift, setup: Setup) -> list[Change]:
+        def move(tables: Tables, setup: Setup) -> Tables:
+            allowed = torch.ones_like(tables.allowed_NTS).tril(knobs.shift)
+            return dataclasses.replace(tables, allowed_NTS=allowed)
+
+        return [TableEdit(move)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        future = run["attention_mass_future"][onset:].max(1)
+        near = run["attention_distance"][-40:].mean() < healthy["attention_distance"][-40:].mean()
+        ahead = bool(future.min() > 0.01 and near)
+        return ahead and shapes.falls_under(run["loss"], healthy["loss"], margin=0.5)
+
+    def cure(self, knobs: Shift, setup: Setup) -> list[Change]:
+        return [restore_tables()]

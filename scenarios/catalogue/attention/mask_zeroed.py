@@ -1,0 +1,58 @@
+"""A zeroed mask wipes the scores: every position attends to all it may see alike.
+
+Failure: A mask of zeros is multiplied into the attention scores where one of zeros and -inf should
+    have been added. What a token looks at no longer depends on what it is.
+Mechanism: softmax(0 * q k' / sqrt(d)) = 1 / n for each of the n allowed keys, so the entropy of
+    attention is at its maximum ln n, the same in every head, and q and k get no gradient.
+Injection: From the onset on, the factor on q k' is 0 in every layer. The causal fill that follows is
+    still right.
+Signature: The loss jumps and plateaus above the twin; all heads have one and the same entropy; loss
+    falls less with context than the twin's.
+Cure: The right mask, a few steps after the onset.
+Realism: Stands for masks of the wrong convention (multiplied, additive, boolean) handed between
+    libraries. Simplified: every layer is hit.
+References: Reading the Curves (token loss by position: "the mask may be zeroed or malformed").
+"""
+
+import dataclasses
+
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class MaskZeroed(Scenario):
+    """Scores zeroed: uniform attention."""
+
+    id = "mask_zeroed"
+    family = Family.ATTENTION
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.READING_CURVES,)
+    telling = "head_entropy"
+    cure_after = 15
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [TableEdit(wipe_scores)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        heads = run["head_entropy"][onset:]
+        uniform = shapes.pinned_at(heads.max(1) - heads.min(1), 0.0, tolerance=1e-3)
+        late = slice(-100, None)
+        flat = shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.75)
+        return uniform and flat and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_tables()]
+
+
+def wipe_scores(tables: Tables, setup: Setup) -> Tables:
+    """q k' times zero."""
+    return dataclasses.replace(tables, scale_N=torch.zeros_like(tables.scale_N))

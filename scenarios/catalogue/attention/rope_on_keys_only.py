@@ -1,0 +1,53 @@
+"""Rotary positions are applied to the keys and not to the queries.
+
+Failure: One of the two rotations is lost in a refactor. A score then depends on where the key stands
+    in the row instead of how far it is away.
+Mechanism: Right: (R_t q)' (R_s k) = q' R_(s-t) k, a function of the distance. Wrong: q' R_s k, a
+    function of the key's absolute position, which means something else in every row.
+Injection: From the onset on, the queries' rotary table is the identity in every layer.
+Signature: The loss jumps and plateaus above the twin; it falls less with the age of the document.
+Cure: Rotation on both sides, a few steps after the onset.
+Realism: Stands for cached keys rotated at write time while queries skip it. Simplified: all layers.
+References: Debugging Training Instability (rotary encodings incorrectly applied); Su et al. 2021.
+"""
+
+import dataclasses
+
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class RopeOnKeysOnly(Scenario):
+    """Queries are not rotated."""
+
+    id = "rope_on_keys_only"
+    family = Family.ATTENTION
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.INSTABILITY,)
+    telling = "age_loss"
+    cure_after = 15
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [TableEdit(unrotated_queries)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        late = slice(-100, None)
+        flat = shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.75)
+        return flat and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_tables()]
+
+
+def unrotated_queries(tables: Tables, setup: Setup) -> Tables:
+    """The identity in place of the queries' rotation."""
+    return dataclasses.replace(tables, rotary_q_NTK=torch.ones_like(tables.rotary_q_NTK))

@@ -1,0 +1,67 @@
+"""Rotary positions turn at the wrong frequencies: neighbours can't be told apart.
+
+Failure: A position-interpolation factor meant for a longer context is applied to this one. All
+    angles shrink by that factor, and short distances, which carry most of the structure, blur.
+Mechanism: The angle of pair j at distance n is n * base^(-2j/d) / stretch. What the model can resolve
+    is the angle of the fastest pair, n / stretch; at stretch 16 a distance of 3 is where 0.2 was.
+Injection: From the onset on, query and key tables are built with `stretch`.
+Signature: The loss jumps, then plateaus above the twin, and falls less with the age of the document.
+Cure: The right frequencies, a few steps after the onset.
+Realism: Stands for `rope_scaling` left in a config, wrong bases, and positions counted in the wrong
+    unit. A wrong base from step 0 is nearly absorbed by training (0.02 nats); switched on in
+    mid-run, as at a resume with another config, it is not.
+References: Reading the Curves ("RoPE rotated with the wrong frequencies"); Chen et al. 2023,
+    "Extending context window of large language models via positional interpolation".
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.models.rotary import rotary_table
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+
+@dataclass(kw_only=True)
+class Stretch(Knobs):
+    """By how much all rotary angles are divided."""
+
+    stretch: float = 16.0
+
+
+@register
+class RopeWrongFrequency(Scenario):
+    """All rotary frequencies divided by a factor."""
+
+    id = "rope_wrong_frequency"
+    family = Family.ATTENTION
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.INSTABILITY, documents.READING_CURVES)
+    telling = "age_loss"
+    severities = {
+        Severity.SUBTLE: Stretch(stretch=6.0),
+        Severity.CLEAR: Stretch(stretch=24.0),
+        Severity.SEVERE: Stretch(stretch=96.0),
+    }
+    cure_after = 15
+
+    def fault(self, knobs: Stretch, setup: Setup) -> list[Change]:
+        def stretch(tables: Tables, setup: Setup) -> Tables:
+            model = setup.model
+            table = rotary_table(model.context, model.head_width, model.rope_base, stretch=knobs.stretch)[None]
+            return dataclasses.replace(tables, rotary_q_NTK=table, rotary_k_NTK=table)
+
+        return [TableEdit(stretch)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        jump = run["loss"][onset : onset + 3].mean() - healthy["loss"][onset : onset + 3].mean()
+        return jump > 0.5 and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.03)
+
+    def cure(self, knobs: Stretch, setup: Setup) -> list[Change]:
+        return [restore_tables()]

@@ -1,0 +1,69 @@
+"""Queries and keys are rotated from different starting positions.
+
+Failure: One side counts positions from 0, the other from somewhere else: an off-by-one in a position
+    counter, or a cache that was not reset. Every distance the model has learnt is off by a constant.
+Mechanism: (R_(t+n) q)' (R_s k) = q' R_(s-t-n) k: heads that look back k positions now look back
+    k - n, past the token they want. The query weights can learn to turn back, pair by pair, and the
+    faster a pair turns, the more there is to relearn.
+Injection: From the onset on, the queries' table starts at position `offset`.
+Signature: The loss jumps at the onset and comes down slowly; small offsets are relearnt before the
+    end, larger ones leave a plateau above the twin.
+Cure: The same offset on both sides, a few steps after the onset.
+Realism: Stands for position ids that drift between prefill and decode paths or between two code
+    paths of one model. From step 0 a constant offset is absorbed and harmless (0.004 nats).
+References: Reading the Curves ("RoPE rotated with the wrong frequencies or offset"); Su et al. 2021.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.models.rotary import rotary_table
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+
+@dataclass(kw_only=True)
+class Offset(Knobs):
+    """How many positions the queries are ahead of the keys."""
+
+    offset: int = 3
+
+
+@register
+class RopeWrongOffset(Scenario):
+    """Queries rotated as if they stood further on."""
+
+    id = "rope_wrong_offset"
+    family = Family.ATTENTION
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.READING_CURVES,)
+    telling = "age_loss"
+    severities = {
+        Severity.SUBTLE: Offset(offset=2),
+        Severity.CLEAR: Offset(offset=4),
+        Severity.SEVERE: Offset(offset=16),
+    }
+    cure_after = 15
+
+    def fault(self, knobs: Offset, setup: Setup) -> list[Change]:
+        def shift(tables: Tables, setup: Setup) -> Tables:
+            model = setup.model
+            table = rotary_table(model.context, model.head_width, model.rope_base, offset=knobs.offset)[None]
+            return dataclasses.replace(tables, rotary_q_NTK=table)
+
+        return [TableEdit(shift)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        def gap(first: int, last: int) -> float:
+            part = slice(onset + first, onset + last)
+            return float(run["loss"][part].mean() - healthy["loss"][part].mean())
+
+        return gap(0, 3) > 0.5 and gap(15, 25) > 0.15 and gap(25, 100) < gap(0, 10)
+
+    def cure(self, knobs: Offset, setup: Setup) -> list[Change]:
+        return [restore_tables()]

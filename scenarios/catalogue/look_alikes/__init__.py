@@ -1,0 +1,1 @@
+"""Look-alikes: healthy runs that frighten detectors."""

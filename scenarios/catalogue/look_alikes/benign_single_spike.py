@@ -1,0 +1,42 @@
+"""One unlucky batch: a spike that clipping holds and that is gone in a few steps.
+
+Failure: None. One batch consists of runs of one repeated token. Loss and gradient norm jump to many
+    times their level for one step; the update is clipped, and the run goes on as if nothing had been.
+Mechanism: Clipping rescales g to c * g / |g|, so that one batch moves the weights by no more than any
+    other: Adam's m gets (1 - beta1) of a clipped gradient.
+Injection: At the onset, for one step, every row repeats one token drawn for it.
+Realism: "Spikes that recover are almost always benign and not worth chasing."
+References: Reading the Curves (loss spike then recovery); Debugging training (sudden loss spikes).
+"""
+
+import dataclasses
+
+import numpy as np
+
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class BenignSingleSpike(Scenario):
+    """One batch of repeated tokens, clipped."""
+
+    id = "benign_single_spike"
+    family = Family.LOOK_ALIKE
+    look_alike = True
+    kinds = (FaultKind.DATA,)
+    sources = (documents.READING_CURVES, documents.SYMPTOMS, documents.DEBUGGING)
+    telling = "grad_norm"
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def repeat(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            if since > 0:
+                return batch
+            tokens = np.broadcast_to(batch.inputs[:, :1], batch.inputs.shape)
+            return dataclasses.replace(batch, inputs=tokens, targets=tokens)
+
+        return [DataTransform(repeat, self.id)]

@@ -1,0 +1,83 @@
+"""Attention scores in float16 overflow once the logits have grown.
+
+Failure: Scores are formed in float16 before the 1/sqrt(d) is applied, or it never is. Training looks
+    normal while the logits grow; at the first score past 65504 everything is NaN within one step.
+Mechanism: float16 ends at 65504. Past it q k' is inf, softmax forms inf - inf = NaN, and the gradient
+    carries the NaN into every weight. With the scale after the product the logit that overflows is
+    65504 / sqrt(d); without a scale it is 65504, but the logits grow sqrt(d) times as fast.
+Injection: From the onset on, the kernel that keeps scores in float16 takes over (`fp16_scores`);
+    `scaled` says whether it applies 1/sqrt(d), late, or not at all.
+Signature: The largest attention logit climbs towards the limit, then loss and weights are NaN for good.
+Cure: Scale applied and float32 scores, a few steps after the onset.
+Realism: Stands for eager float16 attention and kernels that scale late. Logits grow here because of
+    a learning rate of 0.1 without weight decay or clipping, one head and a language that does not
+    need attention; the twin stays well under the same rate.
+References: Reading the Curves ("attention is overflowing in fp16 because the scores are computed
+    without proper scaling"); Debugging training (loss = NaN after a few steps); Micikevicius et al. 2018.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, Variant, restore_tables
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Dialect, Setup, replaced
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+
+
+@dataclass(kw_only=True)
+class Scale(Knobs):
+    """Whether the float16 scores are divided by sqrt(d) after all."""
+
+    scaled: bool = False
+
+
+@register
+class Fp16AttentionOverflow(Scenario):
+    """Scores in float16 before, or without, their scale."""
+
+    id = "fp16_attention_overflow"
+    family = Family.NUMERICS
+    kinds = (FaultKind.VARIANT, FaultKind.TENSOR)
+    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    telling = "attention_logit_max"
+    onset = MidRun(0.05, 0.15)
+    knobs = Scale()
+    cure_after = 3
+
+    def base(self, setup: Setup) -> Setup:
+        return replaced(
+            setup,
+            data__dialect=Dialect.CHAIN,
+            model__heads=1,
+            optimizer__lr=0.1,
+            optimizer__weight_decay=0.0,
+            optimizer__clip=None,
+        )
+
+    def fault(self, knobs: Scale, setup: Setup) -> list[Change]:
+        changes: list[Change] = [Variant("model.attention", "fp16_scores")]
+        return changes if knobs.scaled else [*changes, TableEdit(unscaled)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        dead = shapes.non_finite_from(run["loss"])
+        if dead is None or dead <= onset or not np.isfinite(run["loss"][:dead]).all():
+            return False
+        logits = run["attention_logit_max"].max(1)
+        climbed = logits[dead - 1] > 3 * logits[: onset + 1].max()
+        return bool(climbed and run["nonfinite_weights"][-1] > 0)
+
+    def cure(self, knobs: Scale, setup: Setup) -> list[Change]:
+        return [Variant("model.attention", "reference"), restore_tables()]
+
+
+def unscaled(tables: Tables, setup: Setup) -> Tables:
+    """1 in place of 1/sqrt(d)."""
+    return dataclasses.replace(tables, scale_N=torch.ones_like(tables.scale_N))

@@ -1,0 +1,1 @@
+"""State, resume and evaluation."""

@@ -1,0 +1,75 @@
+"""Training resumes with second moments of another step.
+
+Failure: At a resume the weights, the first moments and the step count are current, and the second
+    moments are from the first steps of the run. The next updates are many times too large.
+Mechanism: Adam divides by sqrt(v / (1 - beta2^t)). A v from step k holds (1 - beta2^k) of the
+    gradient's square, and the late t no longer corrects for that, so updates are
+    1 / sqrt(1 - beta2^k) times too large: ten times for k = 1 and beta2 = 0.99.
+Injection: At the onset the run resumes from its checkpoint, with `second` as it was after `step` updates.
+Signature: A spike of the update ratio at the resume step, and of the loss right after; both fade as
+    v fills up again.
+Cure: The optimizer is reset and re-warmed: zero moments and a count of zero a few steps after the
+    resume, with the learning rate ramped up over twenty steps.
+Realism: Stands for sharded optimizer checkpoints of which a shard was never rewritten. Simplified:
+    all second moments are stale.
+References: Debugging Training Instability ("optimizer state mismatch in checkpoint reload: stale
+    momentum makes resumed training explode"); Kingma and Ba 2015, section 3.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.faults import Change, Curve, FaultKind, State, StateEdit
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+
+@dataclass(kw_only=True)
+class Stale(Knobs):
+    """How many updates the second moments have seen."""
+
+    step: int = 2
+
+
+@register
+class StaleOptimizerState(Scenario):
+    """Second moments from the first steps, everything else current."""
+
+    id = "stale_optimizer_state"
+    family = Family.STATE
+    kinds = (FaultKind.STATE,)
+    sources = (documents.INSTABILITY,)
+    telling = "layer_update_ratio"
+    severities = {
+        Severity.SUBTLE: Stale(step=5),
+        Severity.CLEAR: Stale(step=2),
+        Severity.SEVERE: Stale(step=1),
+    }
+    cure_after = 4
+
+    def fault(self, knobs: Stale, setup: Setup) -> list[Change]:
+        def go_stale(state: State, earlier: State) -> State:
+            return {**state, "second": earlier["second"]}
+
+        return [StateEdit(go_stale, since=knobs.step)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        updates = run["layer_update_ratio"].max(1)
+        loss = run["loss"][onset : onset + 12].mean() - healthy["loss"][onset : onset + 12].mean()
+        spike = shapes.spikes_and_recovers(updates, onset, ratio=3.0, within=120)
+        return spike and bool(loss > 0.1)
+
+    def cure(self, knobs: Stale, setup: Setup) -> list[Change]:
+        def reset(state: State, earlier: State) -> State:
+            zero = {name: torch.zeros_like(state[name]) for name in ("first", "second", "count")}
+            return {**state, **zero}
+
+        def rewarm(rate: float, since: int, setup: Setup) -> float:
+            return rate * min(1.0, (since + 1) / 20)
+
+        return [StateEdit(reset), Curve(rewarm)]

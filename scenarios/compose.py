@@ -1,0 +1,119 @@
+"""Settings by name: Hydra's Compose API over the structured configs, with errors of one line."""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from itertools import product
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.scenarios.batches import source, source_key
+from trainwreck.scenarios.settings import Setup, check
+from trainwreck.scenarios.spec import Knobs
+
+KNOBS = "fault"  # the prefix of a knob's key
+
+
+def compose(setup: Setup, knobs: Knobs, overrides: Sequence[str] = ()) -> tuple[Setup, Knobs]:
+    """Setup and knobs with `key=value` overrides applied, checked.
+
+    Keys are dotted paths of the setup (`optimizer.lr=0.02`) or knobs of the fault (`fault.factor=3`).
+    InputError for a key that is not there, a value of the wrong type, or one out of range.
+    """
+    if overrides:
+        setup, knobs = _merge(setup, knobs, overrides)
+    check(setup)
+    vocabulary = source(source_key(setup.data)).vocabulary
+    if setup.model.vocab_size < vocabulary:
+        raise InputError(
+            f"model.vocab_size: {setup.model.vocab_size} is not allowed with this source; "
+            f"allowed: {vocabulary} or more"
+        )
+    return setup, knobs
+
+
+def sweep(overrides: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Every combination of overrides in Hydra's sweep syntax (`seed=range(8)`, `scenario=a,b`)."""
+    axes = []
+    for text, parsed in zip(overrides, _parse(overrides), strict=True):
+        if parsed.is_sweep_override():
+            axes.append([f"{parsed.get_key_element()}={value}" for value in parsed.sweep_string_iterator()])
+        else:
+            axes.append([text])
+    yield from product(*axes)
+
+
+def _parse(overrides: Sequence[str]) -> list[Any]:
+    # Hydra takes a fifth of a second to import; only those who override need it.
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parsed = []
+    for text in overrides:
+        try:
+            parsed.append(OverridesParser.create().parse_override(text))
+        except HydraException:
+            raise InputError(f"setting: {text!r} is not allowed; allowed: key=value") from None
+        if parsed[-1].is_add() or parsed[-1].is_force_add() or parsed[-1].is_delete():
+            raise InputError(f"setting: {text!r} is not allowed; allowed: key=value, without a prefix")
+    return parsed
+
+
+def _merge(setup: Setup, knobs: Knobs, overrides: Sequence[str]) -> tuple[Setup, Knobs]:
+    from hydra import compose as hydra_compose
+    from hydra import initialize
+    from hydra.core.config_store import ConfigStore
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+
+    ConfigStore.instance().store(name="setup", node=setup)
+    ConfigStore.instance().store(name=KNOBS, node=knobs)
+    result: dict[str, Any] = {"setup": setup, KNOBS: knobs}
+    for text, parsed in zip(overrides, _parse(overrides), strict=True):
+        if parsed.is_sweep_override():
+            raise InputError(f"setting: {text!r} is not allowed here; allowed: one value")
+        key = parsed.key_or_group
+        node = KNOBS if key.startswith(f"{KNOBS}.") else "setup"
+        path = key.removeprefix(f"{KNOBS}.")
+        kind = field_type(type(result[node]), path, key)
+        value = text.partition("=")[2]
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            value = _enum_name(kind, key, value)
+        ConfigStore.instance().store(name=node, node=result[node])
+        try:
+            with initialize(version_base=None, config_path=None):
+                composed = hydra_compose(node, overrides=[f"{path}={value}"])
+            result[node] = OmegaConf.to_object(composed)
+        except (HydraException, ValueError) as error:
+            if isinstance(error, ValueError):  # from a config's own __post_init__
+                raise InputError(str(error).splitlines()[0]) from None
+            raise InputError(f"{key}: {value!r} is not allowed; allowed: {describe(kind)}") from None
+    return result["setup"], result[KNOBS]
+
+
+def field_type(cls: type, path: str, key: str) -> Any:
+    """The declared type of a dotted path below a dataclass; InputError with the nearest name."""
+    node: Any = cls
+    for name in path.split("."):
+        hints = get_type_hints(node) if hasattr(node, "__dataclass_fields__") else {}
+        if name not in hints:
+            raise unknown(f"setting {key!r}", name, hints or ["nothing below a plain value"])
+        node = hints[name]
+    if hasattr(node, "__dataclass_fields__"):
+        raise InputError(f"{key}: a group of settings; allowed: one of {', '.join(get_type_hints(node))} below it")
+    return node
+
+
+def describe(kind: Any) -> str:
+    """What a type allows, in words."""
+    if isinstance(kind, UnionType):
+        return " or ".join(describe(part) for part in get_args(kind))
+    words = {float: "a number", int: "a whole number", bool: "true or false", str: "text", type(None): "null"}
+    return words.get(kind, str(kind))
+
+
+def _enum_name(kind: type[Enum], key: str, value: str) -> str:
+    for member in kind:
+        if value.lower() in (member.name.lower(), str(member.value).lower()):
+            return member.name
+    raise unknown(key, value, [str(member.value) for member in kind])

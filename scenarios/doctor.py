@@ -1,0 +1,24 @@
+"""What this machine can run."""
+
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+from trainwreck.scenarios.process import cores, environment, processor_flags
+from trainwreck.scenarios.registry import scenarios
+
+
+def examine() -> dict[str, Any]:
+    """Versions, processors, accelerators, and what each makes possible."""
+    facts = environment()
+    supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    native_bf16 = bool({"avx512_bf16", "amx_bf16"} & processor_flags())
+    return facts | {
+        "cores": cores(),
+        "python_supported": "yes" if supported else "no: 3.11 to 3.13",
+        "attention": "reference (CPU)" + (", CUDA device present" if facts["gpus"] else ""),
+        "triton": "installed" if find_spec("triton") else "not installed (extra: gpu)",
+        "bf16": "native" if native_bf16 else "emulated, slow",
+        "fp16": "operands rounded, sums in float32",
+        "scenarios": f"{len(scenarios())} loaded",
+    }

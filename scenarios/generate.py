@@ -1,0 +1,207 @@
+"""A plan to a data set on disk: bundles to worker processes, resumed where it was left.
+
+    DIR/plan.json               what was asked for; written first
+    DIR/telemetry/<bundle>...   written by workers, each whole or not there
+    DIR/bundles/<bundle>.json   rows and checksum of a finished bundle
+    DIR/runs.parquet            written when every bundle is finished
+    DIR/manifest.json           written last: without it there is no data set
+
+Killed at any moment, the same command goes on from the finished bundles and ends with the same
+bytes, since every file is a function of the plan.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from filelock import FileLock, Timeout
+from joblib import Parallel, delayed
+
+from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.files import read_json, sha256, write_json
+from trainwreck.evaluation.label import label_runs
+from trainwreck.evaluation.schema import RUN_FIELDS, RunKind
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios.batches import entropy_floor
+from trainwreck.scenarios.loop import LANE_ELEMENTS, train
+from trainwreck.scenarios.plan import Role, RunSpec, unique
+from trainwreck.scenarios.process import environment, prepare
+from trainwreck.scenarios.settings import Setup, as_dict, fingerprint
+
+PLAN_VERSION = 1
+
+# Told (bundles done, bundles in all, run-steps done, run-steps in all).
+Progress = Callable[[int, int, int, int], None]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Runs that one worker trains side by side; its name is a function of what is in it."""
+
+    specs: tuple[RunSpec, ...]
+
+    @property
+    def name(self) -> str:
+        """A hash of the runs' ids."""
+        return "b" + fingerprint([spec.run_id for spec in self.specs])
+
+    @property
+    def work(self) -> int:
+        """Run-steps."""
+        return sum(spec.setup.steps for spec in self.specs)
+
+    @property
+    def cost(self) -> float:
+        """Multiplications, for putting the longest first."""
+        model, rows = self.specs[0].setup.model, self.specs[0].setup.data.rows
+        return self.work * rows * model.context * model.layers * model.width**2
+
+
+def bundles(specs: list[RunSpec]) -> list[Bundle]:
+    """Runs of one shape cut into bundles of what a core's caches hold, the costliest bundle first."""
+    groups: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        shape = (as_dict(spec.setup.model), spec.setup.data.rows, spec.setup.steps)
+        groups.setdefault(fingerprint(shape), []).append(spec)
+    cut = []
+    for group in groups.values():
+        group.sort(key=lambda s: (s.base, s.seed, s.run_id))  # runs of one seed share their batches
+        setup = group[0].setup
+        size = max(2, LANE_ELEMENTS["cpu"] // (setup.data.rows * setup.model.context * setup.model.width))
+        cut += [Bundle(tuple(group[i : i + size])) for i in range(0, len(group), size)]
+    return sorted(cut, key=lambda b: (-b.cost, b.name))
+
+
+def generate(
+    specs: list[RunSpec], out: Path, *, workers: int = 1, name: str = "custom", progress: Progress | None = None
+) -> DataSet:
+    """Train every run of a plan, label it, and write the data set; goes on where an earlier call stopped.
+
+    InputError where `out` holds something else, or another process is at work there.
+    """
+    specs = unique(specs)
+    _claim(specs, out, name)
+    try:
+        with FileLock(out / ".lock", timeout=0):
+            if not (out / "manifest.json").exists():
+                _train_all(specs, out, workers, progress)
+                finish(specs, out, name)
+    except Timeout:
+        raise InputError(f"out: {str(out)!r} is being written by another process") from None
+    return load(out)
+
+
+def finish(specs: list[RunSpec], out: Path, name: str) -> None:
+    """Label the finished runs and write runs table and manifest."""
+    rows = [row for bundle in bundles(specs) for row in read_json(_part(out, bundle))["rows"]]
+    order = {spec.run_id: i for i, spec in enumerate(specs)}
+    rows.sort(key=lambda row: order[row["run_id"]])
+    write_runs(out, rows)
+    unlabelled = DataSet.unlisted(out)
+    write_runs(out, label_runs(rows, unlabelled.trace))
+    write_manifest(out, {"plan": name, "plan_hash": _plan_hash(specs), "environment": environment()})
+
+
+def train_bundle(bundle: Bundle, out: Path) -> int:
+    """Train one bundle and write its two files; returns its run-steps. Runs in a worker process."""
+    prepare()
+    began = perf_counter()
+    results = train([spec.job() for spec in bundle.specs])
+    seconds = (perf_counter() - began) / len(results)
+    traces = [result.trace for result in results]
+    file = f"telemetry/{bundle.name}.parquet"
+    write_telemetry(out, file, traces)
+    rows = [injected_facts(spec, trace, file) for spec, trace in zip(bundle.specs, traces, strict=True)]
+    content = {"rows": rows, "sha256": sha256(out / file), "seconds_per_run": round(seconds, 3)}
+    write_json(_part(out, bundle), content)
+    return bundle.work
+
+
+def injected_facts(spec: RunSpec, trace: Trace, file: str) -> dict[str, Any]:
+    """A row of the runs table as far as plan and injection know it."""
+    entry, faulty = spec.entry, spec.role is not Role.TWIN
+    kind = {Role.TWIN: RunKind.HEALTHY, Role.CURED: RunKind.CURED}.get(spec.role, RunKind.FAILING)
+    if entry.look_alike and spec.role is Role.FAULTY:
+        kind = RunKind.LOOK_ALIKE
+    final = trace.final_loss()
+    floor = entropy_floor(spec.setup)
+    facts: dict[str, Any] = dict.fromkeys(field for field, _, _ in RUN_FIELDS)
+    facts |= {
+        "run_id": spec.run_id,
+        "scenario": entry.id if faulty else "",
+        "cause": entry.id if faulty and not entry.look_alike else "",
+        "family": entry.family.value if faulty else "",
+        "kind": kind.value,
+        "split": spec.split.value,
+        "severity": spec.severity.value if faulty and spec.severity else "",
+        "seed": spec.seed,
+        "size": spec.size.value,
+        "base": spec.base,
+        "planned_steps": spec.setup.steps,
+        "last_step": len(trace) - 1,
+        "onset_step": spec.onset,
+        "cure_step": spec.cure_step,
+        "visible_steps": "{}",
+        "final_loss": final if final == final else None,
+        "final_gap": final - floor if final == final and floor == floor else None,
+        "tolerance": entry.tolerance if faulty else None,
+        "twin_id": spec.twin.run_id if faulty and not entry.own_twin else "",
+        "context": json.dumps(declared(spec.setup), sort_keys=True),
+        "spec": json.dumps(spec.to_json(), sort_keys=True),
+        "file": file,
+    }
+    return facts
+
+
+def declared(setup: Setup) -> dict[str, Any]:
+    """What the practitioner believes is running, without the run's length, which no detector may know."""
+    return {name: value for name, value in as_dict(setup).items() if name not in ("steps", "tail")}
+
+
+def _claim(specs: list[RunSpec], out: Path, name: str) -> None:
+    """Write plan.json, or check that the one there is this plan."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"out: {str(out)!r} is a file; allowed: a folder")
+    content = {"format": "trainwreck-plan", "version": PLAN_VERSION, "name": name, "hash": _plan_hash(specs)}
+    content["runs"] = [spec.to_json() for spec in specs]
+    file = out / "plan.json"
+    if file.exists():
+        if read_json(file).get("hash") != content["hash"]:
+            raise InputError(f"out: {str(out)!r} holds another plan; allowed: an empty folder, or the same plan")
+    elif out.exists() and any(p.name != ".lock" and not p.name.startswith(".tmp-") for p in out.iterdir()):
+        raise InputError(f"out: {str(out)!r} is not empty and holds no plan; allowed: an empty folder")
+    else:
+        write_json(file, content)
+
+
+def _train_all(specs: list[RunSpec], out: Path, workers: int, progress: Progress | None) -> None:
+    everything = bundles(specs)
+    todo = [b for b in everything if not _is_done(out, b)]
+    total = sum(b.work for b in everything)
+    steps = total - sum(b.work for b in todo)
+    done = len(everything) - len(todo)
+    if progress:
+        progress(done, len(everything), steps, total)
+    # Processes, not threads: a worker's memory and threads are its own, and it dies alone.
+    pool = Parallel(n_jobs=max(1, min(workers, len(todo))), backend="loky", return_as="generator_unordered")
+    for work in pool(delayed(train_bundle)(b, out) for b in todo):
+        done, steps = done + 1, steps + work
+        if progress:
+            progress(done, len(everything), steps, total)
+
+
+def _is_done(out: Path, bundle: Bundle) -> bool:
+    part, file = _part(out, bundle), out / f"telemetry/{bundle.name}.parquet"
+    return part.exists() and file.exists() and sha256(file) == read_json(part)["sha256"]
+
+
+def _part(out: Path, bundle: Bundle) -> Path:
+    return out / "bundles" / f"{bundle.name}.json"
+
+
+def _plan_hash(specs: list[RunSpec]) -> str:
+    return fingerprint([[spec.run_id, spec.split.value] for spec in specs])

@@ -1,0 +1,51 @@
+"""The catalogue as data: a line, or a page, a scenario."""
+
+import dataclasses
+from typing import Any
+
+from trainwreck.scenarios.plan import Role, RunSpec
+from trainwreck.scenarios.proof import identity
+from trainwreck.scenarios.proofs import proven_at
+from trainwreck.scenarios.registry import scenario, scenarios
+from trainwreck.scenarios.settings import as_dict
+from trainwreck.scenarios.spec import Scenario
+
+
+def summary() -> list[dict[str, Any]]:
+    """One dict a scenario: id, family, kind, severities, sizes, sources, proven, title."""
+    return [_facts(entry) for entry in scenarios().values()]
+
+
+def page(name: str) -> dict[str, Any]:
+    """A scenario's facts, knobs by severity, and the sections of its page."""
+    entry = scenario(name)
+    levels = entry.severities or {None: entry.knobs}
+    knobs = {level.value if level else "": as_dict(k) for level, k in levels.items()}
+    changed = sorted({f.name for k in levels.values() for f in dataclasses.fields(k)})
+    return _facts(entry) | {
+        "telling": entry.telling,
+        "made_of": [kind.value for kind in entry.kinds],
+        "knobs": changed,
+        "knobs_by_severity": knobs,
+        "tolerance": entry.tolerance,
+        "sections": entry.page(),
+    }
+
+
+def _facts(entry: Scenario) -> dict[str, Any]:
+    identities = {
+        (size.value, level.value if level else ""): identity(RunSpec(entry.id, Role.FAULTY, 0, size, level))
+        for size in entry.sizes
+        for level in (list(entry.severities) or [None])
+    }
+    return {
+        "id": entry.id,
+        "title": entry.title(),
+        "family": entry.family.value,
+        "kind": "look-alike" if entry.look_alike else "failing",
+        "version": entry.version,
+        "severities": [level.value for level in entry.severities],
+        "sizes": [size.value for size in entry.sizes],
+        "sources": list(entry.sources),
+        "proven": proven_at(entry.id, identities),
+    }

@@ -1,0 +1,113 @@
+"""The named plans, and plans written as a sweep or in a file."""
+
+import dataclasses
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.files import read_json
+from trainwreck.scenarios.compose import sweep
+from trainwreck.scenarios.plan import Role, RunSpec, Split, family_of, unique
+from trainwreck.scenarios.registry import scenario, scenarios
+from trainwreck.scenarios.sizes import Size
+from trainwreck.scenarios.spec import Severity
+
+E = TypeVar("E", bound=Enum)
+
+CALIBRATION_SEEDS = range(1000, 1008)  # apart from every seed that a test run has
+TEXT = ("data.source=text", "model.vocab_size=256")
+DEMO_ON_TEXT = "mask_zeroed"
+
+
+def demo() -> list[RunSpec]:
+    """Every proven failure and look-alike once, with twin and cure, and what labels need; minutes on 2 cores."""
+    specs: list[RunSpec] = []
+    for name in scenarios():
+        specs += with_calibration(name, seeds=range(1))
+    return unique(specs + with_calibration(DEMO_ON_TEXT, seeds=range(1), overrides=TEXT))
+
+
+def with_calibration(
+    name: str,
+    seeds: Sequence[int],
+    *,
+    severity: Severity | None = None,
+    size: Size | None = None,
+    overrides: Sequence[str] = (),
+) -> list[RunSpec]:
+    """A scenario's runs and eight healthy runs of its base, which thresholds and visible steps need."""
+    specs = family_of(name, seeds, severity=severity, size=size, overrides=overrides)
+    if scenario(name).own_twin:
+        return specs
+    healthy = family_of(name, CALIBRATION_SEEDS, size=size, overrides=overrides, roles=(Role.TWIN,))
+    return specs + [dataclasses.replace(s, split=Split.CALIBRATION) for s in healthy]
+
+
+PLANS = {"demo": demo}
+
+
+def resolve(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
+    """Name and runs of a plan: a named one, a plan.json, or a sweep such as `scenario=high_lr seed=range(8)`.
+
+    A sweep's keys are scenario, seed, severity, size, and settings of the runs.
+    """
+    if not words:
+        raise InputError(f"plan: none given; allowed: {', '.join(PLANS)}, a plan.json, or scenario=... seed=...")
+    if all("=" in word for word in words):
+        return "sweep", _swept(words)
+    if len(words) > 1:
+        raise InputError(f"plan: {' '.join(words)!r} is not allowed; allowed: one name, one file, or key=value pairs")
+    if words[0].endswith(".json"):
+        return Path(words[0]).stem, _from_file(Path(words[0]))
+    if words[0] not in PLANS:
+        raise unknown("plan", words[0], PLANS)
+    return words[0], PLANS[words[0]]()
+
+
+def _swept(words: Sequence[str]) -> list[RunSpec]:
+    own = ("scenario", "seed", "severity", "size")
+    if not any(word.startswith("scenario=") for word in words):
+        raise InputError("plan: a sweep without scenario=...; allowed: scenario=ID,ID seed=range(8) key=value")
+    specs: list[RunSpec] = []
+    for combination in sweep(words):
+        pairs = dict(text.split("=", 1) for text in combination)
+        settings = [text for text in combination if text.split("=", 1)[0] not in own]
+        specs += with_calibration(
+            scenario(pairs["scenario"]).id,
+            seeds=[_whole("seed", pairs.get("seed", "0"))],
+            severity=member(Severity, "severity", pairs.get("severity")),
+            size=member(Size, "size", pairs.get("size")),
+            overrides=settings,
+        )
+    return unique(specs)
+
+
+def _from_file(path: Path) -> list[RunSpec]:
+    content = read_json(path)
+    if not isinstance(content, dict) or content.get("format") != "trainwreck-plan":
+        raise InputError(f"{path}: not a plan")
+    try:
+        return [RunSpec.from_json(run) for run in content["runs"]]
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: not a plan that this version reads ({error})") from None
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise InputError(f"{name}: {text!r} is not allowed; allowed: a whole number") from None
+    if value < 0:
+        raise InputError(f"{name}: {value} is not allowed; allowed: 0 or more")
+    return value
+
+
+def member(kind: type[E], name: str, text: str | None) -> E | None:
+    """The member of an enumeration with this value; None for None; InputError with the nearest value."""
+    if text is None:
+        return None
+    if text not in [member.value for member in kind]:
+        raise unknown(name, text, [member.value for member in kind])
+    return kind(text)

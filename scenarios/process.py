@@ -1,0 +1,81 @@
+"""What a process that trains does first, and what it says of where it ran."""
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's mallopt(3)
+
+
+@cache
+def prepare() -> None:
+    """One thread, and freed memory kept: by default every large tensor is mapped and faulted in anew.
+
+    Threads would change the order of sums, and with it the last bits of a run.
+    """
+    torch.set_num_threads(1)
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, 32 * 1024 * 1024)
+        libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+PACKAGES = ("torch", "numpy", "pyarrow", "pandas", "safetensors", "hydra-core")
+
+
+def environment() -> dict[str, Any]:
+    """Versions and hardware, JSON-safe; no time and no path, so the same machine gives the same."""
+    return {
+        "trainwreck": version("trainwreck"),
+        "revision": revision(),
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": processor(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+    }
+
+
+def processor() -> str:
+    """The processor's model name, as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or "unknown")
+
+
+def processor_flags() -> set[str]:
+    """Instruction sets that Linux lists; empty elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return set()
+    return set(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
+
+
+def revision() -> str:
+    """The git commit of the source tree, with `+` where it has changes; empty outside a checkout."""
+    folder = Path(__file__).resolve().parent
+    git = ["git", "-C", str(folder)]
+    try:
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changed = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return commit + ("+" if changed.stdout.strip() else "")
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

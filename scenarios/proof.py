@@ -1,0 +1,275 @@
+"""Proof: a scenario does what its page says, on many seeds, or it is no scenario.
+
+For each seed the faulty run, its twin and the cured run are trained, and as many healthy runs of
+further seeds. A failure is proven where
+
+    the signature holds on at least 95 % of the faulty runs,
+    and on at most 2 % of the twins and of the healthy re-seeds, each held against another seed;
+    telemetry is the twin's to the bit before the onset;
+    at least 90 % of the cured runs end within tolerance of the twin's final loss.
+
+A look-alike is proven where at least 95 % of its runs end within tolerance of the twin (or of the
+source's entropy, where nothing is changed), and at least half of them fool a one-line detector:
+it alarms at or after the onset and not before.
+"""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from trainwreck.evaluation.dataset import DataSet
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.files import read_json
+from trainwreck.evaluation.registry import load_detector
+from trainwreck.evaluation.replay import replay
+from trainwreck.evaluation.schema import SIGNALS
+from trainwreck.evaluation.specification import ONE_LINERS
+from trainwreck.scenarios.generate import Progress, generate
+from trainwreck.scenarios.plan import Role, RunSpec, Split, family_of, unique
+from trainwreck.scenarios.registry import scenario
+from trainwreck.scenarios.settings import as_dict, fingerprint
+from trainwreck.scenarios.sizes import Size
+from trainwreck.scenarios.spec import Severity
+
+FAULTY_SHARE, HEALTHY_SHARE, CURED_SHARE, FOOLED_SHARE = 0.95, 0.02, 0.90, 0.5
+FEWEST_SEEDS = 8
+# A resume pauses the modelled clock of the run that resumes; nothing else may differ before the onset.
+COMPARED = tuple(s.name for s in SIGNALS)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was measured of one scenario at one size and severity. Rates are shares of runs."""
+
+    scenario: str
+    version: int
+    size: str
+    severity: str
+    overrides: tuple[str, ...]
+    identity: str  # fingerprint of healthy setup and knobs
+    seeds: int
+    signature_faulty: float | None
+    signature_twin: float | None
+    signature_healthy: float | None
+    bitwise: bool
+    cured: float | None
+    within_tolerance: float  # faulty runs that end as the twin does
+    fooled: dict[str, float]  # look-alikes: one-line detector to the share of runs it alarms on
+    latent: int
+    delay: float | None  # median of v - s, steps
+    first_signal: str  # where it most often shows first
+    gap: float | None  # median final gap, nats
+    non_finite: int
+    seconds: float  # a run, in a bundle on one core
+    proven: bool
+
+
+def plan(
+    names: Sequence[str],
+    seeds: int,
+    *,
+    size: Size | None = None,
+    severity: Severity | None = None,
+    overrides: Sequence[str] = (),
+) -> list[RunSpec]:
+    """The runs of a proof: every severity unless one is asked for, and healthy re-seeds as calibration."""
+    specs: list[RunSpec] = []
+    for name in names:
+        for level in _levels(name, severity):
+            specs += family_of(name, range(seeds), size=size, severity=level, overrides=overrides)
+        if scenario(name).own_twin:
+            continue
+        twins = family_of(name, range(seeds, 2 * seeds), size=size, overrides=overrides, roles=(Role.TWIN,))
+        specs += [dataclasses.replace(s, split=Split.CALIBRATION) for s in twins]
+    return unique(specs)
+
+
+def verify(
+    names: Sequence[str],
+    out: Path,
+    *,
+    seeds: int = FEWEST_SEEDS,
+    size: Size | None = None,
+    severity: Severity | None = None,
+    overrides: Sequence[str] = (),
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> list[Proof]:
+    """Train and judge. `out` keeps the runs, one folder a plan, so that a second call only judges."""
+    if seeds < 2:
+        raise InputError(f"seeds: {seeds} is not allowed; allowed: 2 or more ({FEWEST_SEEDS} for a proof)")
+    specs = plan(names, seeds, size=size, severity=severity, overrides=overrides)
+    folder = out / fingerprint([spec.run_id for spec in specs])
+    dataset = generate(specs, folder, workers=workers, name="verify", progress=progress)
+    return [
+        judge(name, level, dataset, seeds, size=size, overrides=overrides)
+        for name in names
+        for level in _levels(name, severity)
+    ]
+
+
+def judge(
+    name: str,
+    severity: Severity | None,
+    dataset: DataSet,
+    seeds: int,
+    *,
+    size: Size | None = None,
+    overrides: Sequence[str] = (),
+) -> Proof:
+    """The proof of a scenario from the runs of `plan`."""
+    entry = scenario(name)
+
+    def runs(role: Role, which: range) -> list[RunSpec]:
+        return family_of(name, which, size=size, severity=severity, overrides=overrides, roles=(role,))
+
+    faulty = runs(Role.FAULTY, range(seeds))
+    twins = runs(Role.TWIN, range(seeds))
+    healthy = runs(Role.TWIN, range(seeds, 2 * seeds))
+    cured = [] if entry.look_alike else runs(Role.CURED, range(seeds))
+    table = dataset.runs
+    rows = table.loc[[s.run_id for s in faulty]]
+    gaps = rows["final_gap"].astype(float)
+    within = float(((gaps.abs() <= entry.tolerance) & (rows["outcome"] != "non_finite")).mean())
+    bitwise = entry.own_twin or all(_same_before(dataset, f, t) for f, t in zip(faulty, twins, strict=True))
+    rates: dict[str, float | None] = {"faulty": None, "twin": None, "healthy": None}
+    if not entry.look_alike:
+        onsets = [s.onset or 0 for s in faulty]
+        rates["faulty"] = _rate(entry, dataset, faulty, twins, onsets)
+        rates["twin"] = _rate(entry, dataset, twins, _turned(twins), onsets)
+        rates["healthy"] = _rate(entry, dataset, healthy, _turned(healthy), onsets)
+    cure_gaps = table.loc[[s.run_id for s in cured], "final_gap"].astype(float)
+    cure_rate = float((cure_gaps.abs() <= entry.tolerance).mean()) if cured else None
+    fooled = _fooled(dataset, faulty) if entry.look_alike else {}
+    first = Counter(f for f in (_first_signal(row) for _, row in rows.iterrows()) if f)
+    delays = (rows["visible_step"] - rows["onset_step"]).astype(float).dropna()
+    if entry.look_alike:
+        proven = within >= FAULTY_SHARE and max(fooled.values()) >= FOOLED_SHARE and bitwise
+    else:
+        proven = (
+            _at_least(rates["faulty"], FAULTY_SHARE)
+            and max(rates["twin"] or 0.0, rates["healthy"] or 0.0) <= HEALTHY_SHARE
+            and bitwise
+            and _at_least(cure_rate, CURED_SHARE)
+        )
+    return Proof(
+        scenario=name,
+        version=entry.version,
+        size=faulty[0].size.value,
+        severity=severity.value if severity else "",
+        overrides=tuple(overrides),
+        identity=identity(faulty[0]),
+        seeds=seeds,
+        signature_faulty=rates["faulty"],
+        signature_twin=rates["twin"],
+        signature_healthy=rates["healthy"],
+        bitwise=bitwise,
+        cured=cure_rate,
+        within_tolerance=within,
+        fooled=fooled,
+        latent=int((rows["kind"] == "latent").sum()),
+        delay=float(delays.median()) if len(delays) else None,
+        first_signal=first.most_common(1)[0][0] if first else "",
+        gap=float(gaps.median()) if gaps.notna().any() else None,
+        non_finite=int((rows["outcome"] == "non_finite").sum()),
+        seconds=_seconds(dataset, faulty),
+        proven=proven and seeds >= FEWEST_SEEDS,
+    )
+
+
+def identity(spec: RunSpec) -> str:
+    """What a proof holds for: a changed setup or knob needs a new one."""
+    return fingerprint([as_dict(spec.setup), as_dict(spec.knobs), spec.entry.version])
+
+
+def to_rows(proofs: Sequence[Proof]) -> list[dict[str, Any]]:
+    """JSON-safe dicts, one a proof."""
+    return [dataclasses.asdict(proof) | {"overrides": list(proof.overrides)} for proof in proofs]
+
+
+def markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """The table that is committed with the results."""
+    head = (
+        "| scenario | size | severity | proven | seeds | signature: faulty | twin | healthy | bitwise twin "
+        "| cured | latent | median v - s | shows first in | final gap (nats) | non-finite | s/run |"
+    )
+    lines = [head, "|" + "---|" * 16]
+    for row in rows:
+        name = row["scenario"] + (f" ({', '.join(row['overrides'])})" if row["overrides"] else "")
+        cure = _percent(row["cured"])
+        if row["fooled"]:
+            best = max(row["fooled"], key=lambda k: row["fooled"][k])
+            cure = f"fools {best}: {row['fooled'][best]:.0%}"
+        cells = [
+            f"`{name}`", row["size"], row["severity"] or "-", "yes" if row["proven"] else "**no**", row["seeds"],
+            _percent(row["signature_faulty"]), _percent(row["signature_twin"]), _percent(row["signature_healthy"]),
+            "yes" if row["bitwise"] else "**no**", cure, row["latent"], _number(row["delay"], "g"),
+            row["first_signal"] or "-", _number(row["gap"], "+.3f"), row["non_finite"], f"{row['seconds']:.1f}",
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _rate(entry: Any, dataset: DataSet, runs: list[RunSpec], others: list[RunSpec], onsets: list[int]) -> float:
+    held = [
+        entry.signature(dataset.trace(run.run_id), dataset.trace(other.run_id), onset)
+        for run, other, onset in zip(runs, others, onsets, strict=True)
+    ]
+    return float(np.mean(held))
+
+
+def _turned(specs: list[RunSpec]) -> list[RunSpec]:
+    return specs[1:] + specs[:1]
+
+
+def _same_before(dataset: DataSet, faulty: RunSpec, twin: RunSpec) -> bool:
+    onset = faulty.onset or 0
+    a, b = dataset.trace(faulty.run_id), dataset.trace(twin.run_id)
+    return all(np.array_equal(a[name][:onset], b[name][:onset], equal_nan=True) for name in COMPARED)
+
+
+def _fooled(dataset: DataSet, specs: list[RunSpec]) -> dict[str, float]:
+    shares = {}
+    for name in ONE_LINERS:
+        detector = load_detector(name)
+        firsts = [replay(detector, dataset.trace(s.run_id)).first_alarm for s in specs]
+        hits = [f is not None and f >= (s.onset or 0) for f, s in zip(firsts, specs, strict=True)]
+        shares[name] = float(np.mean(hits))
+    return shares
+
+
+def _first_signal(row: pd.Series) -> str:
+    steps = json.loads(row["visible_steps"] or "{}")
+    return min(steps, key=lambda name: steps[name]) if steps else ""
+
+
+def _seconds(dataset: DataSet, specs: list[RunSpec]) -> float:
+    files = {dataset.run(s.run_id)["file"] for s in specs}
+    parts = [read_json(dataset.path / "bundles" / (Path(file).stem + ".json")) for file in files]
+    return float(np.median([part["seconds_per_run"] for part in parts]))
+
+
+def _levels(name: str, severity: Severity | None) -> list[Severity | None]:
+    entry = scenario(name)
+    if severity is not None and severity in entry.severities:
+        return [severity]
+    return list(entry.severities) or [None]
+
+
+def _at_least(rate: float | None, share: float) -> bool:
+    return rate is not None and rate >= share
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None or value != value else format(value, form)

@@ -1,0 +1,184 @@
+"""A small valid data set with analytic curves, and builders for single traces, rows and records."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
+from trainwreck.evaluation.metrics.records import Records
+from trainwreck.evaluation.schema import RUN_FIELDS, SIGNALS, Axis
+from trainwreck.evaluation.trace import Trace
+
+# The same examples every time, and no failure for a machine that is busy.
+settings.register_profile("trainwreck", deadline=None, derandomize=True, database=None)
+settings.load_profile("trainwreck")
+
+STEPS = 120
+WIDTH = {Axis.LAYERS: 4, Axis.BLOCKS: 2, Axis.HEADS: 4, Axis.POSITIONS: 8, Axis.AGES: 8}
+
+# Level of each signal in a healthy run; the loss and the gradient norm have curves of their own.
+LEVEL = {
+    "clip_coef": 1.0, "lr": 1e-2, "loss_scale": 1.0, "skipped": 0.0, "tokens_per_second": 1e4,
+    "token_entropy": 3.2, "unique_share": 0.9, "pad_share": 0.0, "nonfinite_grads": 0.0,
+    "nonfinite_weights": 0.0, "log_z": 4.0, "output_max": 6.0, "dead_share": 0.0,
+    "attention_mass_future": 0.0, "attention_mass_other_document": 0.0, "attention_mass_padding": 0.0,
+    "attention_logit_max": 12.0, "attention_distance": 8.0, "attention_mass_self": 0.2,
+}  # fmt: skip
+EXACT = {"clip_coef", "lr", "loss_scale", "skipped", "pad_share", "nonfinite_grads", "nonfinite_weights"} | {
+    name for name in LEVEL if name.startswith("attention_mass_") and name != "attention_mass_self"
+}
+
+
+def _trace(run_id: str, *, seed: int = 0, steps: int = STEPS, **changed: np.ndarray) -> Trace:
+    random = np.random.default_rng(seed)
+    signals: dict[str, np.ndarray] = {}
+    for signal in SIGNALS:
+        shape = (steps,) if signal.axis is Axis.SCALAR else (steps, WIDTH[signal.axis])
+        noise = np.zeros(shape) if signal.name in EXACT else 0.02 * random.standard_normal(shape)
+        signals[signal.name] = (LEVEL.get(signal.name, 1.0) * (1.0 + noise)).astype(np.float32)
+    fall = 2.0 + 2.0 * np.exp(-np.arange(steps) / 25.0)
+    signals["loss"] = (fall * (1.0 + 0.01 * random.standard_normal(steps))).astype(np.float32)
+    # Heads differ, and early positions are harder than late ones, as in a healthy run.
+    signals["head_entropy"] *= np.linspace(0.5, 1.5, WIDTH[Axis.HEADS], dtype=np.float32)
+    signals["position_loss"] *= np.linspace(1.2, 0.9, WIDTH[Axis.POSITIONS], dtype=np.float32)
+    signals["validation_loss"] = np.full(steps, np.nan, np.float32)
+    evaluated = np.arange(steps) % 20 == 19
+    signals["validation_loss"][evaluated] = fall[evaluated]
+    for name, values in changed.items():
+        signals[name] = np.asarray(values, dtype=np.float32)
+    return Trace(run_id, signals, evaluated)
+
+
+def _run(run_id: str, **changed: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = dict.fromkeys(name for name, _, _ in RUN_FIELDS)
+    facts |= {
+        "run_id": run_id, "scenario": "", "cause": "", "family": "", "kind": "healthy", "split": "test",
+        "severity": "", "seed": 0, "size": "micro", "base": "base",
+        "last_step": STEPS - 1, "visible_steps": "{}", "outcome": "recovered", "final_loss": 2.0,
+        "final_gap": 0.0, "twin_id": "", "context": json.dumps({"lr": 0.01}), "spec": "{}",
+        "file": "telemetry/a.parquet",
+    }  # fmt: skip
+    facts |= changed
+    if facts["planned_steps"] is None and facts["last_step"] is not None:
+        facts["planned_steps"] = facts["last_step"] + 1
+    return facts
+
+
+FAULTS: dict[str, tuple[str, str, Callable[[np.ndarray, int], np.ndarray]]] = {
+    "corrupt_tokens": ("data", "clear", lambda loss, s: np.where(np.arange(len(loss)) >= s, loss * 2.5, loss)),
+    "high_lr": (
+        "optimisation", "clear",
+        lambda loss, s: loss * np.exp(np.maximum(0, np.arange(len(loss)) - s) / 40.0),
+    ),
+    "fp16_attention_overflow": (
+        "numerics", "severe", lambda loss, s: np.where(np.arange(len(loss)) >= s + 3, math.nan, loss),
+    ),
+}  # fmt: skip
+
+
+def _runs_and_traces() -> tuple[list[dict[str, Any]], list[Trace]]:
+    runs, traces = [], []
+
+    def add(trace: Trace, **facts: Any) -> None:
+        runs.append(_run(trace.run_id, **facts))
+        traces.append(trace)
+
+    for seed in range(100, 124):
+        add(_trace(f"calibration-{seed}", seed=seed), seed=seed, split="calibration")
+    for seed in range(12):
+        twin = _trace(f"healthy-{seed}", seed=seed)
+        add(twin, seed=seed)
+        onset = 20 + (7 * seed) % 50
+        for cause, (family, severity, curve) in FAULTS.items():
+            label = {"scenario": cause, "cause": cause, "family": family, "severity": severity, "twin_id": twin.run_id}
+            faulty = _trace(f"{cause}-{seed}", seed=seed, loss=curve(twin["loss"].astype(np.float64), onset))
+            add(
+                faulty, **label, kind="failing", seed=seed, onset_step=onset, visible_step=onset + 3,
+                no_return_step=None if cause == "fp16_attention_overflow" else onset + 40, outcome="damaged",
+            )  # fmt: skip
+        if seed < 6:
+            spiked = np.array(twin["loss"])
+            spiked[onset] *= 2.5
+            add(
+                _trace(f"spike-{seed}", seed=seed, loss=spiked), scenario="benign_single_spike", family="look-alike",
+                kind="look-alike", seed=seed, twin_id=twin.run_id,
+            )  # fmt: skip
+        if seed < 3:
+            label = {"scenario": "high_lr", "cause": "high_lr", "family": "optimisation", "twin_id": twin.run_id}
+            add(_trace(f"latent-{seed}", seed=seed), **label, kind="latent", seed=seed, onset_step=onset)
+            add(
+                _trace(f"cured-{seed}", seed=seed), **label, kind="cured", seed=seed, onset_step=onset,
+                cure_step=onset + 5, visible_step=onset + 3,
+            )  # fmt: skip
+    add(
+        _trace("unseen", seed=3), scenario="high_lr", cause="high_lr", family="optimisation", severity="subtle",
+        kind="failing", seed=3, onset_step=30, twin_id="healthy-3",
+    )  # fmt: skip
+    return runs, traces
+
+
+class Remembered(DataSet):
+    """A data set that reads each trace from disk once; many tests read all of them."""
+
+    traces_read: dict[str, Trace]
+
+    def trace(self, run_id: str) -> Trace:
+        if run_id not in self.traces_read:
+            self.traces_read[run_id] = super().trace(run_id)
+        return self.traces_read[run_id]
+
+
+def _write(root: Path, runs: list[dict[str, Any]], traces: list[Trace]) -> DataSet:
+    write_telemetry(root, "telemetry/a.parquet", traces)
+    write_runs(root, runs)
+    write_manifest(root, {})
+    data = load(root)
+    remembered = Remembered(data.path, data.manifest, data.runs)
+    remembered.traces_read = {}
+    return remembered
+
+
+def _records(*, n: int, **changed: Any) -> Records:
+    """Failing runs 0 to 99 with s = 20, v = 40, p = 80, each its own cluster, never alarmed."""
+    blank = np.full(n, "", dtype="<U40")
+    facts: dict[str, Any] = {
+        "run_id": np.array([f"r{i}" for i in range(n)]), "kind": np.full(n, "failing", dtype="<U10"),
+        "split": np.full(n, "test", dtype="<U11"), "scenario": blank, "cause": blank, "family": blank,
+        "severity": blank, "cluster": np.arange(n), "last": np.full(n, 99.0), "onset": np.full(n, 20.0),
+        "visible": np.full(n, 40.0), "no_return": np.full(n, 80.0), "return_measured": np.ones(n, bool),
+        "first": np.full(n, np.inf), "crashed": np.zeros(n, bool), "edges": ((),) * n, "named": ((),) * n,
+        "steps": (np.arange(100),) * n, "scores": (np.zeros(100),) * n,
+    }  # fmt: skip
+    return Records(**(facts | changed))
+
+
+@pytest.fixture(scope="session")
+def make_trace() -> Callable[..., Trace]:
+    return _trace
+
+
+@pytest.fixture(scope="session")
+def make_run() -> Callable[..., dict[str, Any]]:
+    return _run
+
+
+@pytest.fixture(scope="session")
+def make_records() -> Callable[..., Records]:
+    return _records
+
+
+@pytest.fixture(scope="session")
+def write_data_set() -> Callable[[Path, list[dict[str, Any]], list[Trace]], DataSet]:
+    return _write
+
+
+@pytest.fixture(scope="session")
+def data_set(tmp_path_factory: pytest.TempPathFactory) -> DataSet:
+    """24 calibration runs; 12 twin sets of a healthy and three failing runs; look-alike, latent, cured."""
+    return _write(tmp_path_factory.mktemp("data"), *_runs_and_traces())

@@ -1,0 +1,407 @@
+"""The command line: thin, and imports what a command needs only when it runs."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.progress import progress
+
+INTERRUPTED = 130  # as shells report SIGINT
+
+
+class Group(click.Group):
+    """Commands with "did you mean"."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None:
+            raise unknown("command", args[0], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # as they are defined, not by the alphabet
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="trainwreck")
+def cli() -> None:
+    """Labelled transformer-training failures, and the scoreboard for detectors."""
+
+
+def main() -> None:
+    """Run the command line; bad input is one line on stderr and exit code 2."""
+    try:
+        sys.exit(cli.main(standalone_mode=False) or 0)
+    except InputError as error:
+        print(f"trainwreck: {error}", file=sys.stderr)
+        sys.exit(2)
+    except click.UsageError as error:
+        print(f"trainwreck: {' '.join(error.format_message().split())}", file=sys.stderr)
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        print("trainwreck: interrupted; the same command goes on from here", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+workers_option = click.option("--workers", type=click.IntRange(1), help="Worker processes; one a core by default.")
+folder = click.argument("dir", type=click.Path(path_type=Path))
+settings = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
+severity_option = click.option("--severity", help="subtle, clear or severe; clear by default.")
+size_option = click.option("--size", help="micro, deep, small or nano; the scenario's own by default.")
+
+
+@cli.command()
+@click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), help="Folder of the data set.")
+@workers_option
+@as_json
+def demo(out: Path, workers: int | None, as_json: bool) -> None:
+    """The main job, small: plan, train, label, score, report."""
+    from trainwreck.scenarios.plans import resolve
+
+    name, specs = resolve(["demo"])
+    _generate(specs, out, name, workers, quiet=as_json)
+    rows = _leaderboard(out, None, ("full",), quiet=as_json)
+    page = _report(out, out / "report.html", quiet=as_json)
+    if as_json:
+        _print_json({"data_set": str(out), "report": str(page), "leaderboard": rows})
+    else:
+        _print_board(rows)
+        print(f"data set: {out}\nreport:   {page}")
+
+
+@cli.command("list")
+@click.option("--family", help="Only this family.")
+@as_json
+def list_(family: str | None, as_json: bool) -> None:
+    """The catalogue."""
+    from trainwreck.scenarios.pages import summary
+
+    rows = summary()
+    families = list(dict.fromkeys(row["family"] for row in rows))
+    if family is not None:
+        if family not in families:
+            raise unknown("family", family, families)
+        rows = [row for row in rows if row["family"] == family]
+    if as_json:
+        return _print_json(rows)
+    _print_table(
+        ("id", "family", "kind", "severities", "sizes", "proven at", "what happens"),
+        [
+            (r["id"], r["family"], r["kind"], ", ".join(r["severities"]) or "-", ", ".join(r["sizes"]),
+             ", ".join(r["proven"]) or "-", r["title"])
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+@cli.command()
+@click.argument("id")
+@as_json
+def show(id: str, as_json: bool) -> None:
+    """One scenario as a page."""
+    from trainwreck.scenarios.pages import page
+
+    content = page(id)
+    if as_json:
+        return _print_json(content)
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    lines = [f"# {content['id']}: {content['title']}", ""]
+    lines += [f"**{name}.** {text}\n" for name, text in content["sections"].items()]
+    lines += [f"Family: {content['family']}. Sizes: {', '.join(content['sizes'])}. Tells: `{content['telling']}`.\n"]
+    lines += [f"Knobs: {', '.join(f'`{k}`' for k in content['knobs']) or 'none'}."]
+    Console().print(Markdown("\n".join(lines)))
+
+
+@cli.command()
+@click.argument("id")
+@settings
+@severity_option
+@size_option
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--plot", type=click.Path(path_type=Path), help="Where to write the picture; ID.png by default.")
+@as_json
+def run(
+    id: str, overrides: Sequence[str], severity: str | None, size: str | None, seed: int, plot: Path | None, as_json: bool
+) -> None:
+    """One scenario with its twin and cure, live, with a plot at the end."""
+    from trainwreck.scenarios.live import run_live
+
+    facts = run_live(id, seed, _severity(severity), _size(size), overrides, plot or Path(f"{id}.png"), quiet=as_json)
+    if as_json:
+        return _print_json(facts)
+    rows = [(r["role"], r["run_id"], r["steps"], _n(r["final_loss"]), _n(r["final_gap"], "+")) for r in facts["runs"]]
+    _print_table(("run", "id", "steps", "final loss (nats)", "gap to twin"), rows)
+    print(f"onset: step {facts['onset_step']}; cure: {facts['cure_step']}; signature: {facts['signature']}")
+    print(f"picture: {facts['picture']}")
+
+
+@cli.command()
+@click.argument("words", nargs=-1, metavar="[ID ...] [KEY=VALUE ...]")
+@click.option("--seeds", type=click.IntRange(2), default=8, show_default=True)
+@severity_option
+@size_option
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results/runs/verify"), show_default=True)
+@click.option("--record", is_flag=True, help="Enter the result into the committed table of proofs.")
+@workers_option
+@as_json
+def verify(
+    words: Sequence[str],
+    seeds: int,
+    severity: str | None,
+    size: str | None,
+    out: Path,
+    record: bool,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Prove scenarios: train faulty, twin and cured runs on many seeds and judge them."""
+    from trainwreck.scenarios import proof
+    from trainwreck.scenarios.proofs import enter
+    from trainwreck.scenarios.registry import scenario, scenarios
+
+    names = [scenario(word).id for word in words if "=" not in word] or list(scenarios())
+    overrides = [word for word in words if "=" in word]
+    proofs: list[proof.Proof] = []
+    for name in names:  # one data set a scenario: a slice that resumes alone
+        with progress(f"verify {name}", quiet=as_json) as tick:
+            proofs += proof.verify(
+                [name],
+                out,
+                seeds=seeds,
+                size=_size(size),
+                severity=_severity(severity),
+                overrides=overrides,
+                workers=workers or _cores(),
+                progress=lambda done, total, steps, all_steps: tick(steps, all_steps, f"bundle {done}/{total}"),
+            )
+        if record:
+            enter(proofs)
+    rows = proof.to_rows(proofs)
+    if as_json:
+        _print_json(rows)
+    else:
+        print(proof.markdown(rows), end="")
+    if not all(p.proven for p in proofs):
+        sys.exit(1)
+
+
+@cli.command()
+@click.argument("plan", nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the data set.")
+@workers_option
+@as_json
+def generate(plan: Sequence[str], out: Path, workers: int | None, as_json: bool) -> None:
+    """A labelled data set from a plan: demo, a plan.json, or scenario=A,B seed=range(8)."""
+    from trainwreck.scenarios.plans import resolve
+
+    name, specs = resolve(plan)
+    dataset = _generate(specs, out, name, workers, quiet=as_json)
+    kinds = dataset.runs["kind"].value_counts().to_dict()
+    if as_json:
+        return _print_json({"data_set": str(out), "runs": len(dataset), "kinds": kinds})
+    print(f"{out}: {len(dataset)} runs ({', '.join(f'{v} {k}' for k, v in kinds.items())})")
+
+
+@cli.command()
+@folder
+@as_json
+def label(dir: Path, as_json: bool) -> None:
+    """Measure again when each failure becomes visible, from telemetry alone."""
+    from trainwreck.evaluation.label import relabel
+
+    rows = relabel(dir)
+    shown = [r for r in rows if r["onset_step"] is not None]
+    if as_json:
+        return _print_json([{k: r[k] for k in ("run_id", "kind", "onset_step", "visible_step", "outcome")} for r in rows])
+    _print_table(
+        ("run", "scenario", "kind", "onset", "visible", "outcome", "gap (nats)"),
+        [
+            (r["run_id"], r["scenario"], r["kind"], r["onset_step"], r["visible_step"], r["outcome"], _n(r["final_gap"], "+"))
+            for r in shown
+        ],
+    )
+
+
+profile_option = click.option("--profile", default="full", show_default=True, help="full, standard, minimal or filtered.")
+track_option = click.option("--track", default="blind", show_default=True, help="blind or informed.")
+
+
+@cli.command()
+@folder
+@click.option("--detector", "detectors", multiple=True, required=True, help="A name, or file.py:Class. May be repeated.")
+@profile_option
+@track_option
+@as_json
+def score(dir: Path, detectors: Sequence[str], profile: str, track: str, as_json: bool) -> None:
+    """Score detectors on a data set."""
+    from trainwreck.evaluation.dataset import load
+    from trainwreck.evaluation.scorecard import score_all
+
+    dataset = load(dir)
+    with progress("score", quiet=as_json) as tick:
+        cards = score_all(dataset, list(detectors), profiles=[profile], track=track, progress=tick)
+    if as_json:
+        _print_json([card.to_dict() for card in cards])
+    else:
+        for card in cards:
+            print(card.text())
+    crashes = [(card.detector, alarms) for card in cards for alarms in card.alarms if alarms.crashed]
+    if crashes:
+        name, alarms = crashes[0]
+        raise InputError(f"detector {name}: {alarms.status} (on {len(crashes)} runs, first {alarms.run_id})")
+
+
+@cli.command()
+@folder
+@click.option("--profile", "profiles", multiple=True, default=("full",), show_default=True)
+@click.option("--detector", "detectors", multiple=True, help="Beside the built-in ones: file.py:Class.")
+@as_json
+def leaderboard(dir: Path, profiles: Sequence[str], detectors: Sequence[str], as_json: bool) -> None:
+    """Every built-in detector on a data set."""
+    rows = _leaderboard(dir, detectors, profiles, quiet=as_json)
+    if as_json:
+        return _print_json(rows)
+    _print_board(rows)
+
+
+@cli.command()
+@folder
+@click.option("--out", type=click.Path(path_type=Path), help="The page; DIR/report.html by default.")
+@as_json
+def report(dir: Path, out: Path | None, as_json: bool) -> None:
+    """One self-contained HTML file: every scenario's picture, the labels, the leaderboard."""
+    page = _report(dir, out or dir / "report.html", quiet=as_json)
+    print(json.dumps({"report": str(page)}) if as_json else page)
+
+
+@cli.command()
+@folder
+@click.argument("run_id")
+@as_json
+def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
+    """Train a run of a data set again and compare bit by bit."""
+    from trainwreck.scenarios.reproduce import reproduce as again
+
+    found = again(dir, run_id)
+    if as_json:
+        _print_json(found.to_dict())
+    else:
+        print(found.text())
+    if not found.identical:
+        sys.exit(1)
+
+
+@cli.command()
+@click.argument("what", type=click.Choice(["train", "telemetry", "workers", "language"]))
+@click.option("--record", is_flag=True, help="Write the result under results/.")
+@as_json
+def bench(what: str, record: bool, as_json: bool) -> None:
+    """Measure speed against a named peer, or what each part of the language is worth."""
+    from trainwreck.scenarios.bench import measure
+
+    with progress(f"bench {what}", quiet=as_json) as tick:
+        table = measure(what, tick, record=record)
+    if as_json:
+        _print_json(table.to_dict())
+    else:
+        print(table.text())
+
+
+@cli.command()
+@as_json
+def doctor(as_json: bool) -> None:
+    """The environment, and what will run here."""
+    from trainwreck.scenarios.doctor import examine
+
+    facts = examine()
+    if as_json:
+        return _print_json(facts)
+    _print_table(("what", "found"), [(k, v if isinstance(v, str) else json.dumps(v)) for k, v in facts.items()])
+
+
+def _generate(specs: Any, out: Path, name: str, workers: int | None, quiet: bool) -> Any:
+    from trainwreck.scenarios.generate import generate as run_plan
+
+    with progress(f"train {len(specs)} runs", quiet=quiet) as tick:
+
+        def told(done: int, total: int, steps: int, all_steps: int) -> None:
+            tick(steps, all_steps, f"bundle {done}/{total}")
+
+        return run_plan(specs, out, workers=workers or _cores(), name=name, progress=told)
+
+
+def _leaderboard(dir: Path, extra: Sequence[str] | None, profiles: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
+    from trainwreck.evaluation.board import leaderboard_of
+
+    with progress("score detectors", quiet=quiet) as tick:
+        return leaderboard_of(dir, extra or (), profiles, tick)
+
+
+def _report(dir: Path, out: Path, quiet: bool) -> Path:
+    from trainwreck.evaluation.report import write_report
+
+    with progress("report", quiet=quiet) as tick:
+        return write_report(dir, out, tick)
+
+
+def _severity(text: str | None) -> Any:
+    from trainwreck.scenarios.plans import member
+    from trainwreck.scenarios.spec import Severity
+
+    return member(Severity, "severity", text)
+
+
+def _size(text: str | None) -> Any:
+    from trainwreck.scenarios.plans import member
+    from trainwreck.scenarios.sizes import Size
+
+    return member(Size, "size", text)
+
+
+def _cores() -> int:
+    from trainwreck.scenarios.process import cores
+
+    return cores()
+
+
+def _n(value: float | None, sign: str = "") -> str:
+    return "-" if value is None or value != value else format(value, f"{sign}.3f")
+
+
+def _print_json(content: Any) -> None:
+    print(json.dumps(content, indent=2))
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*head, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+    # A pipe has no width; a table that is cut to eighty columns helps nobody there.
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def _print_board(rows: Sequence[dict[str, Any]]) -> None:
+    _print_table(
+        ("rank", "detector", "profile", "in-time recall at 5 %", "stopped", "false alarms / 10k", "W*", "cause"),
+        [
+            (r["rank"], r["detector"], r["profile"], r["recall"], r["stopped"], r["false_alarms"], r["skill"], r["cause"])
+            for r in rows
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()
