@@ -83,7 +83,9 @@ def baseline(runs: pd.DataFrame, *, resamples: int = RESAMPLES) -> Baseline:
 def label_runs(labels: Records) -> Runs:
     """The labels that cost skill reads, of visible failing runs and of negative ones."""
     failing = labels.failing
-    return Runs(labels.onset[failing], labels.visible[failing], labels.planned[failing], labels.planned[labels.negative])
+    return Runs(
+        labels.onset[failing], labels.visible[failing], labels.planned[failing], labels.planned[labels.negative]
+    )
 
 
 def _blind(made: Baseline, policies: tuple[Policy, ...], runs: Runs, cost: str, prevalence: float) -> Blind:

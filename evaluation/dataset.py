@@ -1,8 +1,9 @@
 """A data set on disk: a runs table, telemetry files, and a manifest with a checksum for each.
 
-    DIR/manifest.json        format version, plan, provenance, {file: sha256, bytes}
-    DIR/runs.parquet         one row a run, with its label     (columns: schema.RUN_FIELDS)
-    DIR/telemetry/*.parquet  one row a step, a row group a run (columns: schema.SIGNALS)
+DIR/manifest.json        format version, plan, provenance, {file: sha256, bytes}
+DIR/runs.parquet         one row a run, with its label     (columns: schema.RUN_FIELDS)
+DIR/telemetry/*.parquet  one row a step, a row group a run (columns: schema.SIGNALS)
+DIR/catalogue.json       the page of every scenario in it
 """
 
 from collections.abc import Iterator
@@ -102,11 +103,12 @@ def write_telemetry(root: Path, name: str, traces: list[Trace]) -> None:
 
 
 def write_manifest(root: Path, facts: dict[str, Any]) -> None:
-    """Checksum the runs table and every telemetry file it names, and write the manifest last."""
-    runs = pq.read_table(root / "runs.parquet", columns=["file"]).column(0).unique().to_pylist()
+    """Checksum the tables and every telemetry file that they name, and write the manifest last."""
+    telemetry = pq.read_table(root / "runs.parquet", columns=["file"]).column(0).unique().to_pylist()
+    tables = [name for name in ("runs.parquet", "catalogue.json") if (root / name).exists()]
     files = {
         name: {"sha256": sha256(root / name), "bytes": (root / name).stat().st_size}
-        for name in ["runs.parquet", *sorted(runs)]
+        for name in [*tables, *sorted(telemetry)]
     }
     write_json(
         root / "manifest.json",

@@ -102,8 +102,10 @@ class Scorecard:
 
     def text(self) -> str:
         """The scorecard in a few lines for a person; every number with its 95 % interval."""
-        lines = [f"{self.detector} on {self.counts['failing']} failing, {self.counts['healthy']} healthy and "
-                 f"{self.counts['look_alike']} look-alike runs ({self.profile} profile, {self.track} track)"]
+        lines = [
+            f"{self.detector} on {self.counts['failing']} failing, {self.counts['healthy']} healthy and "
+            f"{self.counts['look_alike']} look-alike runs ({self.profile} profile, {self.track} track)"
+        ]
         for point, recall in self.recall.items():
             name = "published default" if point == "default" else f"budget {float(point):.0%}"
             lines.append(
@@ -125,7 +127,7 @@ class Scorecard:
     def to_dict(self, *, scores: bool = False) -> dict[str, Any]:
         """JSON-safe, NaN as None, raw alarms included; with `scores` every row's score as well."""
         raw = {"records", "baseline", "alarms"}
-        facts = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in raw}
+        facts = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in raw}
         return facts | {"alarms": [one.to_dict(scores=scores) for one in self.alarms]}
 
 
@@ -323,16 +325,16 @@ def _cost(said: Mapping[str, Alarms]) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The same in what JSON has: NaN and infinity become None, named tuples objects, arrays lists."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return _plain(value._asdict())
+        return plain(value._asdict())
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, (float, np.floating)):
         return float(value) if math.isfinite(value) else None
     return value

@@ -55,4 +55,6 @@ class _Lines:
         if now - self.last >= EVERY or done == total:
             self.last = now
             left = f", about {now * (total - done) / done:.0f} s left" if 0 < done < total and now > 1 else ""
-            print(f"{self.what}: {done / max(1, total):4.0%} after {now:.0f} s{left}  {note}", file=sys.stderr, flush=True)
+            print(
+                f"{self.what}: {done / max(1, total):4.0%} after {now:.0f} s{left}  {note}", file=sys.stderr, flush=True
+            )

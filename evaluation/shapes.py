@@ -24,8 +24,8 @@ def smooth(y: Curve, window: int = 10) -> Curve:
 def non_finite_from(y: Curve) -> int | None:
     r"""The first step from which on every value is NaN or infinite, if there is one.
 
-        |    /
-        |___/  x x x x
+    |    /
+    |___/  x x x x
     """
     finite = np.flatnonzero(np.isfinite(y))
     first = int(finite[-1]) + 1 if len(finite) else 0
@@ -35,11 +35,13 @@ def non_finite_from(y: Curve) -> int | None:
 def jumps_in_one_step(y: Curve, onset: int, ratio: float, before: int = 20, after: int = 5) -> bool:
     r"""Flat, then `ratio` times as high within one step, and so for the next few.
 
-        |      |----
-        |______|
+    |      |----
+    |______|
     """
     level = np.median(y[max(0, onset - before) : onset])
-    return bool(np.mean(np.where(np.isfinite(y[onset : onset + after]), y[onset : onset + after], np.inf)) > ratio * level)
+    return bool(
+        np.mean(np.where(np.isfinite(y[onset : onset + after]), y[onset : onset + after], np.inf)) > ratio * level
+    )
 
 
 def spikes_and_recovers(y: Curve, onset: int, ratio: float, within: int, before: int = 20) -> bool:
@@ -59,8 +61,8 @@ def spikes_and_recovers(y: Curve, onset: int, ratio: float, within: int, before:
 def diverges(y: Curve, rise: float) -> bool:
     r"""Ends at least `rise` above the lowest level it had reached, or not finite at all.
 
-        |\        /
-        | \______/
+    |\        /
+    | \______/
     """
     if non_finite_from(y) is not None:
         return True
@@ -95,8 +97,8 @@ def turning_point(loss: Curve, rise: float) -> int | None:
 def plateaus_above(y: Curve, reference: Curve, margin: float, share: float = 0.25) -> bool:
     r"""Stays at least `margin` above the reference through the last part of the run.
 
-        |\\____________
-        | \____________  reference
+    |\\____________
+    | \____________  reference
     """
     n = min(len(y), len(reference))
     start = int(n * (1 - share))
@@ -107,8 +109,8 @@ def plateaus_above(y: Curve, reference: Curve, margin: float, share: float = 0.2
 def falls_under(y: Curve, reference: Curve, margin: float, share: float = 0.1) -> bool:
     r"""Ends at least `margin` under the reference: it knows something that it should not.
 
-        |\ _____________  reference or floor
-        | \_____________
+    |\ _____________  reference or floor
+    | \_____________
     """
     n = min(len(y), len(reference))
     start = int(n * (1 - share))
@@ -131,7 +133,7 @@ def oscillates(y: Curve, reference: Curve, factor: float) -> bool:
 def pinned_at(y: Curve, value: float, tolerance: float, share: float = 0.9) -> bool:
     r"""Within `tolerance` of one value at nearly every step.
 
-        |-----------  value
+    |-----------  value
     """
     return bool((np.abs(y - value) <= tolerance).mean() >= share)
 
@@ -156,8 +158,8 @@ def flat_over_position(profile: Curve, reference: Curve, share: float = 0.5) -> 
 def worse_beyond_position(profile: Curve, reference: Curve, position: int, margin: float) -> bool:
     r"""As good as the reference up to a position, worse than it beyond.
 
-        loss |\_    ____
-             |  \__/
+    loss |\_    ____
+         |  \__/
     """
     gap = np.nanmean(profile, axis=0) - np.nanmean(reference, axis=0)
     return bool(gap[position:].mean() > margin and abs(gap[:position].mean()) < margin / 2)
@@ -166,8 +168,8 @@ def worse_beyond_position(profile: Curve, reference: Curve, position: int, margi
 def vanishes_in_early_layers(layers: Curve, reference: Curve, factor: float) -> bool:
     r"""The first layers' share of the last layer's value is `factor` times smaller than the reference's.
 
-        |        _-      layers: [S, L], gradient norms in order of depth
-        |___..--'
+    |        _-      layers: [S, L], gradient norms in order of depth
+    |___..--'
     """
 
     def early(values: Curve) -> float:
@@ -180,8 +182,8 @@ def vanishes_in_early_layers(layers: Curve, reference: Curve, factor: float) -> 
 def explodes_in_late_layers(layers: Curve, reference: Curve, factor: float) -> bool:
     r"""The last layer's value is `factor` times the reference's, the first layer's is not.
 
-        |         |
-        |____...--|
+    |         |
+    |____...--|
     """
     ratio = np.nanmedian(layers, axis=0) / np.nanmedian(reference, axis=0)
     return bool(ratio[-1] > factor and ratio[0] < factor)
@@ -190,8 +192,8 @@ def explodes_in_late_layers(layers: Curve, reference: Curve, factor: float) -> b
 def one_layer_apart(layers: Curve, reference: Curve, factor: float) -> bool:
     r"""One layer is `factor` times over the reference while every other stays within it.
 
-        |     |
-        |__.__|__.__
+    |     |
+    |__.__|__.__
     """
     ratio = np.nanmedian(layers, axis=0) / np.nanmedian(reference, axis=0)
     return bool((ratio > factor).sum() == 1)
@@ -200,8 +202,8 @@ def one_layer_apart(layers: Curve, reference: Curve, factor: float) -> bool:
 def collapses_to_zero(y: Curve, onset: int, share: float = 0.02) -> bool:
     r"""From the onset on under `share` of its level before.
 
-        |-----|
-        |     |______
+    |-----|
+    |     |______
     """
     before, after = np.median(np.abs(y[:onset])), np.median(np.abs(y[onset:]))
     return bool(after < share * before)

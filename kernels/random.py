@@ -7,7 +7,7 @@ word of its counter.
 """
 
 import hashlib
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 SEED_LIMIT = 2**63
 
 
-@lru_cache(maxsize=None)
+@cache
 def stream_key(stream: str) -> int:
     """The 64-bit key of a stream's name."""
     return int.from_bytes(hashlib.blake2b(stream.encode(), digest_size=8).digest(), "little")
@@ -36,9 +36,7 @@ def generator(seed: int, stream: str, step: int = 0) -> np.random.Generator:
     return np.random.Generator(bits)
 
 
-def dropout_mask(
-    seeds: list[int], stream: str, step: int, shape: tuple[int, ...], rate_N: Tensor
-) -> Tensor:
+def dropout_mask(seeds: list[int], stream: str, step: int, shape: tuple[int, ...], rate_N: Tensor) -> Tensor:
     """Scaled keep masks: 0 with probability `rate`, else 1 / (1 - rate).
 
     seeds: one for each of N runs; shape: of one run; rate_N: float, [N]. Returns [N, *shape] with the

@@ -23,6 +23,7 @@ class Tables:
 
     allowed_NTS: bool, keys a query may see. documents_N: bool, keys of other documents and padding
     are masked. scale_N: float, multiplies q k'. rotary_q_NTK, rotary_k_NTK: complex, [N, T, K/2].
+    branch_gain_NL2: float, factor on what attention and MLP of each layer add; None is 1 for all.
     leaky: some run lets a query see the future, another document or padding.
     """
 
@@ -31,6 +32,7 @@ class Tables:
     scale_N: Tensor
     rotary_q_NTK: Tensor
     rotary_k_NTK: Tensor
+    branch_gain_NL2: Tensor | None = None
     leaky: bool = False
 
 
@@ -133,9 +135,7 @@ def forward(
         qkv = enter(x, f"{layer}.attention_norm", f"{layer}.qkv")
         if config.qk_norm:
             qkv = norm_heads(qkv, params[f"{layer}.qk_gain"], config)
-        q, k, v = split_and_rotate(
-            qkv.view(n, b, t, 3 * d), tables.rotary_q_NTK, tables.rotary_k_NTK, config.heads
-        )
+        q, k, v = split_and_rotate(qkv.view(n, b, t, 3 * d), tables.rotary_q_NTK, tables.rotary_k_NTK, config.heads)
         keep = None if dropout is None else dropout.mask(f"{layer}/probs", b, config.heads, t, t)
         out, stats = attention(
             q,
@@ -165,9 +165,12 @@ def forward(
     x = drop(embed(params["embedding.weight"], tokens_NBT.view(n, m)), "embedding")
     for i in range(config.layers):
         layer = f"layer_{i}"
-        for branch, norm in ((attend, "attention_norm"), (mlp, "mlp_norm")):
+        for j, (branch, norm) in enumerate(((attend, "attention_norm"), (mlp, "mlp_norm"))):
             shortcut = x if config.residual_gain == 1.0 else x * config.residual_gain
-            x = shortcut + branch(x, layer)
+            added = branch(x, layer)
+            if tables.branch_gain_NL2 is not None:
+                added = added * tables.branch_gain_NL2[:, i, j].view(-1, 1, 1)
+            x = shortcut + added
             if not pre:
                 x = normalise(x, *scale(f"{layer}.{norm}"), config)
         if probe is not None:
@@ -238,9 +241,7 @@ def activate(x: Tensor, activation: Activation) -> Tensor:
     return F.silu(x)
 
 
-def attention_mask(
-    documents_NBT: Tensor, tables: Tables, dtype: torch.dtype
-) -> tuple[Tensor, Regions | None]:
+def attention_mask(documents_NBT: Tensor, tables: Tables, dtype: torch.dtype) -> tuple[Tensor, Regions | None]:
     """The additive mask [N, B, T, S], and the forbidden regions where some run leaks."""
     bias = document_bias(documents_NBT, dtype)
     if tables.leaky:

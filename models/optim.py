@@ -98,9 +98,7 @@ def _adamw(
     return _commit(flat, update, moments, before, skip)
 
 
-def _sgd(
-    flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, skip: Tensor | None
-) -> Tensor:
+def _sgd(flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, skip: Tensor | None) -> Tensor:
     lr, momentum, decay = (x.unsqueeze(1) for x in (s.lr, s.beta1, s.weight_decay))
     before = None if skip is None else (moments.first.clone(), moments.second)
     moments.first.mul_(momentum).add_(grads)

@@ -54,9 +54,7 @@ class Layout:
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """Name to view, each [N, *shape], of a flat buffer [N, P]."""
-        return {
-            slot.name: flat[:, slot.start : slot.stop].unflatten(1, slot.shape) for slot in self.slots
-        }
+        return {slot.name: flat[:, slot.start : slot.stop].unflatten(1, slot.shape) for slot in self.slots}
 
 
 def layout(config: ModelConfig) -> Layout:

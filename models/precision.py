@@ -13,7 +13,6 @@ from torch import Tensor
 
 from trainwreck.kernels.attention.reference import matmul, widen
 
-
 __all__ = ["Format", "linear", "lower", "widen"]
 
 

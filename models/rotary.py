@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trainwreck.models.precision import widen
 
+
 def rotary_table(
     context: int,
     head_width: int,
@@ -46,7 +47,7 @@ def split_and_rotate(
 class _SplitAndRotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, rotary: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
-        n, b, t, three_d = qkv.shape
+        n, b, t, _ = qkv.shape
         # Heads apart first, then one multiplication over contiguous pairs: faster than both at once.
         parts = widen(qkv).view(n, b, t, 3, heads, -1).permute(3, 0, 1, 4, 2, 5).contiguous()
         pairs(parts[:2]).mul_(spread(rotary))

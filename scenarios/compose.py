@@ -26,8 +26,7 @@ def compose(setup: Setup, knobs: Knobs, overrides: Sequence[str] = ()) -> tuple[
     vocabulary = source(source_key(setup.data)).vocabulary
     if setup.model.vocab_size < vocabulary:
         raise InputError(
-            f"model.vocab_size: {setup.model.vocab_size} is not allowed with this source; "
-            f"allowed: {vocabulary} or more"
+            f"model.vocab_size: {setup.model.vocab_size} is not allowed with this source; allowed: {vocabulary} or more"
         )
     return setup, knobs
 

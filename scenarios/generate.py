@@ -28,6 +28,7 @@ from trainwreck.evaluation.schema import RUN_FIELDS, RunKind
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios.batches import entropy_floor
 from trainwreck.scenarios.loop import LANE_ELEMENTS, train
+from trainwreck.scenarios.pages import page
 from trainwreck.scenarios.plan import Role, RunSpec, unique
 from trainwreck.scenarios.process import environment, prepare
 from trainwreck.scenarios.settings import Setup, as_dict, fingerprint
@@ -103,6 +104,7 @@ def finish(specs: list[RunSpec], out: Path, name: str) -> None:
     write_runs(out, rows)
     unlabelled = DataSet.unlisted(out)
     write_runs(out, label_runs(rows, unlabelled.trace))
+    write_json(out / "catalogue.json", {name: page(name) for name in sorted({s.scenario for s in specs})})
     write_manifest(out, {"plan": name, "plan_hash": _plan_hash(specs), "environment": environment()})
 
 

@@ -21,6 +21,7 @@ class Program:
     rows: int
     evaluation: tuple[int, int]
     leaky: bool
+    gained: bool
     dropout: bool
     z_loss: bool
     scaled: bool
@@ -97,6 +98,7 @@ def program(setup: Setup, tables: gpt.Tables) -> Program:
         rows=setup.data.rows,
         evaluation=(setup.evaluation.every, setup.evaluation.rows),
         leaky=leaks(tables),
+        gained=tables.branch_gain_NL2 is not None,
         dropout=setup.dropout > 0,
         z_loss=setup.z_loss > 0,
         scaled=precision.dynamic or precision.loss_scale != 1.0,

@@ -1,5 +1,6 @@
 """Runs that share a program, stepped as one: every tensor has a leading run dimension."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,9 +96,7 @@ class Lane:
         """Train a block of steps. Returns each run's signals [S] or [S, K], and validation losses [N] by step."""
         feed = self.feed(steps)
         if record and self.recorder is None:
-            self.recorder = telemetry.Recorder(
-                self.setup.model, self.plan, len(self.jobs), len(steps), self.device
-            )
+            self.recorder = telemetry.Recorder(self.setup.model, self.plan, len(self.jobs), len(steps), self.device)
         losses: list[tuple[int, Tensor]] = []
         every, last = self.setup.evaluation.every, self.setup.steps - 1
         for index, step in enumerate(steps):
@@ -184,21 +183,20 @@ class Lane:
 
     @torch.no_grad()
     def validate(self) -> Tensor:
-        """Mean loss on the held-out rows, [N], without dropout; a chunk of rows at a time."""
-        inputs, targets, weights, documents = self.held_out
+        """Mean loss on the held-out rows, [N], without dropout."""
+        nll = torch.cat([cross_entropy(logits, targets)[0] for logits, targets in self.held_out_logits()], 1)
+        return weighted_mean(nll, self.held_out[2].flatten(1))
+
+    def held_out_logits(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Logits [N, M, V] and targets [N, M] of the held-out rows, as many rows at a time as a batch has."""
+        inputs, targets, _, documents = self.held_out
         rows = self.setup.data.rows
-        n, total = inputs.shape[0], inputs.shape[1]
-        losses, counts = [], []
-        for a in range(0, total, rows):
+        for a in range(0, inputs.shape[1], rows):
             part = slice(a, a + rows)
             logits = gpt.forward(
                 self.leaves, inputs[:, part], documents[:, part], self.tables, self.setup.model, self.program.format
             )
-            nll, _ = cross_entropy(logits, targets[:, part].reshape(n, -1))
-            weight = weights[:, part].reshape(n, -1)
-            losses.append((nll * weight).sum(1))
-            counts.append(weight.sum(1))
-        return torch.stack(losses).sum(0) / torch.stack(counts).sum(0)
+            yield logits, targets[:, part].flatten(1)
 
     def _per_run(self, values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=self.flat.dtype, device=self.device)
@@ -239,6 +237,7 @@ class Lane:
             scale_N=cat("scale_N").to(self.flat.dtype),
             rotary_q_NTK=cat("rotary_q_NTK").to(rotary),
             rotary_k_NTK=cat("rotary_k_NTK").to(rotary),
+            branch_gain_NL2=cat("branch_gain_NL2").to(self.flat.dtype) if self.program.gained else None,
             leaky=self.program.leaky,
         )
 
@@ -255,7 +254,7 @@ def run_batches(job: Job, steps: range) -> Batch:
     """The batches of one run for a range of steps within a segment, its data faults applied."""
     setup = job.segment(steps.start).setup
     block = training_block(setup, job.seed, steps)
-    active = [at for at in job.active(steps.start)]
+    active = job.active(steps.start)
     if not active:
         return block
     changed = []

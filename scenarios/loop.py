@@ -73,11 +73,13 @@ def train(
     dtype: torch.dtype = torch.float32,
     record: bool = True,
     progress: Callable[[int], Any] | None = None,
+    watch: Callable[[str, dict[str, np.ndarray]], Any] | None = None,
 ) -> list[Result]:
     """Train jobs side by side; one result a job, in order.
 
     enter: run_id to (step, state) to go on from. keep: run_id to steps whose state, before the step,
     is returned. stop: train up to this step only. progress: called with the run-steps just done.
+    watch: called with a run_id and the signals of the steps just done, block by block.
     Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`.
     """
     place = torch.device(device)
@@ -109,6 +111,9 @@ def train(
             for group, lane in lanes:
                 signals, evaluated = lane.run(steps, record)
                 _collect(group, steps, signals, evaluated)
+                if watch:
+                    for run, part in zip(group, signals, strict=True):
+                        watch(run.job.run_id, part)
                 if progress:
                     progress(len(group) * len(steps))
             step = steps.stop

@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 from trainwreck.scenarios.plan import Role, RunSpec
-from trainwreck.scenarios.proof import identity
 from trainwreck.scenarios.proofs import proven_at
 from trainwreck.scenarios.registry import scenario, scenarios
 from trainwreck.scenarios.settings import as_dict
@@ -34,7 +33,7 @@ def page(name: str) -> dict[str, Any]:
 
 def _facts(entry: Scenario) -> dict[str, Any]:
     identities = {
-        (size.value, level.value if level else ""): identity(RunSpec(entry.id, Role.FAULTY, 0, size, level))
+        (size.value, level.value if level else ""): RunSpec(entry.id, Role.FAULTY, 0, size, level).identity
         for size in entry.sizes
         for level in (list(entry.severities) or [None])
     }

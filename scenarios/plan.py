@@ -94,6 +94,11 @@ class RunSpec:
         return "r" + fingerprint(what)
 
     @cached_property
+    def identity(self) -> str:
+        """What a proof holds for: a changed setup, knob or version needs a new one."""
+        return fingerprint([as_dict(self.setup), as_dict(self.knobs), self.entry.version])
+
+    @cached_property
     def twin(self) -> "RunSpec":
         """The twin: same base, same seed, no fault."""
         return dataclasses.replace(self, role=Role.TWIN, severity=None, overrides=self._setup_overrides())

@@ -34,7 +34,7 @@ from trainwreck.evaluation.specification import ONE_LINERS
 from trainwreck.scenarios.generate import Progress, generate
 from trainwreck.scenarios.plan import Role, RunSpec, Split, family_of, unique
 from trainwreck.scenarios.registry import scenario
-from trainwreck.scenarios.settings import as_dict, fingerprint
+from trainwreck.scenarios.settings import fingerprint
 from trainwreck.scenarios.sizes import Size
 from trainwreck.scenarios.spec import Severity
 
@@ -165,7 +165,7 @@ def judge(
         size=faulty[0].size.value,
         severity=severity.value if severity else "",
         overrides=tuple(overrides),
-        identity=identity(faulty[0]),
+        identity=faulty[0].identity,
         seeds=seeds,
         signature_faulty=rates["faulty"],
         signature_twin=rates["twin"],
@@ -184,37 +184,9 @@ def judge(
     )
 
 
-def identity(spec: RunSpec) -> str:
-    """What a proof holds for: a changed setup or knob needs a new one."""
-    return fingerprint([as_dict(spec.setup), as_dict(spec.knobs), spec.entry.version])
-
-
 def to_rows(proofs: Sequence[Proof]) -> list[dict[str, Any]]:
     """JSON-safe dicts, one a proof."""
     return [dataclasses.asdict(proof) | {"overrides": list(proof.overrides)} for proof in proofs]
-
-
-def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """The table that is committed with the results."""
-    head = (
-        "| scenario | size | severity | proven | seeds | signature: faulty | twin | healthy | bitwise twin "
-        "| cured | latent | median v - s | shows first in | final gap (nats) | non-finite | s/run |"
-    )
-    lines = [head, "|" + "---|" * 16]
-    for row in rows:
-        name = row["scenario"] + (f" ({', '.join(row['overrides'])})" if row["overrides"] else "")
-        cure = _percent(row["cured"])
-        if row["fooled"]:
-            best = max(row["fooled"], key=lambda k: row["fooled"][k])
-            cure = f"fools {best}: {row['fooled'][best]:.0%}"
-        cells = [
-            f"`{name}`", row["size"], row["severity"] or "-", "yes" if row["proven"] else "**no**", row["seeds"],
-            _percent(row["signature_faulty"]), _percent(row["signature_twin"]), _percent(row["signature_healthy"]),
-            "yes" if row["bitwise"] else "**no**", cure, row["latent"], _number(row["delay"], "g"),
-            row["first_signal"] or "-", _number(row["gap"], "+.3f"), row["non_finite"], f"{row['seconds']:.1f}",
-        ]  # fmt: skip
-        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
 
 
 def _rate(entry: Any, dataset: DataSet, runs: list[RunSpec], others: list[RunSpec], onsets: list[int]) -> float:
@@ -265,11 +237,3 @@ def _levels(name: str, severity: Severity | None) -> list[Severity | None]:
 
 def _at_least(rate: float | None, share: float) -> bool:
     return rate is not None and rate >= share
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
-
-
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None or value != value else format(value, form)

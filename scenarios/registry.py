@@ -7,8 +7,8 @@ from functools import cache
 from trainwreck.evaluation.errors import unknown
 from trainwreck.scenarios import catalogue
 from trainwreck.scenarios.faults import FaultKind
-from trainwreck.scenarios.spec import SECTIONS, Family, Knobs, Scenario, Severity
 from trainwreck.scenarios.sizes import Size
+from trainwreck.scenarios.spec import SECTIONS, Family, Knobs, Scenario, Severity
 
 _found: dict[str, Scenario] = {}
 

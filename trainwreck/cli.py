@@ -131,7 +131,13 @@ def show(id: str, as_json: bool) -> None:
 @click.option("--plot", type=click.Path(path_type=Path), help="Where to write the picture; ID.png by default.")
 @as_json
 def run(
-    id: str, overrides: Sequence[str], severity: str | None, size: str | None, seed: int, plot: Path | None, as_json: bool
+    id: str,
+    overrides: Sequence[str],
+    severity: str | None,
+    size: str | None,
+    seed: int,
+    plot: Path | None,
+    as_json: bool,
 ) -> None:
     """One scenario with its twin and cure, live, with a plot at the end."""
     from trainwreck.scenarios.live import run_live
@@ -166,7 +172,7 @@ def verify(
 ) -> None:
     """Prove scenarios: train faulty, twin and cured runs on many seeds and judge them."""
     from trainwreck.scenarios import proof
-    from trainwreck.scenarios.proofs import enter
+    from trainwreck.scenarios.proof_record import enter, markdown
     from trainwreck.scenarios.registry import scenario, scenarios
 
     names = [scenario(word).id for word in words if "=" not in word] or list(scenarios())
@@ -190,7 +196,7 @@ def verify(
     if as_json:
         _print_json(rows)
     else:
-        print(proof.markdown(rows), end="")
+        print(markdown(rows), end="")
     if not all(p.proven for p in proofs):
         sys.exit(1)
 
@@ -222,23 +228,37 @@ def label(dir: Path, as_json: bool) -> None:
     rows = relabel(dir)
     shown = [r for r in rows if r["onset_step"] is not None]
     if as_json:
-        return _print_json([{k: r[k] for k in ("run_id", "kind", "onset_step", "visible_step", "outcome")} for r in rows])
+        return _print_json(
+            [{k: r[k] for k in ("run_id", "kind", "onset_step", "visible_step", "outcome")} for r in rows]
+        )
     _print_table(
         ("run", "scenario", "kind", "onset", "visible", "outcome", "gap (nats)"),
         [
-            (r["run_id"], r["scenario"], r["kind"], r["onset_step"], r["visible_step"], r["outcome"], _n(r["final_gap"], "+"))
+            (
+                r["run_id"],
+                r["scenario"],
+                r["kind"],
+                r["onset_step"],
+                r["visible_step"],
+                r["outcome"],
+                _n(r["final_gap"], "+"),
+            )
             for r in shown
         ],
     )
 
 
-profile_option = click.option("--profile", default="full", show_default=True, help="full, standard, minimal or filtered.")
+profile_option = click.option(
+    "--profile", default="full", show_default=True, help="full, standard, minimal or filtered."
+)
 track_option = click.option("--track", default="blind", show_default=True, help="blind or informed.")
 
 
 @cli.command()
 @folder
-@click.option("--detector", "detectors", multiple=True, required=True, help="A name, or file.py:Class. May be repeated.")
+@click.option(
+    "--detector", "detectors", multiple=True, required=True, help="A name, or file.py:Class. May be repeated."
+)
 @profile_option
 @track_option
 @as_json
@@ -397,7 +417,16 @@ def _print_board(rows: Sequence[dict[str, Any]]) -> None:
     _print_table(
         ("rank", "detector", "profile", "in-time recall at 5 %", "stopped", "false alarms / 10k", "W*", "cause"),
         [
-            (r["rank"], r["detector"], r["profile"], r["recall"], r["stopped"], r["false_alarms"], r["skill"], r["cause"])
+            (
+                r["rank"],
+                r["detector"],
+                r["profile"],
+                r["recall"],
+                r["stopped"],
+                r["false_alarms"],
+                r["skill"],
+                r["cause"],
+            )
             for r in rows
         ],
     )

@@ -20,7 +20,8 @@ class Records:
     """One entry a run. Steps are float64, infinite where there is no such step.
 
     last (T), planned (T of the plan: later than last where a run was ended at NaN), onset (s),
-    visible (v), no_return (p, equal to T where it was not measured: see return_measured), first (a). edges, named, steps and scores hold a sequence a run.
+    visible (v), no_return (p, equal to T where it was not measured: see return_measured), first (a).
+    edges, named, steps and scores hold a sequence a run.
 
     A failing run that crashed its detector is a miss whatever was said before the crash, unless it
     was alarmed before the onset. Alarms on other runs before a crash stand: no crash undoes them.

@@ -98,7 +98,12 @@ class Language:
         trigger = s.content
         name = trigger + len(s.lookbacks)
         attribute = name + s.names
-        return {"trigger": trigger, "name": name, "attribute": attribute, "operator": attribute + s.names * s.attributes}
+        return {
+            "trigger": trigger,
+            "name": name,
+            "attribute": attribute,
+            "operator": attribute + s.names * s.attributes,
+        }
 
     @cached_property
     def bigram(self) -> np.ndarray:
@@ -137,7 +142,7 @@ class Language:
         return Rows(*(a.reshape(shape) for a in (flat.tokens, flat.documents, flat.nats, flat.structure)))
 
 
-FREE, COPY, NAME, OPERAND, RESULT = range(5)
+FREE, COPY, NAME, OPERAND, RESULT = range(5)  # what is pending, and how the next token is made
 
 
 class _Sampler:
@@ -170,9 +175,7 @@ class _Sampler:
         for t in range(self.length):
             self._begin_documents(t)
             u = self.uniform[:, t]
-            for kind, emit in (
-                (FREE, self._free), (COPY, self._copy), (NAME, self._attribute), (OPERAND, self._operand), (RESULT, self._result)
-            ):  # fmt: skip
+            for kind, emit in enumerate((self._free, self._copy, self._attribute, self._operand, self._result)):
                 lanes = np.flatnonzero(self.now == kind)
                 if lanes.size:
                     emit(t, lanes, u[lanes])

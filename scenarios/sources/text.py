@@ -42,9 +42,7 @@ class Text:
         starts = np.stack([generator(seed, stream, s).integers(low, last, rows, endpoint=True) for s in steps])
         where = starts[..., None] + np.arange(context + 1)
         blank = np.full(where.shape, np.nan)
-        return Rows(
-            self.bytes[where].astype(np.int64), self.document[where], blank, np.zeros(where.shape, np.int8)
-        )
+        return Rows(self.bytes[where].astype(np.int64), self.document[where], blank, np.zeros(where.shape, np.int8))
 
 
 @lru_cache(maxsize=4)

@@ -1,0 +1,55 @@
+# Everything runs in a local .venv; `make demo` and `make test` set it up when it is missing.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+BIN := .venv/bin
+# Editable, with the versions that the project is tested with.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test proof lint format gpu help clean
+
+demo: .venv/run.done ## train, label, score and report the small data set, into demo/
+	$(BIN)/trainwreck demo --out demo
+
+test: .venv/test.done ## all tests but the slow ones
+	$(BIN)/pytest -m "not slow and not gpu"
+
+proof: .venv/test.done ## the slow tests: proofs on one seed, and generate killed again and again
+	$(BIN)/pytest -m slow
+
+lint: .venv/dev.done ## ruff, mypy on an installed copy, codespell
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python tests/packaging/typecheck.py
+	$(BIN)/codespell $$(git ls-files)
+
+format: .venv/dev.done ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+gpu: ## on a machine with CUDA and its own PyTorch: GPU tests and benchmarks, into results/gpu-<date>/
+	PYTHON=$(PYTHON) bash tests/gpu.sh
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+clean: ## remove what was built
+	rm -rf .venv build *.egg-info demo .pytest_cache .mypy_cache .ruff_cache
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else f"python: {v[0]}.{v[1]} is not allowed; allowed: 3.11 to 3.13")'
+	$(PYTHON) -m venv .venv
+
+.venv/run.done: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e .
+	touch $@
+
+.venv/test.done: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[test]"
+	touch $@ .venv/run.done
+
+.venv/dev.done: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[dev]"
+	touch $@ .venv/test.done .venv/run.done

@@ -1,0 +1,66 @@
+"""What a measurement gives: rows of numbers, how they were taken, and where."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainwreck.evaluation.files import write_atomically, write_json
+from trainwreck.evaluation.progress import Tick
+from trainwreck.scenarios.process import environment
+
+
+@dataclass(frozen=True)
+class Table:
+    """columns: of `rows`. how: what was done, in words; command: what makes it again."""
+
+    name: str
+    title: str
+    how: str
+    command: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def text(self) -> str:
+        """Title, Markdown table and how it was taken."""
+        head = "| " + " | ".join(self.columns) + " |\n|" + "---|" * len(self.columns)
+        body = "\n".join("| " + " | ".join(_cell(c) for c in row) + " |" for row in self.rows)
+        return f"# {self.title}\n\n{head}\n{body}\n\n{self.how}\n\nMade by `{self.command}`."
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "how": self.how,
+            "command": self.command,
+            "rows": [dict(zip(self.columns, row, strict=True)) for row in self.rows],
+        }
+
+    def record(self, results: Path) -> None:
+        """Write README, numbers and environment to a folder of the table's name."""
+        folder = results / self.name
+        text = self.text() + "\n"
+        write_atomically(folder / "README.md", lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+        write_json(folder / "result.json", self.to_dict())
+        write_json(folder / "environment.json", environment())
+
+
+def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
+    """Run a measurement: train, telemetry, workers or language. record: also write it under results/."""
+    from trainwreck.scenarios.bench import language, train
+
+    runs: dict[str, Callable[[Tick], Table]] = {
+        "train": train.against_plain_loop,
+        "telemetry": train.telemetry_cost,
+        "workers": train.two_workers,
+        "language": language.parts,
+    }
+    table = runs[what](tick)
+    if record:
+        table.record(Path("results"))
+    return table
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

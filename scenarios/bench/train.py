@@ -1,0 +1,151 @@
+"""Speed of training: against a plain loop, telemetry on and off, two workers against one.
+
+Everything that is compared runs in turn, round after round, in one process; a ratio is the median
+over rounds of the ratio within a round, so that a machine whose speed drifts does not matter.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+
+from trainwreck.evaluation.progress import Tick
+from trainwreck.scenarios.batches import training_block
+from trainwreck.scenarios.bench.plain import PlainLoop
+from trainwreck.scenarios.bench.table import Table
+from trainwreck.scenarios.job import Job
+from trainwreck.scenarios.lane import Lane
+from trainwreck.scenarios.loop import LANE_ELEMENTS, fresh_state
+from trainwreck.scenarios.process import prepare
+from trainwreck.scenarios.sizes import Size, healthy
+
+ROUNDS = 15
+STEPS = 25  # of a run, a round
+
+
+def against_plain_loop(tick: Tick) -> Table:
+    """Steps a second of a bundle with all telemetry against a plain single-run loop without any."""
+    prepare()
+    setup = healthy(Size.MICRO)
+    runs = LANE_ELEMENTS["cpu"] // (setup.data.rows * setup.model.context * setup.model.width)
+    tokens = training_block(setup, 0, range(STEPS)).inputs.reshape(-1)
+    same, nano = (PlainLoop(setup.model, setup.data.rows, tokens, rotary) for rotary in (True, False))
+    subjects: dict[str, tuple[Callable[[], object], int]] = {
+        "plain loop, the same model": (lambda: same.run(STEPS), 1),
+        "plain loop, nanoGPT's own model": (lambda: nano.run(STEPS), 1),
+        f"bundle of {runs}, all telemetry": (_bundle(runs, record=True), runs),
+        f"bundle of {runs}, no telemetry": (_bundle(runs, record=False), runs),
+        "single run, all telemetry": (_bundle(1, record=True), 1),
+    }
+    seconds = _rounds(subjects, tick)
+    names = list(subjects)
+    rows = []
+    for name in names:
+        speed = STEPS / seconds[name]
+        row = [name, float(np.median(speed))]
+        row += [float(np.median(seconds[peer] / seconds[name])) for peer in names[:2]]
+        spread = seconds[names[0]] / seconds[name]
+        rows.append((*row, f"{np.quantile(spread, 0.25):.2f} to {np.quantile(spread, 0.75):.2f}"))
+    return Table(
+        name="bench-train",
+        title="Training speed at size micro, one core, fp32",
+        how=(
+            f"{ROUNDS} rounds of {STEPS} steps of each, in turn, one thread. Steps a second count the steps of every "
+            "run of a bundle. All telemetry means every signal of the schema at every step and validation every "
+            f"{setup.evaluation.every} steps. Token sampling is outside the timing on both sides; cutting, stacking "
+            "and describing batches is inside. The peers have fused AdamW and clipping and log nothing. 'nanoGPT's "
+            "own model' has learnt positions instead of rotary ones, so it does less work a step."
+        ),
+        command="trainwreck bench train --record",
+        columns=(
+            "what", "steps/s (median)", "x plain loop, same model", "x plain loop, nanoGPT's model",
+            "quartiles of the first ratio",
+        ),
+        rows=tuple(rows),
+    )  # fmt: skip
+
+
+def telemetry_cost(tick: Tick) -> Table:
+    """A step with all telemetry against the same step without, by bundle size."""
+    prepare()
+    widths = (1, 4, 8)
+    subjects = {
+        f"{n}, {'on' if record else 'off'}": (_bundle(n, record=record), n) for n in widths for record in (True, False)
+    }
+    seconds = _rounds(subjects, tick)
+    rows = tuple(
+        (
+            n,
+            float(np.median(seconds[f"{n}, off"])) / STEPS * 1e3,
+            float(np.median(seconds[f"{n}, on"] / seconds[f"{n}, off"])),
+        )
+        for n in widths
+    )
+    return Table(
+        name="bench-telemetry",
+        title="What telemetry costs at size micro, one core",
+        how=f"{ROUNDS} rounds of {STEPS} steps with and without, in turn; the ratio is the median over rounds.",
+        command="trainwreck bench telemetry --record",
+        columns=("runs in the bundle", "ms a run-step without", "with / without"),
+        rows=rows,
+    )
+
+
+def two_workers(tick: Tick) -> Table:
+    """Throughput of two worker processes against one."""
+    ratios, alone = [], []
+    with Parallel(n_jobs=2, backend="loky") as pool:
+        pool(delayed(_timed_bundle)() for _ in range(2))  # start and warm both
+        for done in range(ROUNDS):
+            single = pool([delayed(_timed_bundle)()])[0]
+            both = max(pool(delayed(_timed_bundle)() for _ in range(2)))
+            ratios.append(2 * single / both)
+            alone.append(single)
+            tick(done + 1, ROUNDS, "round")
+    low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
+    return Table(
+        name="bench-workers",
+        title="Two worker processes against one, size micro, one thread each",
+        how=(
+            f"{ROUNDS} rounds; each trains one bundle of 4 runs for 4 x {STEPS} steps in one worker, then one in each "
+            "of two at the same time. The ratio is throughput of two over throughput of one."
+        ),
+        command="trainwreck bench workers --record",
+        columns=("seconds a bundle, alone", "throughput of two / one", "quartiles"),
+        rows=((float(np.median(alone)), float(middle), f"{low:.2f} to {high:.2f}"),),
+    )
+
+
+def _bundle(runs: int, *, record: bool) -> Callable[[], object]:
+    """A function that trains a bundle for STEPS steps; its batches are sampled once, here."""
+    setup = healthy(Size.MICRO)
+    jobs = [Job(f"run{i}", i, setup) for i in range(runs)]
+    for job in jobs:
+        training_block(setup, job.seed, range(STEPS))
+    lane = Lane(jobs, [fresh_state(job) for job in jobs], 0, torch.device("cpu"), torch.float32)
+    return lambda: lane.run(range(STEPS), record)
+
+
+def _timed_bundle() -> float:
+    prepare()
+    work = _bundle(4, record=True)
+    work()
+    began = perf_counter()
+    for _ in range(4):
+        work()
+    return perf_counter() - began
+
+
+def _rounds(subjects: dict[str, tuple[Callable[[], object], int]], tick: Tick) -> dict[str, np.ndarray]:
+    """Seconds that each subject takes for STEPS steps of one run, by round (the first is not counted)."""
+    seconds: dict[str, list[float]] = {name: [] for name in subjects}
+    for done in range(ROUNDS + 1):
+        for name, (work, runs) in subjects.items():
+            began = perf_counter()
+            work()
+            if done:
+                seconds[name].append((perf_counter() - began) / runs)
+        tick(done, ROUNDS, "round")
+    return {name: np.array(values) for name, values in seconds.items()}

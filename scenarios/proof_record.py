@@ -1,0 +1,79 @@
+"""Proofs as a table: what `verify` prints, and the record that is committed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from trainwreck.evaluation.files import read_json, write_atomically, write_json
+from trainwreck.scenarios import proofs as shipped
+from trainwreck.scenarios.process import environment
+from trainwreck.scenarios.proof import Proof, to_rows
+
+
+def enter(proofs: Sequence[Proof], results: Path | None = None) -> None:
+    """Add proofs to the record, in the place of older ones of the same run set, and write the table.
+
+    results: the folder of the table; `results/proof` of the checkout by default.
+    """
+    results = results or shipped.path().resolve().parent.parent / "results" / "proof"
+    rows = {_key(row): row for row in (read_json(shipped.path()) if shipped.path().exists() else [])}
+    rows.update({_key(row): row for row in to_rows(proofs)})
+    ordered = sorted(rows.values(), key=_key)
+    write_json(shipped.path(), ordered)
+    text = HEAD + markdown(ordered)
+    write_atomically(results / "README.md", lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+    write_json(results / "environment.json", environment())
+    shipped.recorded.cache_clear()
+
+
+def markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """The table that is committed with the results."""
+    head = (
+        "| scenario | size | severity | proven | seeds | signature: faulty | twin | healthy | bitwise twin "
+        "| cured | latent | median v - s | shows first in | final gap (nats) | non-finite | s/run |"
+    )
+    lines = [head, "|" + "---|" * 16]
+    for row in rows:
+        name = row["scenario"] + (f" ({', '.join(row['overrides'])})" if row["overrides"] else "")
+        cure = _percent(row["cured"])
+        if row["fooled"]:
+            best = max(row["fooled"], key=lambda k: row["fooled"][k])
+            cure = f"fools {best}: {row['fooled'][best]:.0%}"
+        cells = [
+            f"`{name}`", row["size"], row["severity"] or "-", "yes" if row["proven"] else "**no**", row["seeds"],
+            _percent(row["signature_faulty"]), _percent(row["signature_twin"]), _percent(row["signature_healthy"]),
+            "yes" if row["bitwise"] else "**no**", cure, row["latent"], _number(row["delay"], "g"),
+            row["first_signal"] or "-", _number(row["gap"], "+.3f"), row["non_finite"], f"{row['seconds']:.1f}",
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str, str, str]:
+    return row["scenario"], row["size"], " ".join(row["overrides"]), row["severity"]
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None or value != value else format(value, form)
+
+
+HEAD = """# Proof of the scenarios
+
+Made by `trainwreck verify --record` (one scenario: `trainwreck verify ID --record`). For each seed the
+faulty run, its twin and the cured run are trained, and as many healthy runs of further seeds.
+
+- **signature**: share of runs on which the scenario's predicate holds: at least 95 % of faulty runs,
+  at most 2 % of twins and of healthy re-seeds (each held against a run of another seed).
+- **bitwise twin**: all telemetry before the onset is the twin's to the bit.
+- **cured**: share of cured runs that end within tolerance of the twin's final loss, at least 90 %. For
+  look-alikes, the one-line detector that is fooled most often, and on what share of the runs.
+- **latent**: faulty runs that were not harmed. **v - s**: steps from the onset to the first step at which
+  an outcome signal is further from the twin than healthy re-seeds are from each other.
+- **final gap**: median validation loss less the twin's, of the runs that end finite. **s/run**: seconds
+  on one core, in a bundle.
+
+"""
