@@ -41,7 +41,9 @@ class DataSet:
         """The row of a run."""
         if run_id not in self.runs.index:
             raise unknown("run", run_id, self.runs.index)
-        return self.runs.loc[run_id]
+        row = self.runs.loc[run_id]
+        assert isinstance(row, pd.Series)
+        return row
 
     def trace(self, run_id: str) -> Trace:
         """Telemetry of a run."""
@@ -89,7 +91,8 @@ def load(path: str | Path, *, verify: bool = True) -> DataSet:
 
 
 def _runs(root: Path) -> pd.DataFrame:
-    return pq.read_table(root / "runs.parquet").to_pandas().set_index("run_id", drop=False)
+    table: pd.DataFrame = pq.read_table(root / "runs.parquet").to_pandas()
+    return table.set_index("run_id", drop=False)
 
 
 def write_runs(root: Path, rows: list[dict[str, Any]]) -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from trainwreck.evaluation.errors import InputError
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Call `write` with a temporary path beside `path`, then move it there in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
@@ -33,7 +33,12 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Sorted, indented JSON, atomically. NaN is refused: JSON has none."""
     text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+    write_text(path, text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """UTF-8 text, atomically."""
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def read_json(path: Path) -> Any:

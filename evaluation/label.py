@@ -56,9 +56,10 @@ def _labelled(
 def _outcome(run: Trace, row: dict[str, Any]) -> str:
     if not np.isfinite(run["loss"][-1]):
         return Outcome.NON_FINITE.value
-    gap = row["final_gap"]
-    within = gap is None or row["tolerance"] is None or abs(gap) <= row["tolerance"]
-    return (Outcome.RECOVERED if within else Outcome.DAMAGED).value
+    gap, tolerance = row["final_gap"], row["tolerance"]
+    within = gap is None or tolerance is None or bool(abs(gap) <= tolerance)
+    outcome = Outcome.RECOVERED if within else Outcome.DAMAGED
+    return outcome.value
 
 
 def _difference(a: float | None, b: float | None) -> float | None:

@@ -110,7 +110,9 @@ def _envelope(values: np.ndarray) -> np.ndarray:
     high = np.where(np.isnan(values), -np.inf, values).max(0)
     low = np.where(np.isnan(values), np.inf, values).min(0)
     width = np.where(high >= low, high - low, 0.0)
-    return np.maximum(maximum_filter1d(width, 2 * WINDOW + 1, axis=0, mode="nearest"), SMALLEST)
+    widest: np.ndarray = maximum_filter1d(width, 2 * WINDOW + 1, axis=0, mode="nearest")
+    floored: np.ndarray = np.maximum(widest, SMALLEST)
+    return floored
 
 
 def _distance_to_others(values: np.ndarray, i: int) -> float:

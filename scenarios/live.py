@@ -41,16 +41,17 @@ def run_live(
     curves: dict[str, list[np.ndarray]] = {spec.run_id: [] for spec in specs}
     done = 0
     live = sys.stdout.isatty() and not quiet
-    with _Screen(specs) if live else progress(f"run {name}", quiet=quiet) as show:
+    screen = _Screen(specs) if live else None
+    with screen or progress(f"run {name}", quiet=quiet) as tick:
 
         def watch(run_id: str, signals: dict[str, np.ndarray]) -> None:
             nonlocal done
             curves[run_id].append(signals["loss"])
             done += len(signals["loss"])
-            if live:
-                show.update({k: np.concatenate(v) for k, v in curves.items() if v})
-            else:
-                show(done, total, f"{done} run-steps")
+            if screen is not None:
+                screen.update({k: np.concatenate(v) for k, v in curves.items() if v})
+            elif callable(tick):
+                tick(done, total, f"{done} run-steps")
 
         results = train([spec.job() for spec in specs], watch=watch)
     traces = {role: result.trace for role, result in zip(by_role, results, strict=True)}

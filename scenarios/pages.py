@@ -7,7 +7,7 @@ from trainwreck.scenarios.plan import Role, RunSpec
 from trainwreck.scenarios.proofs import proven_at
 from trainwreck.scenarios.registry import scenario, scenarios
 from trainwreck.scenarios.settings import as_dict
-from trainwreck.scenarios.spec import Scenario
+from trainwreck.scenarios.spec import Scenario, Severity
 
 
 def summary() -> list[dict[str, Any]]:
@@ -18,8 +18,8 @@ def summary() -> list[dict[str, Any]]:
 def page(name: str) -> dict[str, Any]:
     """A scenario's facts, knobs by severity, and the sections of its page."""
     entry = scenario(name)
-    levels = entry.severities or {None: entry.knobs}
-    knobs = {level.value if level else "": as_dict(k) for level, k in levels.items()}
+    levels = {level.value: knobs for level, knobs in entry.severities.items()} or {"": entry.knobs}
+    knobs = {level: as_dict(k) for level, k in levels.items()}
     changed = sorted({f.name for k in levels.values() for f in dataclasses.fields(k)})
     return _facts(entry) | {
         "telling": entry.telling,
@@ -32,10 +32,11 @@ def page(name: str) -> dict[str, Any]:
 
 
 def _facts(entry: Scenario) -> dict[str, Any]:
+    levels: list[Severity | None] = [*entry.severities] or [None]
     identities = {
         (size.value, level.value if level else ""): RunSpec(entry.id, Role.FAULTY, 0, size, level).identity
         for size in entry.sizes
-        for level in (list(entry.severities) or [None])
+        for level in levels
     }
     return {
         "id": entry.id,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainwreck.evaluation.files import read_json, write_atomically, write_json
+from trainwreck.evaluation.files import read_json, write_json, write_text
 from trainwreck.scenarios import proofs as shipped
 from trainwreck.scenarios.process import environment
 from trainwreck.scenarios.proof import Proof, to_rows
@@ -20,8 +20,7 @@ def enter(proofs: Sequence[Proof], results: Path | None = None) -> None:
     rows.update({_key(row): row for row in to_rows(proofs)})
     ordered = sorted(rows.values(), key=_key)
     write_json(shipped.path(), ordered)
-    text = HEAD + markdown(ordered)
-    write_atomically(results / "README.md", lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+    write_text(results / "README.md", HEAD + markdown(ordered))
     write_json(results / "environment.json", environment())
     shipped.recorded.cache_clear()
 

@@ -114,12 +114,12 @@ class Scenario:
     @classmethod
     def title(cls) -> str:
         """The first line of the page."""
-        return inspect.cleandoc(inspect.getmodule(cls).__doc__ or "").splitlines()[0]  # type: ignore[union-attr]
+        return inspect.cleandoc(inspect.getmodule(cls).__doc__ or "").splitlines()[0]
 
     @classmethod
     def page(cls) -> dict[str, str]:
         """The sections of the module's docstring by name."""
-        text = inspect.cleandoc(inspect.getmodule(cls).__doc__ or "")  # type: ignore[union-attr]
+        text = inspect.cleandoc(inspect.getmodule(cls).__doc__ or "")
         return sections(text)
 
 

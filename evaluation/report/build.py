@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from trainwreck.evaluation.board import kept, leaderboard_of
 from trainwreck.evaluation.dataset import DataSet, load
 from trainwreck.evaluation.figures import Story, draw
-from trainwreck.evaluation.files import read_json, write_atomically
+from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.oracles import ORACLES
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.schema import RunKind
@@ -50,7 +50,7 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None) -> Path:
         notes=scores["cards"][0]["notes"],
         sections=sections,
     )
-    write_atomically(out, lambda temporary: temporary.write_text(page, encoding="utf-8") and None)
+    write_text(out, page)
     return out
 
 

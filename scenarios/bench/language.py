@@ -84,9 +84,9 @@ def parts(tick: Tick) -> Table:
         title="Each part of the transformer matters on the language",
         how=(
             f"Healthy micro base, {len(SEEDS)} seeds, full training from step 0 without the part, paired by seed; "
-            f"final loss on {VALIDATION_ROWS} held-out rows in nats/token. The floor is the mean exact -ln p of the same "
-            "tokens. Own tokens are those whose structure needs the part; the last column is the least loss of any "
-            "seed on any of them."
+            f"final loss on {VALIDATION_ROWS} held-out rows in nats/token. The floor is the mean exact -ln p of the "
+            "same tokens. Own tokens are those whose structure needs the part; the last column is the least loss of "
+            "any seed on any of them."
         ),
         command="trainwreck bench language --record",
         columns=(

@@ -32,7 +32,8 @@ class Block(nn.Module):
             q, k = rotate(q, *angle), rotate(k, *angle)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, d))
-        return x + self.down(F.gelu(self.up(self.norm_2(x))))
+        x = x + self.down(F.gelu(self.up(self.norm_2(x))))
+        return x
 
 
 class Plain(nn.Module):

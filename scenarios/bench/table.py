@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwreck.evaluation.files import write_atomically, write_json
+from trainwreck.evaluation.files import write_json, write_text
 from trainwreck.evaluation.progress import Tick
 from trainwreck.scenarios.process import environment
 
@@ -41,7 +41,7 @@ class Table:
         """Write README, numbers and environment to a folder of the table's name."""
         folder = results / self.name
         text = self.text() + "\n"
-        write_atomically(folder / "README.md", lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+        write_text(folder / "README.md", text)
         write_json(folder / "result.json", self.to_dict())
         write_json(folder / "environment.json", environment())
 

@@ -200,7 +200,9 @@ class _Sampler:
         self.assigned[new] = -1
         self.now = self.pending.copy()
 
-    def _emit(self, t: int, lanes: np.ndarray, token: np.ndarray, p: np.ndarray | float, what: Structure) -> None:
+    def _emit(
+        self, t: int, lanes: np.ndarray, token: np.ndarray, p: np.ndarray | float, what: Structure | np.ndarray
+    ) -> None:
         self.tokens[lanes, t] = token
         self.nats[lanes, t] = -np.log(p)
         self.structure[lanes, t] = what
