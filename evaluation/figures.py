@@ -111,12 +111,12 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
     values = np.concatenate(drawn) if drawn else np.zeros(0)
     if signal.positive and len(values) and values.min() > 0 and values.max() > 5 * values.min():
         axis.set_yscale("log")
-    elif len(values) and values.max() > 20 * max(1e-9, float(np.median(np.abs(values)))) and values.min() >= 0:
-        axis.set_yscale("symlog", linthresh=max(1e-6, float(np.median(np.abs(values)))))
+    elif signal.unit == "share" and len(values):
+        axis.set_ylim(-0.03, max(0.1, 1.06 * float(values.max())))
     if name in ("loss", "validation_loss") and story.floor is not None:
         axis.axhline(story.floor, color="#999999", lw=0.8, ls="-.")
     axis.set_title(f"{name.replace('_', ' ')}{WORDS[signal.axis]} ({signal.unit})", fontsize=8, loc="left")
-    axis.tick_params(labelsize=7)
+    axis.tick_params(which="both", labelsize=7)
     axis.grid(alpha=0.2, lw=0.5)
 
 

@@ -163,9 +163,16 @@ def runs_schema() -> pa.Schema:
 
 
 def document() -> str:
-    """The schema as a Markdown table, for the documentation."""
-    lines = ["| signal | axis | unit | role | meaning |", "|---|---|---|---|---|"]
+    """The schema as a Markdown page, for the documentation."""
+    axes = (__doc__ or "").split("\n\n", 1)[1].rstrip()
+    lines = [f"# Columns of a data set (schema version {SCHEMA_VERSION})", "", "```", axes, "```", ""]
+    lines += ["`telemetry/*.parquet`, one row a step; float32, or a list of it:", ""]
+    lines += ["| signal | axis | unit | role | meaning |", "|---|---|---|---|---|"]
     lines += [f"| `{s.name}` | {s.axis.value} | {s.unit} | {s.role.value} | {s.meaning} |" for s in SIGNALS]
-    lines += ["", "| column of runs | meaning |", "|---|---|"]
+    lines += ["", "`runs.parquet`, one row a run:", "", "| column | meaning |", "|---|---|"]
     lines += [f"| `{name}` | {meaning} |" for name, _, meaning in RUN_FIELDS]
     return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(document(), end="")

@@ -55,6 +55,7 @@ def spread(healthy: list[Trace]) -> Spread:
     without = np.zeros((n, len(OUTCOMES)))  # kappa of a signal, estimated without run i
     for j, signal in enumerate(OUTCOMES):
         values = np.stack([comparable(trace, signal) for trace in healthy])
+        values[~np.isfinite(values)] = np.nan  # left out: an infinite range would undo the calibration
         levels[signal.name] = _envelope(values)
         ratios[:, j] = [_distance_to_others(values, i) for i in range(n)]
         kappas[signal.name] = max(1.0, float(ratios[:, j].max()))

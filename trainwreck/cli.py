@@ -297,10 +297,16 @@ def leaderboard(dir: Path, profiles: Sequence[str], detectors: Sequence[str], as
 @cli.command()
 @folder
 @click.option("--out", type=click.Path(path_type=Path), help="The page; DIR/report.html by default.")
+@click.option("--record", is_flag=True, help="Also write leaderboard and pictures under results/PLAN/.")
 @as_json
-def report(dir: Path, out: Path | None, as_json: bool) -> None:
+def report(dir: Path, out: Path | None, record: bool, as_json: bool) -> None:
     """One self-contained HTML file: every scenario's picture, the labels, the leaderboard."""
     page = _report(dir, out or dir / "report.html", quiet=as_json)
+    if record:
+        from trainwreck.evaluation.dataset import load
+        from trainwreck.evaluation.report import write_record
+
+        write_record(dir, Path("results") / load(dir).manifest["plan"])
     print(json.dumps({"report": str(page)}) if as_json else page)
 
 

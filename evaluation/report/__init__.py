@@ -1,5 +1,6 @@
-"""One self-contained HTML page of a data set."""
+"""From a data set to what people look at."""
 
 from trainwreck.evaluation.report.build import write_report
+from trainwreck.evaluation.report.record import write_record
 
-__all__ = ["write_report"]
+__all__ = ["write_record", "write_report"]

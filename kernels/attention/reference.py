@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.attention.api import AttentionStats, Regions
+from trainwreck.kernels.attention.api import MASKED, AttentionStats, Regions
 
 
 def attention(
@@ -101,13 +101,14 @@ def matmul(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
 def measure(scores: Tensor, probs: Tensor, regions: Regions | None) -> AttentionStats:
     """Statistics of one layer from its masked scores and probabilities, each [N, B, H, T, S].
 
-    Entropy of a row is lse - sum(p * s), with lse = max(s) - ln(max(p)). The scores are overwritten:
-    they are large, and no longer needed.
+    Entropy of a row is -sum(p * (s - max(s))) - ln(max(p)). The maximum goes first, as in the softmax,
+    so that large scores, or a row of MASKED ones, don't swallow it. The scores are overwritten: they
+    are large, and no longer needed.
     """
     t = probs.shape[-1]
     top_s = scores.amax(-1)
     top_p = probs.amax(-1)
-    entropy = (top_s - scores.mul_(probs).sum(-1)).sub_(top_p.log_())
+    entropy = scores.sub_(top_s.unsqueeze(-1)).mul_(probs).sum(-1).neg_().sub_(top_p.log_())
     position = torch.arange(t, dtype=probs.dtype, device=probs.device)
     mass_self = probs.diagonal(dim1=-2, dim2=-1)
     if regions is None:
