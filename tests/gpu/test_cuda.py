@@ -1,0 +1,51 @@
+"""The training loop on a CUDA device: against the CPU, against its neighbours, and without waiting."""
+
+import numpy as np
+import pytest
+import torch
+
+from trainwreck.evaluation.schema import SIGNALS
+from trainwreck.scenarios.job import Job
+from trainwreck.scenarios.lane import Lane
+from trainwreck.scenarios.loop import fresh_state, train
+from trainwreck.scenarios.settings import replaced
+from trainwreck.scenarios.sizes import Size, healthy
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+STEPS = 20
+
+
+def jobs(count):
+    setup = replaced(healthy(Size.MICRO), steps=STEPS)
+    return [Job(f"run{seed}", seed, setup) for seed in range(count)]
+
+
+def test_double_precision_is_the_cpu_s():
+    """In float64 the two devices differ by rounding alone, which 20 steps amplify to far less than 1e-6."""
+    here = train(jobs(1), dtype=torch.float64)[0].trace
+    there = train(jobs(1), dtype=torch.float64, device="cuda")[0].trace
+    for signal in SIGNALS:
+        np.testing.assert_allclose(there[signal.name], here[signal.name], rtol=1e-5, atol=1e-6, err_msg=signal.name)
+
+
+def test_neighbours_do_not_matter():
+    """The stated tolerance on a GPU, where the shape of a bundle may choose another kernel: 1e-3 nats."""
+    alone = train(jobs(1), device="cuda")[0].trace
+    beside = train(jobs(8), device="cuda")[0].trace
+    assert np.abs(alone["loss"] - beside["loss"]).max() < 1e-3
+
+
+def test_a_block_of_steps_never_waits_for_the_device():
+    lane = Lane(jobs(4), [fresh_state(job) for job in jobs(4)], 0, torch.device("cuda"), torch.float32)
+    lane.run(range(5), True)  # kernels are loaded
+    feed = lane.feed(range(5, 10))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for index in range(5):
+            lane.step(feed, index, 5 + index)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
