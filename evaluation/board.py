@@ -31,7 +31,7 @@ def kept(dataset: DataSet) -> dict[str, Any] | None:
     """The scores kept beside a data set, if they are of it as it is and of this scoring version."""
     file = dataset.path / SCORES
     content = read_json(file) if file.exists() else None
-    return content if content and content.get("of") == stamp(dataset) else None
+    return content if isinstance(content, dict) and content.get("of") == stamp(dataset) else None
 
 
 def stamp(dataset: DataSet) -> dict[str, Any]:

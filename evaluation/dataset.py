@@ -71,14 +71,18 @@ def load(path: str | Path, *, verify: bool = True) -> DataSet:
     root = Path(path)
     if not root.is_dir():
         raise InputError(f"data set: {str(root)!r} is not a folder")
+    if (root / "plan.json").exists() and not (root / "manifest.json").exists():
+        raise InputError(f"{root}: not finished; `trainwreck generate {root}/plan.json --out {root}` goes on with it")
     manifest = read_json(root / "manifest.json")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"{root / 'manifest.json'}: not a Trainwreck data set")
-    if manifest["schema_version"] != SCHEMA_VERSION:
+    version = manifest.get("schema_version")
+    if version != SCHEMA_VERSION:
         raise InputError(
-            f"{root / 'manifest.json'}: schema version {manifest['schema_version']} is not allowed; "
-            f"allowed: {SCHEMA_VERSION}"
+            f"{root / 'manifest.json'}: schema version {version} is not allowed; allowed: {SCHEMA_VERSION}"
         )
+    if "runs.parquet" not in (manifest.get("files") or {}):
+        raise InputError(f"{root / 'manifest.json'}: damaged, it does not list runs.parquet")
     for name, facts in sorted(manifest["files"].items()):
         file = root / name
         if not file.is_file():
@@ -87,7 +91,11 @@ def load(path: str | Path, *, verify: bool = True) -> DataSet:
             raise InputError(f"{file}: damaged, {file.stat().st_size} bytes where the manifest says {facts['bytes']}")
         if verify and sha256(file) != facts["sha256"]:
             raise InputError(f"{file}: damaged or edited, its checksum is not the manifest's")
-    return DataSet(root, manifest, _runs(root))
+    runs = _runs(root)
+    unlisted = sorted(set(runs["file"]) - set(manifest["files"]))
+    if unlisted:
+        raise InputError(f"{root / 'manifest.json'}: damaged, it does not list {unlisted[0]}")
+    return DataSet(root, manifest, runs)
 
 
 def _runs(root: Path) -> pd.DataFrame:

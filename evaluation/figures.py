@@ -75,10 +75,20 @@ def reduced(trace: Trace, name: str) -> np.ndarray:
         return values
     axis = BY_NAME[name].axis
     if axis is Axis.HEADS:
-        return np.asarray(values.max(1) - values.min(1))
-    if axis in (Axis.POSITIONS, Axis.AGES):
-        return np.asarray(np.nanmean(values[:, :2], 1) - np.nanmean(values[:, -2:], 1))
-    return np.asarray(values.max(1))
+        high, low = values.max(1), values.min(1)
+    elif axis in (Axis.POSITIONS, Axis.AGES):
+        high, low = _mean(values[:, :2]), _mean(values[:, -2:])
+    else:
+        return np.asarray(values.max(1))
+    with np.errstate(invalid="ignore"):  # infinite on both sides
+        return np.asarray(high - low)
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Mean over the last axis of what is known, [S]; NaN where nothing is."""
+    known = (~np.isnan(values)).sum(1)
+    total = np.nansum(values, 1)
+    return np.asarray(np.divide(total, known, out=np.full(len(values), np.nan), where=known > 0))
 
 
 WORDS = {

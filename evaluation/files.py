@@ -15,19 +15,25 @@ from trainwreck.evaluation.errors import InputError
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Call `write` with a temporary path beside `path`, then move it there in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    """Call `write` with a temporary path beside `path`, then move it there in one step.
+
+    InputError where the system does not let it: a folder that can't be made, a full disk.
+    """
     try:
-        write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            write(temporary)
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: can't be written ({error.strerror or error})") from error
 
 
 def write_json(path: Path, content: Any) -> None:

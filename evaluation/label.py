@@ -69,12 +69,14 @@ def _difference(a: float | None, b: float | None) -> float | None:
 def relabel(folder: Path) -> list[dict[str, Any]]:
     """Label a data set again and write its runs table and manifest; rows as written.
 
-    What an earlier labelling filled in is measured anew; nothing else changes.
+    What an earlier labelling filled in is measured anew; nothing else changes. Killed between the
+    two files, it leaves a data set without a manifest, which `generate` with its plan finishes.
     """
     dataset = load(folder)
     table = pq.read_table(folder / "runs.parquet").to_pylist()
     rows = [{**row, "visible_step": None, "visible_steps": "{}"} for row in table]
     labelled = label_runs(rows, dataset.trace)
+    (folder / "manifest.json").unlink()
     write_runs(folder, labelled)
     kept = {k: v for k, v in dataset.manifest.items() if k not in ("files", "format", "schema_version")}
     write_manifest(folder, kept)

@@ -107,6 +107,10 @@ def telemetry_schema() -> pa.Schema:
     return pa.schema(fields, metadata={"trainwreck_schema": str(SCHEMA_VERSION)})
 
 
+# The sections of a scenario's page, in order.
+SECTIONS = ("Failure", "Mechanism", "Injection", "Signature", "Cure", "Realism", "References")
+
+
 class RunKind(Enum):
     """What a run is an example of."""
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -151,8 +152,8 @@ class _Entry:
 
 
 def _entry_name(detector: object) -> str:
-    if isinstance(detector, str):
-        return detector
+    if isinstance(detector, str):  # of a file, the folder is nobody's business
+        return Path(detector).name
     kind = detector if isinstance(detector, type) else type(detector)
     return str(getattr(detector, "name", "") or kind.__name__)
 

@@ -5,6 +5,9 @@ Catalogue, lessons and reports speak in these words. Curves are float arrays, on
 A non-finite value never counts as normal: it is above every level, and not flat.
 """
 
+import warnings
+from collections.abc import Callable
+
 import numpy as np
 
 Curve = np.ndarray
@@ -17,8 +20,9 @@ def smooth(y: Curve, window: int = 10) -> Curve:
     bad = np.cumsum(~np.isfinite(y))
     count = np.minimum(np.arange(len(y)) + 1, window)
     drop = np.arange(len(y)) - window
-    mean = (total - np.where(drop >= 0, total[drop], 0.0)) / count
-    return np.where(bad - np.where(drop >= 0, bad[drop], 0) > 0, np.inf, mean)
+    last = np.maximum(drop, 0)  # of what has left the window
+    mean = (total - np.where(drop >= 0, total[last], 0.0)) / count
+    return np.where(bad - np.where(drop >= 0, bad[last], 0) > 0, np.inf, mean)
 
 
 def non_finite_from(y: Curve) -> int | None:
@@ -55,7 +59,7 @@ def spikes_and_recovers(y: Curve, onset: int, ratio: float, within: int, before:
     if not np.isfinite(y[onset:]).all() or window.max(initial=-np.inf) < ratio * level:
         return False
     later = y[onset + within : onset + within + before]
-    return len(later) > 0 and float(np.median(later)) < 1.1 * level
+    return bool(len(later) > 0 and np.median(later) < 1.1 * level)
 
 
 def diverges(y: Curve, rise: float) -> bool:
@@ -67,7 +71,7 @@ def diverges(y: Curve, rise: float) -> bool:
     if non_finite_from(y) is not None:
         return True
     levels = smooth(y)
-    return bool(levels[-1] > levels[9:].min() + rise)
+    return bool(levels[-1] > levels[9:].min(initial=np.inf) + rise)
 
 
 def creeps_before(y: Curve, loss: Curve, onset: int, factor: float, lead: int, rise: float = 0.3) -> bool:
@@ -102,7 +106,8 @@ def plateaus_above(y: Curve, reference: Curve, margin: float, share: float = 0.2
     """
     n = min(len(y), len(reference))
     start = int(n * (1 - share))
-    gap = smooth(y)[start:n] - smooth(reference)[start:n]
+    with np.errstate(invalid="ignore"):  # where neither is finite, neither is above
+        gap = smooth(y)[start:n] - smooth(reference)[start:n]
     return bool((gap > margin).all())
 
 
@@ -124,8 +129,7 @@ def oscillates(y: Curve, reference: Curve, factor: float) -> bool:
     """
 
     def swing(curve: Curve) -> float:
-        steps = np.diff(curve)
-        return float(np.median(np.abs(steps))) if np.isfinite(steps).all() else np.inf
+        return float(np.median(np.abs(np.diff(curve)))) if np.isfinite(curve).all() else np.inf
 
     return swing(y) > factor * swing(reference)
 
@@ -149,8 +153,8 @@ def flat_over_position(profile: Curve, reference: Curve, share: float = 0.5) -> 
     """
 
     def slope(values: Curve) -> float:
-        mean = np.nanmean(values, axis=0)
-        return float(mean[:2].mean() - mean[-2:].mean())
+        mean = _over_steps(np.nanmean, values)
+        return float(mean[:2].mean()) - float(mean[-2:].mean())
 
     return slope(profile) < share * slope(reference)
 
@@ -161,7 +165,8 @@ def worse_beyond_position(profile: Curve, reference: Curve, position: int, margi
     loss |\_    ____
          |  \__/
     """
-    gap = np.nanmean(profile, axis=0) - np.nanmean(reference, axis=0)
+    with np.errstate(invalid="ignore"):  # where neither is finite, neither is worse
+        gap = _over_steps(np.nanmean, profile) - _over_steps(np.nanmean, reference)
     return bool(gap[position:].mean() > margin and abs(gap[:position].mean()) < margin / 2)
 
 
@@ -173,8 +178,9 @@ def vanishes_in_early_layers(layers: Curve, reference: Curve, factor: float) -> 
     """
 
     def early(values: Curve) -> float:
-        mean = np.nanmedian(values, axis=0)
-        return float(mean[0] / mean[-1])
+        mean = _over_steps(np.nanmedian, values)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float(mean[0] / mean[-1])
 
     return early(layers) * factor < early(reference)
 
@@ -185,7 +191,7 @@ def explodes_in_late_layers(layers: Curve, reference: Curve, factor: float) -> b
     |         |
     |____...--|
     """
-    ratio = np.nanmedian(layers, axis=0) / np.nanmedian(reference, axis=0)
+    ratio = _ratio(layers, reference)
     return bool(ratio[-1] > factor and ratio[0] < factor)
 
 
@@ -195,7 +201,7 @@ def one_layer_apart(layers: Curve, reference: Curve, factor: float) -> bool:
     |     |
     |__.__|__.__
     """
-    ratio = np.nanmedian(layers, axis=0) / np.nanmedian(reference, axis=0)
+    ratio = _ratio(layers, reference)
     return bool((ratio > factor).sum() == 1)
 
 
@@ -207,3 +213,16 @@ def collapses_to_zero(y: Curve, onset: int, share: float = 0.02) -> bool:
     """
     before, after = np.median(np.abs(y[:onset])), np.median(np.abs(y[onset:]))
     return bool(after < share * before)
+
+
+def _ratio(layers: Curve, reference: Curve) -> Curve:
+    """Median over the steps of each layer, in units of the reference's. [L]"""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(_over_steps(np.nanmedian, layers) / _over_steps(np.nanmedian, reference))
+
+
+def _over_steps(statistic: Callable[..., Curve], values: Curve) -> Curve:
+    """A statistic over the steps, [K], of values [S, K]; NaN, and no warning, where no step has a value."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(statistic(values, axis=0))

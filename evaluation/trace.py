@@ -70,9 +70,10 @@ class Trace:
         return bool(np.isfinite(self.signals["loss"]).all())
 
     def final_loss(self) -> float:
-        """The last validation loss; NaN where the run ended without one or with a non-finite loss."""
+        """The last validation loss; NaN where the run ended without one or with a non-finite training loss."""
         _, values = self.evaluations
-        return float(values[-1]) if len(values) and self.finite() else float("nan")
+        ended_well = len(self) > 0 and bool(np.isfinite(self.signals["loss"][-1]))
+        return float(values[-1]) if len(values) and ended_well else float("nan")
 
 
 Traces = Mapping[str, Trace]

@@ -47,14 +47,14 @@ class Spread:
 
 
 def spread(healthy: list[Trace]) -> Spread:
-    """Estimate the spread from healthy runs of one base, at least `FEWEST` of them, of equal length."""
+    """Estimate the spread from healthy runs of one base, at least `FEWEST` of them."""
     if len(healthy) < FEWEST:
         raise InputError(f"healthy runs of one base: {len(healthy)} are too few to label; allowed: {FEWEST} or more")
     n = len(healthy)
     levels, ratios, kappas = {}, np.zeros((n, len(OUTCOMES))), {}
     without = np.zeros((n, len(OUTCOMES)))  # kappa of a signal, estimated without run i
     for j, signal in enumerate(OUTCOMES):
-        values = np.stack([comparable(trace, signal) for trace in healthy])
+        values = _stacked([comparable(trace, signal) for trace in healthy])
         values[~np.isfinite(values)] = np.nan  # left out: an infinite range would undo the calibration
         levels[signal.name] = _envelope(values)
         ratios[:, j] = [_distance_to_others(values, i) for i in range(n)]
@@ -104,6 +104,12 @@ def comparable(trace: Trace, signal: Signal) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
             values = np.log(np.maximum(values, 1e-30))
     return values
+
+
+def _stacked(curves: list[np.ndarray]) -> np.ndarray:
+    """Curves [S, K] as [N, S, K]; NaN where a run ended before the longest did."""
+    longest = max(len(curve) for curve in curves)
+    return np.stack([np.pad(c, ((0, longest - len(c)), (0, 0)), constant_values=np.nan) for c in curves])
 
 
 def _envelope(values: np.ndarray) -> np.ndarray:

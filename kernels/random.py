@@ -32,7 +32,8 @@ def generator(seed: int, stream: str, step: int = 0) -> np.random.Generator:
         raise ValueError(f"seed: {seed} is not allowed; allowed: 0 to {SEED_LIMIT - 1}")
     if step < 0:
         raise ValueError(f"step: {step} is not allowed; allowed: 0 or more")
-    bits = np.random.Philox(key=[seed, stream_key(stream)], counter=[0, 0, 0, step])
+    # As an array: NumPy would make a list with a key of 2**63 or more into floats.
+    bits = np.random.Philox(key=np.array([seed, stream_key(stream)], np.uint64), counter=[0, 0, 0, step])
     return np.random.Generator(bits)
 
 

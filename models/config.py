@@ -77,8 +77,12 @@ class ModelConfig:
                 f"model.width: {self.width} is not allowed with {self.heads} heads; "
                 f"allowed: multiples of {2 * self.heads}"
             )
-        if self.norm_eps < 0:
+        if not 0 <= self.norm_eps < math.inf:
             raise ValueError(f"model.norm_eps: {self.norm_eps} is not allowed; allowed: 0 or more")
+        if not 0 < self.rope_base < math.inf:
+            raise ValueError(f"model.rope_base: {self.rope_base} is not allowed; allowed: over 0")
+        if not math.isfinite(self.residual_gain):
+            raise ValueError(f"model.residual_gain: {self.residual_gain} is not allowed; allowed: finite numbers")
 
     @property
     def head_width(self) -> int:

@@ -33,6 +33,8 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:
         probs, targets = ctx.saved_tensors
         d_nll, d_log_z = grads
+        if d_nll is None:
+            return probs * d_log_z.unsqueeze(-1), None
         d_both = d_nll if d_log_z is None else d_nll + d_log_z
         d_logits = probs * d_both.unsqueeze(-1)
         d_logits.scatter_add_(-1, targets, -d_nll.unsqueeze(-1))

@@ -59,8 +59,12 @@ def segment_norms(flat: Tensor, plan: Layout, order: float = 2.0) -> Tensor:
 
 
 def clip_coefficient(grad_norm_N: Tensor, clip_N: Tensor) -> Tensor:
-    """min(1, clip / norm), the factor of gradient clipping by global norm (Pascanu et al. 2013)."""
-    return torch.clamp(clip_N / (grad_norm_N + 1e-6), max=1.0)
+    """min(1, clip / norm), the factor of gradient clipping by global norm (Pascanu et al. 2013).
+
+    1 where `clip` is infinite, whatever the norm.
+    """
+    factor = torch.clamp(clip_N / (grad_norm_N + 1e-6), max=1.0)
+    return torch.where(torch.isinf(clip_N), torch.ones_like(factor), factor)
 
 
 def step(

@@ -48,8 +48,10 @@ class _SplitAndRotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, rotary: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
         n, b, t, _ = qkv.shape
-        # Heads apart first, then one multiplication over contiguous pairs: faster than both at once.
-        parts = widen(qkv).view(n, b, t, 3, heads, -1).permute(3, 0, 1, 4, 2, 5).contiguous()
+        # Heads apart first, then one multiplication over contiguous pairs: faster than both at once. A
+        # copy in any case: of one token, `contiguous` would be qkv itself.
+        parts = widen(qkv).view(n, b, t, 3, heads, -1).permute(3, 0, 1, 4, 2, 5)
+        parts = parts.clone(memory_format=torch.contiguous_format)
         pairs(parts[:2]).mul_(spread(rotary))
         ctx.save_for_backward(rotary)
         q, k, v = parts.to(qkv.dtype)

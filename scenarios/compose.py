@@ -7,6 +7,7 @@ from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.kernels.attention.api import VARIANTS
 from trainwreck.scenarios.batches import source, source_key
 from trainwreck.scenarios.settings import Setup, check
 from trainwreck.scenarios.spec import Knobs
@@ -23,6 +24,8 @@ def compose(setup: Setup, knobs: Knobs, overrides: Sequence[str] = ()) -> tuple[
     if overrides:
         setup, knobs = _merge(setup, knobs, overrides)
     check(setup)
+    if setup.model.attention not in VARIANTS:
+        raise unknown("model.attention", setup.model.attention, VARIANTS)
     vocabulary = source(source_key(setup.data)).vocabulary
     if setup.model.vocab_size < vocabulary:
         raise InputError(
@@ -55,6 +58,9 @@ def _parse(overrides: Sequence[str]) -> list[Any]:
             raise InputError(f"setting: {text!r} is not allowed; allowed: key=value") from None
         if parsed[-1].is_add() or parsed[-1].is_force_add() or parsed[-1].is_delete():
             raise InputError(f"setting: {text!r} is not allowed; allowed: key=value, without a prefix")
+        # A run's overrides are kept sorted, so no order could say which of two holds.
+        if any(parsed[-1].key_or_group == other.key_or_group for other in parsed[:-1]):
+            raise InputError(f"setting: {parsed[-1].key_or_group!r} is given twice; allowed: once")
     return parsed
 
 

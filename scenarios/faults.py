@@ -155,7 +155,11 @@ class StateEdit(Change):
 
 @dataclass(frozen=True)
 class At:
-    """A change and the first step under it."""
+    """A change and the first step under it. ValueError for a step before the first."""
 
     step: int
     change: Change
+
+    def __post_init__(self) -> None:
+        if self.step < 0:
+            raise ValueError(f"step: {self.step} is not allowed; allowed: 0 or more")

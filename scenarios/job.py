@@ -19,7 +19,7 @@ class Program:
     format: Format
     optimizer: OptimizerKind
     rows: int
-    evaluation: tuple[int, int]
+    evaluation: tuple[int, int, int]  # when, on how many rows, and the last step
     leaky: bool
     gained: bool
     dropout: bool
@@ -96,7 +96,7 @@ def program(setup: Setup, tables: gpt.Tables) -> Program:
         format=precision.format,
         optimizer=setup.optimizer.kind,
         rows=setup.data.rows,
-        evaluation=(setup.evaluation.every, setup.evaluation.rows),
+        evaluation=(setup.evaluation.every, setup.evaluation.rows, setup.steps),
         leaky=leaks(tables),
         gained=tables.branch_gain_NL2 is not None,
         dropout=setup.dropout > 0,

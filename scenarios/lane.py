@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainwreck.evaluation.schema import BY_NAME, Axis
 from trainwreck.models import gpt, optim
 from trainwreck.models.loss import cross_entropy, weighted_mean
 from trainwreck.models.parameters import Layout, layout
@@ -108,7 +109,7 @@ class Lane:
             return [], evaluated
         block = self.recorder.read(len(steps))
         signals = [
-            {k: v[:, i] if v.shape[2] > 1 else v[:, i, 0] for k, v in block.items()} | feed.host[i]
+            {k: v[:, i, 0] if BY_NAME[k].axis is Axis.SCALAR else v[:, i] for k, v in block.items()} | feed.host[i]
             for i in range(len(self.jobs))
         ]
         return signals, evaluated

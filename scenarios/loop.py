@@ -130,7 +130,7 @@ def _arrive(run: _Run, step: int) -> None:
     for at in run.job.resumes(step):
         if step > run.entered or step == 0:
             saved = load_tensors(save_tensors({k: v.contiguous() for k, v in run.state.items()}))
-            run.state = at.change.state(saved, run.kept, step)
+            run.state = at.change.state(saved, {step: run.state, **run.kept}, step)
     if step in run.keep and step not in run.kept:
         run.kept[step] = {k: v.clone() for k, v in run.state.items()}
 
@@ -158,12 +158,13 @@ def _collect(
 
 
 def _end_after_nonfinite(run: _Run) -> None:
-    """Stop a run whose loss has not been finite for `tail` + 1 steps in a row."""
-    loss = np.concatenate([p["loss"] for p in run.parts])
-    finite = np.flatnonzero(np.isfinite(loss))
-    first_bad = finite[-1] + 1 if len(finite) else 0
-    if first_bad < len(loss):
-        run.stop = min(run.stop, run.entered + int(first_bad) + run.job.setup.tail + 1)
+    """Stop a run once its loss has not been finite for `tail` + 1 steps in a row, wherever blocks end."""
+    bad = ~np.isfinite(np.concatenate([p["loss"] for p in run.parts]))
+    step = np.arange(1, len(bad) + 1)
+    spell = step - np.maximum.accumulate(np.where(bad, 0, step))  # steps in a row, up to and with each
+    ended = np.flatnonzero(spell > run.job.setup.tail)
+    if len(ended):
+        run.stop = min(run.stop, run.entered + int(ended[0]) + 1)
 
 
 def _without_ended(

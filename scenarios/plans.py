@@ -53,6 +53,13 @@ def resolve(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
 
     A sweep's keys are scenario, seed, severity, size, and settings of the runs.
     """
+    name, specs = _resolved(words)
+    if not specs:
+        raise InputError(f"plan: {' '.join(words)!r} has no runs; allowed: one or more")
+    return name, specs
+
+
+def _resolved(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
     if not words:
         raise InputError(f"plan: none given; allowed: {', '.join(PLANS)}, a plan.json, or scenario=... seed=...")
     if all("=" in word for word in words):
@@ -60,7 +67,7 @@ def resolve(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
     if len(words) > 1:
         raise InputError(f"plan: {' '.join(words)!r} is not allowed; allowed: one name, one file, or key=value pairs")
     if words[0].endswith(".json"):
-        return Path(words[0]).stem, _from_file(Path(words[0]))
+        return _from_file(Path(words[0]))
     if words[0] not in PLANS:
         raise unknown("plan", words[0], PLANS)
     return words[0], PLANS[words[0]]()
@@ -84,14 +91,35 @@ def _swept(words: Sequence[str]) -> list[RunSpec]:
     return unique(specs)
 
 
-def _from_file(path: Path) -> list[RunSpec]:
+def _from_file(path: Path) -> tuple[str, list[RunSpec]]:
     content = read_json(path)
     if not isinstance(content, dict) or content.get("format") != "trainwreck-plan":
         raise InputError(f"{path}: not a plan")
     try:
-        return [RunSpec.from_json(run) for run in content["runs"]]
+        specs = [RunSpec.from_json(run) for run in content["runs"]]
     except (KeyError, ValueError, TypeError) as error:
         raise InputError(f"{path}: not a plan that this version reads ({error})") from None
+    for spec in specs:
+        _check(spec, path)
+    return str(content.get("name") or path.stem), specs
+
+
+def _check(spec: RunSpec, path: Path) -> None:
+    """InputError for a run that no plan of this version would hold."""
+
+    def wrong(name: str, value: object, allowed: str) -> InputError:
+        return InputError(f"{path}: {spec.scenario}: {name}: {value!r} is not allowed; allowed: {allowed}")
+
+    levels = [level.value for level in spec.entry.severities]
+    severity = spec.severity.value if spec.severity else None
+    if type(spec.seed) is not int or spec.seed < 0:
+        raise wrong("seed", spec.seed, "a whole number, 0 or more")
+    if severity is not None and severity not in levels:
+        raise wrong("severity", severity, "null, it has no scale")
+    if severity is None and levels and spec.role is not Role.TWIN:
+        raise wrong("severity", None, ", ".join(levels))
+    if spec.role is Role.CURED and spec.entry.look_alike:
+        raise wrong("role", spec.role.value, "faulty or twin, it is a look-alike")
 
 
 def _whole(name: str, text: str) -> int:

@@ -5,10 +5,11 @@ import pkgutil
 from functools import cache
 
 from trainwreck.evaluation.errors import unknown
+from trainwreck.evaluation.schema import SECTIONS
 from trainwreck.scenarios import catalogue
 from trainwreck.scenarios.faults import FaultKind
 from trainwreck.scenarios.sizes import Size
-from trainwreck.scenarios.spec import SECTIONS, Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
 
 _found: dict[str, Scenario] = {}
 

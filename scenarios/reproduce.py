@@ -18,7 +18,10 @@ from trainwreck.scenarios.process import environment, prepare
 
 @dataclass(frozen=True)
 class Reproduction:
-    """identical, or the first step and signal that differ and by how much (in the signal's unit)."""
+    """identical, or the first step and signal that differ and by how much (in the signal's unit).
+
+    difference is None where it is no number: one of the two is NaN or infinite.
+    """
 
     run_id: str
     identical: bool
@@ -36,7 +39,8 @@ class Reproduction:
         """One or two lines for a person."""
         if self.identical:
             return f"{self.run_id}: identical, {self.rows} rows to the bit"
-        line = f"{self.run_id}: differs from step {self.step} on, first in {self.signal} by {self.difference:.3g}"
+        line = f"{self.run_id}: differs from step {self.step} on, first in {self.signal}"
+        line += f" by {self.difference:.3g}" if self.difference is not None else ", finite in one of the two"
         return line + (f"\nnot as it was: {', '.join(self.changed)}" if self.changed else "")
 
 
@@ -69,5 +73,9 @@ def compare(old: Trace, new: Trace, changed: tuple[str, ...] = ()) -> Reproducti
     if first is None:
         return Reproduction(old.run_id, True, length)
     step, name = first
-    gap = np.abs(new[name][step].astype(np.float64) - old[name][step])
-    return Reproduction(old.run_id, False, length, step, name, float(np.nanmax(gap, initial=0.0)), changed)
+    a, b = (np.atleast_1d(t[name][step]).astype(np.float64) for t in (old, new))
+    apart = ~((a == b) | (np.isnan(a) & np.isnan(b)))
+    gap = np.abs(b - a)[apart]
+    return Reproduction(
+        old.run_id, False, length, step, name, float(gap.max()) if np.isfinite(gap).all() else None, changed
+    )

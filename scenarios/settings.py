@@ -117,17 +117,24 @@ class Setup:
     tail: int = 20
 
 
+UNDER_ONE = 0.999999  # Adam divides by 1 - beta
+# What a CPU's cache line holds: other shapes are summed in an order that depends on the bundle.
+ALIGNED, MULTIPLE = ("model.width", "model.context", "model.vocab_size"), 16
+
 # Setting to (lowest, highest, whether the lowest itself is allowed).
 RANGES: dict[str, tuple[float, float, bool]] = {
     "steps": (1, 10**7, True),
     "tail": (0, 10**6, True),
     "dropout": (0, 0.95, True),
     "z_loss": (0, 1, True),
+    "model.init.embedding_std": (0, 1e3, True),
+    "model.init.matrix_std": (0, 1e3, True),
+    "model.init.head_std": (0, 1e3, True),
     "data.rows": (1, 10**5, True),
     "data.language_seed": (0, 2**62, True),
     "optimizer.lr": (0, 1e4, True),
-    "optimizer.beta1": (0, 1, True),
-    "optimizer.beta2": (0, 1, True),
+    "optimizer.beta1": (0, UNDER_ONE, True),
+    "optimizer.beta2": (0, UNDER_ONE, True),
     "optimizer.eps": (0, 1e3, True),
     "optimizer.weight_decay": (0, 1e4, True),
     "optimizer.clip": (0, 1e12, False),
@@ -146,11 +153,14 @@ def check(setup: Setup) -> None:
     """InputError for the first setting that is out of range."""
     for path, (low, high, inclusive) in RANGES.items():
         value = get(setup, path)
-        if value is None:
+        if value is None and path == "optimizer.clip":
             continue
-        if not (low <= value <= high) or (value == low and not inclusive):
+        if value is None or not (low <= value <= high) or (value == low and not inclusive):
             bound = f"{low:g}" if inclusive else f"over {low:g}"
             raise InputError(f"{path}: {value!r} is not allowed; allowed: {bound} to {high:g}")
+    for path in ALIGNED:
+        if get(setup, path) % MULTIPLE:
+            raise InputError(f"{path}: {get(setup, path)} is not allowed; allowed: multiples of {MULTIPLE}")
 
 
 def get(setup: Setup, path: str) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
+from trainwreck.evaluation.schema import SECTIONS
 from trainwreck.evaluation.trace import Trace
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.faults import Change, FaultKind
@@ -51,10 +52,6 @@ class MidRun:
         """The first step under the fault."""
         low, high = int(self.earliest * steps), int(self.latest * steps)
         return int(generator(seed, f"onset/{scenario}").integers(low, high, endpoint=True))
-
-
-# The sections of a scenario's docstring, in order.
-SECTIONS = ("Failure", "Mechanism", "Injection", "Signature", "Cure", "Realism", "References")
 
 
 class Scenario:

@@ -427,11 +427,11 @@ def _print_board(rows: Sequence[dict[str, Any]]) -> None:
                 r["rank"],
                 r["detector"],
                 r["profile"],
-                r["recall"],
-                r["stopped"],
-                r["false_alarms"],
-                r["skill"],
-                r["cause"],
+                _n(r["recall_0.05"]),
+                _n(r["stopped_0.05"]),
+                _n(r["false_alarms_per_10000"]),
+                _n(r["skill"]),
+                _n(r["top1"]),
             )
             for r in rows
         ],

@@ -15,7 +15,7 @@ from trainwreck.evaluation.figures import Story, draw
 from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.oracles import ORACLES
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.schema import RunKind
+from trainwreck.evaluation.schema import SECTIONS, RunKind
 
 SHOWN = (RunKind.FAILING.value, RunKind.LATENT.value, RunKind.LOOK_ALIKE.value)
 
@@ -96,7 +96,9 @@ def section(dataset: DataSet, row: pd.Series, scores: dict[str, Any]) -> dict[st
         "id": row["scenario"],
         "anchor": row["run_id"],
         "on_text": setup["data"]["source"] == "text",
-        "page": page,
+        "title": page["title"],
+        "family": page["family"],
+        "text": [(name, page["sections"][name]) for name in SECTIONS if name in page["sections"]],
         "kind": row["kind"],
         "outcome": row["outcome"],
         "severity": row["severity"],

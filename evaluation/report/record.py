@@ -54,18 +54,18 @@ def markdown(dataset: DataSet, scores: dict[str, Any], rows: pd.DataFrame) -> st
         "| false alarms / 10,000 | W* | cause (top 1) |",
         "|" + "---|" * 10,
     ]
-    for row in board_rows(scores):
-        card = row["card"]
+    for entry in board_rows(scores):
+        card = entry["card"]
         cells = [
-            "-" if row["rank"] is None else f"{row['rank']:g}",
-            row["detector"],
-            row["profile"],
+            "-" if entry["rank"] is None else f"{entry['rank']:g}",
+            entry["detector"],
+            entry["profile"],
             span(card["recall"]["0.05"]),
-            number(row["stopped_0.05"], ".0%"),
+            number(entry["stopped_0.05"], ".0%"),
             span(card["recall"]["default"]),
-            number(row["stopped_default"], ".0%"),
+            number(entry["stopped_default"], ".0%"),
             span(card["false_alarm_rate"]),
-            span([row["skill"], row["skill_low"], row["skill_high"]]),
+            span([entry["skill"], entry["skill_low"], entry["skill_high"]]),
             span(card["diagnosis"]["cause"]["1"]["macro"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")

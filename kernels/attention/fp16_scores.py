@@ -29,8 +29,7 @@ def attention(
     scores = scores + bias_NBTS.unsqueeze(2)
     probs = torch.softmax(scores, -1)
     kept = probs if keep_NBHTS is None else probs * keep_NBHTS
-    with torch.no_grad():
-        measured = measure(scores.clone(), probs, regions) if stats else None
+    measured = measure(scores.detach().clone(), probs.detach(), regions) if stats else None
     return kept.to(v_NBHSK.dtype) @ v_NBHSK, measured
 
 

@@ -38,7 +38,7 @@ class Text:
         low, high = (split, len(self.bytes)) if stream == "validation" else (0, split)
         last = high - context - 1
         if last < low:
-            raise InputError(f"data.text: {high - low} bytes are too few; allowed: more than {context + 1}")
+            raise InputError(f"data.text: {high - low} bytes are too few; allowed: {context + 1} or more")
         starts = np.stack([generator(seed, stream, s).integers(low, last, rows, endpoint=True) for s in steps])
         where = starts[..., None] + np.arange(context + 1)
         blank = np.full(where.shape, np.nan)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
+from trainwreck.evaluation.files import write_json
 from trainwreck.evaluation.metrics.records import Records
 from trainwreck.evaluation.schema import RUN_FIELDS, SIGNALS, Axis
 from trainwreck.evaluation.trace import Trace
@@ -123,6 +124,45 @@ def _runs_and_traces() -> tuple[list[dict[str, Any]], list[Trace]]:
     return runs, traces
 
 
+def _small(root: Path, *, plan: str = "small", scenarios: tuple[str, ...] = ("high_lr", "corrupt_tokens")) -> DataSet:
+    """As `generate` leaves it: 4 calibration runs, 3 twin sets of every scenario and its cure, a look-alike."""
+    runs, traces, steps = [], [], 40
+    context = json.dumps({"data": {"source": "language"}, "lr": 0.01})
+
+    def add(trace: Trace, **facts: Any) -> None:
+        runs.append(_run(trace.run_id, context=context, last_step=steps - 1, **facts))
+        traces.append(trace)
+
+    for seed in range(100, 104):
+        add(_trace(f"calibration-{seed}", seed=seed, steps=steps), seed=seed, split="calibration")
+    for seed in range(3):
+        twin = _trace(f"healthy-{seed}", seed=seed, steps=steps)
+        add(twin, seed=seed)
+        late = np.arange(steps) >= 15
+        for i, scenario in enumerate(scenarios):
+            label = {"scenario": scenario, "cause": scenario, "family": "data", "severity": "clear", "seed": seed}
+            label |= {"twin_id": twin.run_id, "onset_step": 15, "visible_step": 17}
+            add(
+                _trace(f"run-{i}-{seed}", seed=seed, steps=steps, loss=np.where(late, 9.0 + i, twin["loss"])),
+                **label, kind="failing", outcome="damaged", final_gap=1.25,
+                visible_steps='{"loss": 17, "grad_norm": 19}',
+            )  # fmt: skip
+            add(_trace(f"cured-{i}-{seed}", seed=seed, steps=steps), **label, kind="cured", cure_step=20)
+    add(
+        _trace("spike", seed=2, steps=steps), scenario="benign_single_spike", family="look-alike", kind="look-alike",
+        seed=2, twin_id="healthy-2",
+    )  # fmt: skip
+    write_telemetry(root, "telemetry/a.parquet", traces)
+    write_runs(root, runs)
+    sections = {"Failure": "It fails.", "Cure": "Mend."}
+    page = {"title": "A title", "family": "data", "telling": "loss", "sections": sections}
+    write_json(root / "catalogue.json", dict.fromkeys((*scenarios, "benign_single_spike"), page))
+    packages = {"torch": "2.7"}
+    environment = {"trainwreck": "0.1.0", "revision": None, "packages": packages, "processor": "a CPU"}
+    write_manifest(root, {"plan": plan, "environment": environment})
+    return load(root)
+
+
 class Remembered(DataSet):
     """A data set that reads each trace from disk once; many tests read all of them."""
 
@@ -176,6 +216,11 @@ def make_records() -> Callable[..., Records]:
 @pytest.fixture(scope="session")
 def write_data_set() -> Callable[[Path, list[dict[str, Any]], list[Trace]], DataSet]:
     return _write
+
+
+@pytest.fixture(scope="session")
+def write_small_data_set() -> Callable[..., DataSet]:
+    return _small
 
 
 @pytest.fixture(scope="session")

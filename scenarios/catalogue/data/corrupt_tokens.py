@@ -52,7 +52,7 @@ class CorruptTokens(Scenario):
         Severity.CLEAR: Rows(rows=0.4),
         Severity.SEVERE: Rows(rows=0.9),
     }
-    cure_after = 15
+    cure_after = 8
 
     def fault(self, knobs: Rows, setup: Setup) -> list[Change]:
         known, table = source(source_key(setup.data)).vocabulary, setup.model.vocab_size

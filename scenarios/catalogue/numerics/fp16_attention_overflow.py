@@ -10,7 +10,7 @@ Injection: From the onset on, the kernel that keeps scores in float16 takes over
 Signature: The largest attention logit climbs towards the limit, then loss and weights are NaN for good.
 Cure: Scale applied and float32 scores, a few steps after the onset.
 Realism: Stands for eager float16 attention and kernels that scale late. Logits grow here because of
-    a learning rate of 0.1 without weight decay or clipping, one head and a language that does not
+    a learning rate of 0.08 without weight decay or clipping, one head and a language that does not
     need attention; the twin stays well under the same rate.
 References: Reading the Curves ("attention is overflowing in fp16 because the scores are computed
     without proper scaling"); Debugging training (loss = NaN after a few steps); Micikevicius et al. 2018.
@@ -57,9 +57,10 @@ class Fp16AttentionOverflow(Scenario):
             setup,
             data__dialect=Dialect.CHAIN,
             model__heads=1,
-            optimizer__lr=0.1,
+            optimizer__lr=0.08,
             optimizer__weight_decay=0.0,
             optimizer__clip=None,
+            schedule__final_fraction=0.0,
         )
 
     def fault(self, knobs: Scale, setup: Setup) -> list[Change]:

@@ -35,6 +35,12 @@ class Ramp(Knobs):
     factor: float = 8.0
     ramp_steps: int = 150
 
+    def __post_init__(self) -> None:
+        if not self.factor > 1:
+            raise ValueError(f"fault.factor: {self.factor} is not allowed; allowed: over 1")
+        if self.ramp_steps < 1:
+            raise ValueError(f"fault.ramp_steps: {self.ramp_steps} is not allowed; allowed: 1 or more")
+
 
 @register
 class HighLR(Scenario):

@@ -46,8 +46,8 @@ class NoWarmup(Scenario):
     telling = "layer_grad_norm"
     onset = None
     severities = {
-        Severity.SUBTLE: Warmup(warmup_steps=6),
-        Severity.CLEAR: Warmup(warmup_steps=2),
+        Severity.SUBTLE: Warmup(warmup_steps=3),
+        Severity.CLEAR: Warmup(warmup_steps=1),
         Severity.SEVERE: Warmup(warmup_steps=0),
     }
 
@@ -58,8 +58,9 @@ class NoWarmup(Scenario):
             model__layers=8,
             model__placement=Placement.POST,
             model__init=init,
-            optimizer__lr=7e-3,
-            schedule__warmup_steps=120,
+            optimizer__lr=8e-3,
+            schedule__warmup_steps=150,
+            schedule__final_fraction=0.0,
         )
 
     def fault(self, knobs: Warmup, setup: Setup) -> list[Change]:

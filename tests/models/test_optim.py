@@ -1,0 +1,151 @@
+"""Stacked AdamW and SGD against torch.optim in float64, one optimizer a run."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainwreck.models.config import ModelConfig
+from trainwreck.models.optim import Kind, Moments, Settings, segment_norms, step
+from trainwreck.models.parameters import layout
+
+# Decayed and not: the elements of one run's flat buffer.
+DECAYED, PLAIN = slice(0, 20), slice(20, 31)
+MASK = torch.cat((torch.ones(20), torch.zeros(11)))
+STEPS = 60
+
+
+def settings(dtype: torch.dtype = torch.float64, **changed: list[float]) -> Settings:
+    """Six runs that differ in everything."""
+    values = {
+        "lr": [1e-2, 3e-3, 0.1, 1e-4, 1.0, 0.0],
+        "beta1": [0.9, 0.0, 0.5, 0.99, 0.9, 0.8],
+        "beta2": [0.999, 0.9, 0.0, 0.95, 0.99, 0.99],
+        "eps": [1e-8, 1e-2, 1e-5, 1.0, 1e-8, 1e-8],
+        "weight_decay": [0.1, 0.0, 1.0, 5.0, 0.01, 1.0],
+        "clip": [float("inf")] * 6,
+    } | changed
+    return Settings(**{name: torch.tensor(value, dtype=dtype) for name, value in values.items()})
+
+
+def draws(dtype: torch.dtype = torch.float64, runs: int = 6) -> tuple[Tensor, list[Tensor]]:
+    """Parameters and gradients of every step, of sizes from 1e-3 to 10; one element's gradient is always 0."""
+    random = torch.Generator().manual_seed(0)
+    size = 10.0 ** torch.linspace(-3, 1, 31)
+    flat = torch.randn(runs, 31, generator=random)
+    grads = [torch.randn(runs, 31, generator=random) * size for _ in range(STEPS)]
+    for g in grads:
+        g[:, 5] = 0
+    return flat.to(dtype), [g.to(dtype) for g in grads]
+
+
+def rates(step: int, s: Settings) -> Tensor:
+    """A learning rate that changes from step to step, as a schedule's does."""
+    return s.lr * min(1.0, (step + 1) / 10)
+
+
+def ours(kind: Kind, dtype: torch.dtype) -> tuple[Tensor, Moments]:
+    s, (flat, grads) = settings(dtype), draws(dtype)
+    moments = Moments.zeros(flat)
+    for i, g in enumerate(grads):
+        now = dataclasses.replace(s, lr=rates(i, s))
+        step(kind, flat, g, moments, now, MASK.to(dtype))
+    return flat, moments
+
+
+def adamw(run: int, s: Settings, groups: list[dict[str, object]]) -> torch.optim.Optimizer:
+    betas = (float(s.beta1[run]), float(s.beta2[run]))
+    return torch.optim.AdamW(groups, lr=float(s.lr[run]), betas=betas, eps=float(s.eps[run]), foreach=False)
+
+
+def sgd(run: int, s: Settings, groups: list[dict[str, object]]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(groups, lr=float(s.lr[run]), momentum=float(s.beta1[run]), foreach=False)
+
+
+def theirs(kind: Kind, dtype: torch.dtype) -> Tensor:
+    """The same by torch.optim. Its SGD has no decoupled decay, so that comes before its step by hand."""
+    s, (flat, grads) = settings(dtype), draws(dtype)
+    build: Callable[..., torch.optim.Optimizer] = adamw if kind is Kind.ADAMW else sgd
+    for run in range(len(flat)):
+        decayed, plain = (flat[run, part].clone().requires_grad_() for part in (DECAYED, PLAIN))
+        decay = float(s.weight_decay[run])
+        of_optimizer = decay if kind is Kind.ADAMW else 0.0
+        groups = [{"params": [decayed], "weight_decay": of_optimizer}, {"params": [plain], "weight_decay": 0.0}]
+        optimizer = build(run, s, groups)
+        for i, g in enumerate(grads):
+            lr = float(rates(i, s)[run])
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            decayed.grad, plain.grad = g[run, DECAYED].clone(), g[run, PLAIN].clone()
+            if kind is Kind.SGD:
+                with torch.no_grad():
+                    decayed.mul_(1 - lr * decay)
+            optimizer.step()
+        flat[run, DECAYED], flat[run, PLAIN] = decayed.detach(), plain.detach()
+    return flat
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_many_steps_are_torch_optims_run_by_run(kind: Kind) -> None:
+    exact = theirs(kind, torch.float64)
+    wide, narrow = ours(kind, torch.float64)[0], ours(kind, torch.float32)[0]
+    own = theirs(kind, torch.float32)
+    start = draws()[0]
+    for run in range(len(exact)):
+        # Rounding of 60 sums, each with an ulp of the largest weight on the way.
+        top = max(exact[run].abs().max().item(), start[run].abs().max().item())
+        assert (wide[run] - exact[run]).abs().max() <= 2 * STEPS * torch.finfo(torch.float64).eps * top
+        error, budget = (narrow[run] - exact[run]).norm().item(), (own[run] - exact[run]).norm().item()
+        assert error <= max(2 * budget, 4 * torch.finfo(torch.float32).eps * exact[run].norm().item())
+    assert torch.equal(wide[5], start[5])  # its learning rate is 0
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_update_that_is_returned_is_what_was_added(kind: Kind) -> None:
+    s, (flat, grads) = settings(), draws()
+    before, moments = flat.clone(), Moments.zeros(flat)
+    update = step(kind, flat, grads[0], moments, s, MASK.double())
+    assert torch.equal(before + update, flat)
+    assert moments.count.tolist() == [1.0] * 6
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_decay_shrinks_what_is_marked_and_nothing_else(kind: Kind) -> None:
+    s, (flat, _) = settings(), draws()
+    before = flat.clone()
+    step(kind, flat, torch.zeros_like(flat), Moments.zeros(flat), s, MASK.double())
+    shrunk = before[:, DECAYED] * (1 - s.lr * s.weight_decay).unsqueeze(1)
+    torch.testing.assert_close(flat[:, DECAYED], shrunk, rtol=4 * torch.finfo(torch.float64).eps, atol=0)
+    assert torch.equal(flat[:, PLAIN], before[:, PLAIN])
+
+
+def test_sgd_keeps_its_buffer_in_first_and_leaves_second_at_zero() -> None:
+    _, moments = ours(Kind.SGD, torch.float64)
+    assert moments.first.any(1).all()
+    assert not moments.second.any()
+
+
+def test_the_first_adamw_update_has_the_size_of_the_learning_rate() -> None:
+    s, (flat, grads) = settings(eps=[0.0] * 6, weight_decay=[0.0] * 6), draws()
+    update = step(Kind.ADAMW, flat, grads[0] + 1e-9, Moments.zeros(flat), s, MASK.double())
+    torch.testing.assert_close(update.abs(), s.lr.unsqueeze(1).expand_as(update), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, float("inf")])
+def test_norms_by_layer_are_of_that_layers_numbers(order: float) -> None:
+    plan = layout(ModelConfig(layers=3, width=8, heads=2, vocab_size=5))
+    flat = torch.randn(2, plan.size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    calm = segment_norms(flat, plan, order)
+    for i, layer in enumerate(["embedding", "layer_0", "layer_1", "layer_2", "head"]):
+        of_head = ("head.", "final_norm.")
+        own = [
+            v for name, v in plan.views(flat).items() if name.startswith(of_head if layer == "head" else layer + ".")
+        ]
+        for run in range(2):
+            numbers = torch.cat([v[run].flatten() for v in own])
+            torch.testing.assert_close(calm[run, i], torch.linalg.vector_norm(numbers, order))
+    plan.views(flat)["layer_1.qkv.weight"][0, 2, 3] = torch.nan
+    sick = segment_norms(flat, plan, order)
+    assert torch.isnan(sick).tolist() == [[False, False, True, False, False], [False] * 5]

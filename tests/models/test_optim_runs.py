@@ -1,0 +1,105 @@
+"""Runs of one optimizer bundle: NaN stays with its run, a skipped step leaves no trace."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainwreck.models.optim import Kind, Moments, Settings, clip_coefficient, step
+
+MASK = (torch.arange(37) < 20).float()
+STEPS = 12
+
+
+def settings(runs: int) -> Settings:
+    def column(low: float, high: float) -> Tensor:
+        return torch.linspace(low, high, runs)
+
+    return Settings(
+        lr=column(1e-2, 0.1), beta1=column(0.8, 0.9), beta2=column(0.9, 0.99), eps=column(1e-8, 1e-6),
+        weight_decay=column(0, 0.2), clip=column(0.5, 2),
+    )  # fmt: skip
+
+
+def part(s: Settings, i: int) -> Settings:
+    return Settings(**{name: value[i : i + 1] for name, value in vars(s).items()})
+
+
+def draws(runs: int) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(0)
+    return torch.randn(runs, 37, generator=random), torch.randn(STEPS, runs, 37, generator=random)
+
+
+def train(kind: Kind, flat: Tensor, grads: Tensor, s: Settings, skip: Tensor | None = None) -> tuple[Tensor, Moments]:
+    flat, moments = flat.clone(), Moments.zeros(flat)
+    for i, g in enumerate(grads):
+        g = g * clip_coefficient(torch.linalg.vector_norm(g, dim=1), s.clip).unsqueeze(1)
+        step(kind, flat, g, moments, s, MASK, None if skip is None else skip[i])
+    return flat, moments
+
+
+@pytest.mark.parametrize("with_skips", [False, True])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, 3e38])
+@pytest.mark.parametrize("kind", Kind)
+def test_a_run_with_broken_gradients_leaves_its_neighbours_bits(kind: Kind, value: float, with_skips: bool) -> None:
+    s, (flat, grads) = settings(5), draws(5)
+    grads[4:, 2, ::3] = value
+    never = torch.zeros(STEPS, 5, dtype=torch.bool) if with_skips else None
+    together, moments = train(kind, flat, grads, s, never)
+    for i in (0, 1, 3, 4):
+        alone, of_alone = train(kind, flat[i : i + 1], grads[:, i : i + 1], part(s, i))
+        assert torch.isfinite(alone).all()
+        assert torch.equal(together[i], alone[0])
+        assert all(torch.equal(getattr(moments, name)[i], getattr(of_alone, name)[0]) for name in vars(moments))
+    if value != 3e38:
+        assert torch.isnan(together[2]).any()
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_skipped_step_is_as_if_it_had_not_been(kind: Kind) -> None:
+    s, (flat, grads) = settings(3), draws(3)
+    skip = torch.zeros(STEPS, 3, dtype=torch.bool)
+    skip[[0, 3, 4, 11], 1] = True
+    broken = grads.clone()
+    broken[skip] = torch.nan
+    together, moments = train(kind, flat, broken, s, skip)
+    for i in range(3):
+        kept = grads[~skip[:, i], i : i + 1]
+        alone, of_alone = train(kind, flat[i : i + 1], kept, part(s, i))
+        assert torch.equal(together[i], alone[0])
+        assert all(torch.equal(getattr(moments, name)[i], getattr(of_alone, name)[0]) for name in vars(moments))
+    assert moments.count.tolist() == [STEPS, STEPS - 4, STEPS]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_run_that_skips_keeps_parameters_and_moments_to_the_bit_and_reports_no_update(kind: Kind) -> None:
+    s, (flat, grads) = settings(3), draws(3)
+    flat, moments = train(kind, flat, grads, s)
+    held, state = flat.clone(), copy.deepcopy(moments)
+    broken = torch.full_like(flat, torch.nan)
+    update = step(kind, flat, broken, moments, s, MASK, torch.tensor([True, False, True]))
+    for i in (0, 2):
+        assert torch.equal(flat[i], held[i])
+        assert not update[i].any()
+        assert all(torch.equal(getattr(moments, name)[i], getattr(state, name)[i]) for name in vars(state))
+    assert torch.isnan(flat[1]).all()
+
+
+@pytest.mark.parametrize("norm", [0.0, 1e-4, 0.5, 1.0, 3.0, 1e6])
+@pytest.mark.parametrize("clip", [0.5, 1.0, float("inf")])
+def test_clipping_is_that_of_clip_grad_norm(norm: float, clip: float) -> None:
+    leaf = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+    leaf.grad = torch.full_like(leaf, norm / 2)
+    torch.nn.utils.clip_grad_norm_([leaf], clip)
+    wanted = torch.tensor([1e-3, norm], dtype=torch.float64)
+    factor = clip_coefficient(wanted, torch.tensor([1e-2, clip], dtype=torch.float64))
+    torch.testing.assert_close(factor[1] * norm / 2, leaf.grad[0])
+    assert factor[0] == 1
+
+
+def test_an_infinite_norm_is_clipped_to_nothing_and_nan_stays_in_its_run() -> None:
+    factor = clip_coefficient(torch.tensor([torch.inf, torch.nan, 1.0]), torch.tensor([1.0, 1.0, 0.5]))
+    assert factor[0] == 0
+    assert torch.isnan(factor[1])
+    assert factor[2] == pytest.approx(0.5)
