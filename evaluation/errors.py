@@ -1,11 +1,17 @@
-"""The one exception that means: the input is wrong, not the program."""
+"""The exceptions that the command line prints as one line."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MOST_NAMES = 60  # listed in one message
+
 
 class InputError(ValueError):
     """Bad input from a user. The command line prints its one line and exits with 2."""
+
+
+class WorkerLostError(RuntimeError):
+    """A worker process died under its work. The command line prints its one line and exits with 1."""
 
 
 def unknown(setting: str, value: object, allowed: Iterable[str]) -> InputError:
@@ -13,4 +19,5 @@ def unknown(setting: str, value: object, allowed: Iterable[str]) -> InputError:
     names = list(allowed)
     close = get_close_matches(str(value), names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    return InputError(f"{setting}: {value!r} is not allowed{hint}; allowed: {', '.join(names)}")
+    shown = names if len(names) <= MOST_NAMES else [*names[:3], f"... ({len(names)} in all)"]
+    return InputError(f"{setting}: {value!r} is not allowed{hint}; allowed: {', '.join(shown)}")

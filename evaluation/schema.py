@@ -83,7 +83,7 @@ SIGNALS: tuple[Signal, ...] = (
     _blocks("activation_max", "1", "largest magnitude of the residual stream after the layer", positive=True),
     _blocks("dead_share", "share", "MLP units that fire for no token of the batch"),
     _blocks("attention_entropy", "nats", "entropy of attention, mean over heads and queries"),
-    _blocks("attention_entropy_min", "nats", "least entropy of any query's attention"),
+    _blocks("attention_entropy_min", "nats", "least entropy of any query's attention; 0 where one sees only itself"),
     _blocks("attention_logit_max", "1", "largest scaled attention score that is not masked"),
     _blocks("attention_mass_self", "share", "attention on the query's own position"),
     _blocks("attention_mass_future", "share", "attention on later positions"),

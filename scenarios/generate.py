@@ -19,9 +19,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 from joblib import Parallel, delayed
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.errors import InputError, WorkerLostError
 from trainwreck.evaluation.files import read_json, sha256, write_json
 from trainwreck.evaluation.label import label_runs
 from trainwreck.evaluation.schema import RUN_FIELDS, RunKind
@@ -82,7 +83,8 @@ def generate(
 ) -> DataSet:
     """Train every run of a plan, label it, and write the data set; goes on where an earlier call stopped.
 
-    InputError where `out` holds something else, or another process is at work there.
+    InputError where `out` holds something else, or another process is at work there; WorkerLostError
+    where a worker was killed.
     """
     specs = unique(specs)
     _claim(specs, out, name)
@@ -190,10 +192,16 @@ def _train_all(specs: list[RunSpec], out: Path, workers: int, progress: Progress
         progress(done, len(everything), steps, total)
     # Processes, not threads: a worker's memory and threads are its own, and it dies alone.
     pool = Parallel(n_jobs=max(1, min(workers, len(todo))), backend="loky", return_as="generator_unordered")
-    for work in pool(delayed(train_bundle)(b, out) for b in todo):
-        done, steps = done + 1, steps + work
-        if progress:
-            progress(done, len(everything), steps, total)
+    try:
+        for work in pool(delayed(train_bundle)(b, out) for b in todo):
+            done, steps = done + 1, steps + work
+            if progress:
+                progress(done, len(everything), steps, total)
+    except TerminatedWorkerError:
+        raise WorkerLostError(
+            f"a worker process was killed, out of memory perhaps; {done} of {len(everything)} bundles are done, "
+            "and the same command goes on from here"
+        ) from None
 
 
 def _is_done(out: Path, bundle: Bundle) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import BY_NAME, Axis
 from trainwreck.models import gpt, optim
 from trainwreck.models.loss import cross_entropy, weighted_mean
@@ -73,7 +74,13 @@ class Lane:
     def feed(self, steps: range) -> Feed:
         """Data, learning rates and host signals of a block of steps."""
         batches = [run_batches(job, steps) for job in self.jobs]
-        n = len(self.jobs)
+        n, table = len(self.jobs), self.setup.model.vocab_size
+        for batch in batches:
+            # Stacked tables are one: an id past a run's own would read its neighbour's.
+            if max(batch.inputs.max(), batch.targets.max()) >= table or batch.inputs.min() < 0:
+                raise InputError(
+                    f"model.vocab_size: {table} is not allowed with this data; allowed: over every id in it"
+                )
 
         def stack(arrays: list[np.ndarray]) -> Tensor:
             return torch.from_numpy(np.stack(arrays, 1)).to(self.device)

@@ -88,7 +88,12 @@ def train(
     for job in jobs:
         entered, state = enter.get(job.run_id) or (0, fresh_state(job, dtype))
         wanted = set(keep.get(job.run_id, ())) | job.snapshots()
-        runs.append(_Run(job, state, entered, min(job.setup.steps, stop or job.setup.steps), wanted))
+        last = job.setup.steps if stop is None else min(job.setup.steps, stop)
+        if last <= entered:
+            raise ValueError(
+                f"stop: {last} is not allowed for a run entered at {entered}; allowed: {entered + 1} or more"
+            )
+        runs.append(_Run(job, state, entered, last, wanted))
     cuts = sorted(
         {r.entered for r in runs}
         | {r.stop for r in runs}

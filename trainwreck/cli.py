@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.errors import InputError, WorkerLostError, unknown
 from trainwreck.evaluation.progress import progress
 
 INTERRUPTED = 130  # as shells report SIGINT
@@ -45,9 +45,9 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         print("trainwreck: interrupted; the same command goes on from here", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    except WorkerLostError as error:
+        print(f"trainwreck: {error}", file=sys.stderr)
+        sys.exit(1)
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")

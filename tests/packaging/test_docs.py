@@ -1,0 +1,22 @@
+"""Documentation that is generated is up to date, and links in the pages lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from trainwreck.evaluation.schema import document
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+
+
+def test_schema_page_is_the_schema():
+    assert (ROOT / "docs" / "schema.md").read_text(encoding="utf-8") == document()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\((?!http|#)([^)#]+)\)", (ROOT / page).read_text(encoding="utf-8"))
+    missing = [target for target in targets if not ((ROOT / page).parent / target).exists()]
+    assert not missing

@@ -1,0 +1,74 @@
+"""The declared packages, scripts and data files are those on disk."""
+
+import subprocess
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SETUPTOOLS = PROJECT["tool"]["setuptools"]
+HOMES = {folder: package for package, folder in SETUPTOOLS["package-dir"].items()}  # top-level folder to package
+
+
+def repository_files() -> list[PurePosixPath]:
+    """Every file that is or could be committed."""
+    git = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(git, capture_output=True, text=True, check=True).stdout.split("\0")
+    return [PurePosixPath(name) for name in names if name and (ROOT / name).is_file()]
+
+
+def package_of(folder: PurePosixPath) -> str:
+    return ".".join([HOMES[folder.parts[0]], *folder.parts[1:]])
+
+
+def packaged() -> list[PurePosixPath]:
+    return [file for file in repository_files() if file.parts[0] in HOMES]
+
+
+def test_every_folder_with_python_is_declared_and_no_other():
+    on_disk = {package_of(file.parent) for file in packaged() if file.suffix == ".py"}
+    assert sorted(on_disk) == sorted(SETUPTOOLS["packages"])
+
+
+def test_no_package_is_declared_twice():
+    assert len(set(SETUPTOOLS["packages"])) == len(SETUPTOOLS["packages"])
+
+
+def test_every_package_has_an_init():
+    with_init = {package_of(file.parent) for file in packaged() if file.name == "__init__.py"}
+    assert with_init == set(SETUPTOOLS["packages"])
+
+
+def test_python_lies_nowhere_else_but_in_tests():
+    folders = {file.parts[0] for file in repository_files() if file.suffix == ".py"}
+    assert folders == {*HOMES, "tests"}
+
+
+def test_every_data_file_is_declared():
+    patterns = SETUPTOOLS["package-data"]
+    others = [file for file in packaged() if file.suffix != ".py"]
+    undeclared = [
+        str(file) for file in others if not any(file.match(p) for p in patterns.get(package_of(file.parent), []))
+    ]
+    assert not undeclared
+    assert PurePosixPath("trainwreck/py.typed") in others
+
+
+@pytest.mark.parametrize("name", PROJECT["project"]["scripts"])
+def test_every_script_resolves(name):
+    assert callable(EntryPoint(name, PROJECT["project"]["scripts"][name], "console_scripts").load())
+
+
+def test_no_file_names_a_place_of_one_machine():
+    places = tuple("/" + place + "/" for place in ("work", "tmp", "root", "home"))
+    found = []
+    for file in repository_files():
+        try:
+            text = (ROOT / file).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{file}: {place}" for place in places if place in text]
+    assert not found

@@ -1,0 +1,63 @@
+"""A small setup, jobs made from it, and comparison to the bit."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from trainwreck.scenarios.faults import At, State
+from trainwreck.scenarios.job import Job
+from trainwreck.scenarios.loop import Result
+from trainwreck.scenarios.process import prepare
+from trainwreck.scenarios.settings import Setup, replaced
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    prepare()
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Setup:
+    """Two layers of width 32, four rows of 32 tokens, 20 steps."""
+    return replaced(
+        Setup(),
+        model__width=32, model__heads=2, model__context=32, data__rows=4, steps=20,
+        evaluation__every=7, evaluation__rows=6, schedule__warmup_steps=5, tail=3,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def make_job() -> Callable[..., Job]:
+    """A job named by its seed."""
+
+    def make(seed: int, setup: Setup, *changes: At, name: str = "") -> Job:
+        return Job(name or f"run-{seed}", seed, setup, changes)
+
+    return make
+
+
+def _differing(a: Result, b: Result, first: int = 0, last: int | None = None) -> list[str]:
+    rows = slice(first, last)
+    return [
+        name
+        for name, values in a.trace.signals.items()
+        if not np.array_equal(values[rows], b.trace[name][rows], equal_nan=True)
+    ]
+
+
+def _equal_states(a: State, b: State) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name].nan_to_num(7.0), b[name].nan_to_num(7.0)) for name in a)
+
+
+@pytest.fixture(scope="session")
+def differing() -> Callable[..., list[str]]:
+    """Names of the signals that are not the same to the bit in rows first:last of two results."""
+    return _differing
+
+
+@pytest.fixture(scope="session")
+def equal_states() -> Callable[[State, State], bool]:
+    """Whether two states are the same to the bit."""
+    return _equal_states

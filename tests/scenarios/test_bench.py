@@ -1,0 +1,136 @@
+"""Benchmarks run at tiny settings, and their tables say what was measured. No time is asserted."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from joblib import Parallel
+
+from trainwreck.models.config import ModelConfig
+from trainwreck.scenarios.bench import Table, language, measure, train
+from trainwreck.scenarios.bench.plain import PlainLoop, rotate
+from trainwreck.scenarios.settings import replaced
+from trainwreck.scenarios.sizes import healthy
+
+TABLE = Table("name", "Title", "How.", "command", ("what", "value"), (("a", 1.23456), ("b", 2)))
+
+
+@pytest.fixture
+def tick():
+    """Notes every tick; work done is never more than work in all."""
+    ticks = []
+
+    def note(done, total, what):
+        assert 0 <= done <= total
+        ticks.append((done, total))
+
+    note.ticks = ticks
+    return note
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(train, "ROUNDS", 2)
+    monkeypatch.setattr(train, "STEPS", 2)
+
+
+def test_a_table_as_text_and_json():
+    assert TABLE.text() == (
+        "# Title\n\n| what | value |\n|---|---|\n| a | 1.235 |\n| b | 2 |\n\nHow.\n\nMade by `command`."
+    )
+    assert TABLE.to_dict()["rows"] == [{"what": "a", "value": 1.23456}, {"what": "b", "value": 2}]
+
+
+def test_a_row_of_the_wrong_length_is_an_error():
+    with pytest.raises(ValueError, match="shorter"):
+        Table("name", "Title", "How.", "command", ("what", "value"), (("a",),)).to_dict()
+
+
+def test_a_record_is_readme_numbers_and_environment(tmp_path):
+    TABLE.record(tmp_path)
+    folder = tmp_path / "name"
+    assert (folder / "README.md").read_text("utf-8") == TABLE.text() + "\n"
+    assert json.loads((folder / "result.json").read_text("utf-8")) == TABLE.to_dict()
+    assert json.loads((folder / "environment.json").read_text("utf-8"))["packages"]
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_measure_records_only_where_it_is_asked_to(monkeypatch, tmp_path, tick):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train, "telemetry_cost", lambda tick: TABLE)
+    assert measure("telemetry", tick) is TABLE
+    assert list(tmp_path.iterdir()) == []
+    measure("telemetry", tick, record=True)
+    assert (tmp_path / "results" / "name" / "result.json").is_file()
+
+
+@pytest.mark.usefixtures("short")
+def test_speed_against_the_peers(tick):
+    table = measure("train", tick)
+    assert len(table.rows) == 5
+    assert all(value > 0 for row in table.rows for value in row[1:4])
+    assert table.rows[0][2] == table.rows[1][3] == 1.0  # each peer is one times itself
+    assert tick.ticks[-1] == (2, 2)
+    json.dumps(table.to_dict(), allow_nan=False)
+
+
+@pytest.mark.usefixtures("short")
+def test_what_telemetry_costs(tick):
+    table = measure("telemetry", tick)
+    assert [row[0] for row in table.rows] == [1, 4, 8]
+    assert all(value > 0 for row in table.rows for value in row[1:])
+    assert table.command == "trainwreck bench telemetry --record"
+
+
+@pytest.mark.usefixtures("short")
+def test_two_workers(tick, monkeypatch):
+    """Two bundles at once in half again the time of one are 4/3 of its throughput."""
+    seconds = iter([9.0, 9.0, *[2.0, 3.0, 2.5] * 2])  # two to warm up; then one alone and two together, twice
+    monkeypatch.setattr(train, "_timed_bundle", lambda: next(seconds))
+    monkeypatch.setattr(train, "Parallel", lambda n_jobs, backend: Parallel(n_jobs=1))
+    ((alone, ratio, spread),) = measure("workers", tick).rows
+    assert alone == 2.0
+    assert ratio == pytest.approx(4 / 3)
+    assert spread == "1.33 to 1.33"
+    assert tick.ticks == [(1, 2), (2, 2)]
+
+
+@pytest.mark.usefixtures("short")
+def test_a_worker_times_its_bundle():
+    assert train._timed_bundle() > 0
+
+
+@pytest.mark.parametrize("rotary", [True, False])
+def test_the_plain_loop_learns(rotary):
+    config = ModelConfig(layers=1, width=16, heads=2, context=16)
+    torch.manual_seed(0)  # the peer draws its weights as plain PyTorch does
+    tokens = np.tile(np.arange(8), 200)
+    loop = PlainLoop(config, 4, tokens, rotary)
+    row = torch.from_numpy(tokens[None, :17])
+    before = loop.model(row[:, :-1], row[:, 1:]).item()
+    loop.run(40)
+    after = loop.model(row[:, :-1], row[:, 1:]).item()
+    assert abs(before - np.log(config.vocab_size)) < 1
+    assert after < before / 2
+
+
+def test_rotation_keeps_lengths():
+    draw = torch.Generator().manual_seed(0)
+    x, angle = torch.randn(2, 3, 5, 8, generator=draw, dtype=torch.float64), torch.rand(5, 4, dtype=torch.float64)
+    turned = rotate(x, angle.cos(), angle.sin())
+    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1))
+    torch.testing.assert_close(rotate(turned, angle.cos(), -angle.sin()), x)
+
+
+def test_the_worth_of_each_part_at_tiny_settings(monkeypatch, tick):
+    small = {"model__width": 16, "model__heads": 2, "model__context": 32, "data__rows": 2, "steps": 3}
+    monkeypatch.setattr(language, "SEEDS", range(2))
+    monkeypatch.setattr(language, "LANGUAGES", (0,))
+    monkeypatch.setattr(language, "VALIDATION_ROWS", 32)
+    monkeypatch.setattr(language, "healthy", lambda size: replaced(healthy(size), **small))
+    table = language.parts(tick)
+    assert [row[1] for row in table.rows] == ["healthy", *(name for name, _, _ in language.PARTS)]
+    assert all(row[2] == table.rows[0][2] > 0 for row in table.rows)
+    assert len(table.to_dict()["rows"][0]) == len(table.columns)
+    assert tick.ticks == sorted(tick.ticks)

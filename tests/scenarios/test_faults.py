@@ -1,0 +1,154 @@
+"""Each kind of change: what it changes through the one interface, and all that it leaves."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from trainwreck.evaluation.errors import InputError
+from trainwreck.models.config import Placement
+from trainwreck.models.gpt import healthy_tables
+from trainwreck.scenarios.batches import training_block
+from trainwreck.scenarios.faults import (
+    At,
+    Change,
+    Curve,
+    DataTransform,
+    FaultKind,
+    Scaled,
+    Setting,
+    StateEdit,
+    TableEdit,
+    Variant,
+    restore_tables,
+)
+from trainwreck.scenarios.registry import scenarios
+from trainwreck.scenarios.settings import as_dict, get
+from trainwreck.scenarios.sizes import healthy
+
+
+def no_scores(tables, setup):
+    return dataclasses.replace(tables, scale_N=torch.zeros_like(tables.scale_N))
+
+
+def shuffled(batch, since, draw):
+    return dataclasses.replace(batch, inputs=batch.inputs + since, targets=draw.permuted(batch.targets, axis=1))
+
+
+def swapped(state, earlier):
+    return {**state, "second": earlier["second"]}
+
+
+CHANGES = {
+    "setting": (Setting("optimizer.lr", 0.5), FaultKind.SETTING, "setup"),
+    "scaled": (Scaled("optimizer.lr", 3.0), FaultKind.SETTING, "setup"),
+    "variant": (Variant("model.placement", Placement.POST), FaultKind.VARIANT, "setup"),
+    "table edit": (TableEdit(no_scores), FaultKind.TENSOR, "tables"),
+    "curve": (Curve(lambda rate, since, setup: rate + since), FaultKind.TENSOR, "learning_rate"),
+    "data transform": (DataTransform(shuffled, "shuffled"), FaultKind.DATA, "batch"),
+    "state edit": (StateEdit(swapped, since=-3), FaultKind.STATE, "state"),
+    "none": (Change(), None, ""),
+}
+
+
+@pytest.fixture(params=CHANGES)
+def entry(request):
+    return CHANGES[request.param]
+
+
+def test_a_change_touches_its_own_part_alone(entry, tiny):
+    change, kind, touched = entry
+    tables, state, earlier = healthy_tables(tiny.model, 1), {"second": 1}, {4: {"second": 2}}
+    batch = training_block(tiny, 3, range(7, 8)).at(0)
+    left = {
+        "setup": change.setup(tiny) is tiny,
+        "tables": change.tables(tables, tiny) is tables,
+        "learning_rate": change.learning_rate(0.25, 7, 5, tiny) == 0.25,
+        "batch": change.batch(batch, 7, 5, 3) is batch,
+        "state": change.state(state, earlier, 7) is state,
+    }
+    assert [name for name, same in left.items() if not same] == ([touched] if touched else [])
+    assert getattr(change, "kind", None) is kind
+    assert bool(change.needs(7)) == (kind is FaultKind.STATE)
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "value"),
+    [
+        (Setting("optimizer.lr", 0.5), "optimizer.lr", 0.5),
+        (Setting("optimizer.clip", None), "optimizer.clip", None),
+        (Scaled("optimizer.lr", 3.0), "optimizer.lr", 3.0 * 1e-2),
+        (Variant("model.placement", Placement.POST), "model.placement", Placement.POST),
+    ],
+)
+def test_a_setting_changes_one_value(change, path, value, tiny):
+    before, after = as_dict(tiny), as_dict(change.setup(tiny))
+    assert get(change.setup(tiny), path) == value
+    group, name = path.split(".")
+    after[group][name] = before[group][name]
+    assert after == before
+    assert as_dict(tiny) == before  # the setup given is not written to
+
+
+def test_a_table_edit_leaves_the_other_tables(tiny):
+    tables = healthy_tables(tiny.model, 1)
+    edited = TableEdit(no_scores).tables(tables, tiny)
+    assert edited.scale_N.tolist() == [0]
+    for field in dataclasses.fields(tables):
+        if field.name != "scale_N":
+            assert getattr(edited, field.name) is getattr(tables, field.name)
+    cured = restore_tables().tables(edited, tiny)
+    assert torch.equal(cured.scale_N, tables.scale_N)
+    assert torch.equal(cured.rotary_q_NTK, tables.rotary_q_NTK)
+
+
+def test_a_curve_counts_from_its_start(tiny):
+    curve = Curve(lambda rate, since, setup: rate * setup.steps + since)
+    assert curve.learning_rate(2.0, 9, 5, tiny) == 2.0 * tiny.steps + 4
+
+
+def test_a_data_transform_draws_from_its_own_stream(tiny):
+    batch = training_block(tiny, 3, range(7, 8)).at(0)
+    change = DataTransform(shuffled, "shuffled")
+    copies = [a.copy() for a in (batch.inputs, batch.targets, batch.weights, batch.documents)]
+    first = change.batch(batch, 7, 5, 3)
+    assert np.array_equal(first.inputs, batch.inputs + 2)
+    assert first.weights is batch.weights
+    assert np.array_equal(first.targets, change.batch(batch, 7, 5, 3).targets)
+    others = [(change, 8, 3), (change, 7, 4), (DataTransform(shuffled, "another"), 7, 3)]
+    for other, step, seed in others:
+        assert not np.array_equal(first.targets, other.batch(batch, step, 5, seed).targets)
+    for copy, array in zip(copies, (batch.inputs, batch.targets, batch.weights, batch.documents), strict=True):
+        assert np.array_equal(copy, array)
+
+
+@pytest.mark.parametrize(("since", "needed"), [(-3, 4), (-7, 0), (-9, 0), (0, 0), (2, 2)])
+def test_a_state_edit_sees_the_state_it_asks_for(since, needed):
+    edit = StateEdit(lambda state, earlier: {**state, "seen": earlier["of"]}, since=since)
+    assert edit.needs(7) == (needed,)
+    assert edit.state({"a": 1}, {step: {"of": step} for step in range(7)}, 7) == {"a": 1, "seen": needed}
+
+
+@pytest.mark.parametrize("step", [-1, -100])
+def test_a_step_before_the_first_raises(step):
+    with pytest.raises(ValueError, match=rf"^step: {step} is not allowed; allowed: 0 or more$"):
+        At(step, Setting("optimizer.lr", 0.1))
+
+
+@pytest.mark.parametrize(
+    "change", [Setting("optimizer.lrr", 1.0), Scaled("optimizer.lrr", 2.0), Setting("optimizer.lr.x", 1.0)]
+)
+def test_a_path_that_is_not_there_raises(change, tiny, make_job):
+    with pytest.raises(InputError, match=r"optimizer\.lr"):
+        make_job(0, tiny, At(3, change)).segments  # noqa: B018
+
+
+@pytest.mark.parametrize("name", scenarios())
+def test_the_catalogue_declares_the_kinds_it_uses(name):
+    entry = scenarios()[name]
+    setup = entry.base(healthy(entry.sizes[0]))
+    for knobs in entry.severities.values() or (entry.knobs,):
+        kinds = {change.kind for change in entry.fault(knobs, setup)}
+        assert kinds <= set(entry.kinds)
+        assert kinds == set(entry.kinds) or not kinds  # one scenario has no change to its base

@@ -1,0 +1,90 @@
+"""Every catalogue entry: the faulty run is its twin to the bit before the onset, and differs from it on."""
+
+import numpy as np
+import pytest
+
+from trainwreck.scenarios.batches import training_block
+from trainwreck.scenarios.faults import FaultKind
+from trainwreck.scenarios.lane import run_batches
+from trainwreck.scenarios.loop import train
+from trainwreck.scenarios.plan import Role, family_of
+from trainwreck.scenarios.registry import scenarios
+from trainwreck.scenarios.sizes import healthy
+
+STEPS = 24
+SHORT = (f"steps={STEPS}", "data.rows=2", "evaluation.every=10", "evaluation.rows=4", "schedule.warmup_steps=10")
+
+
+def first_difference(a, b) -> int | None:
+    """The first step at which some signal is not the same to the bit."""
+    count = min(len(a.trace), len(b.trace))
+    steps = [
+        int(np.flatnonzero(differs)[0])
+        for name, values in a.trace.signals.items()
+        for differs in [
+            ~((values[:count] == b.trace[name][:count]) | (np.isnan(values[:count]) & np.isnan(b.trace[name][:count])))
+            .reshape(count, -1)
+            .all(1)
+        ]
+        if differs.any()
+    ]
+    return min(steps) if steps else None
+
+
+@pytest.mark.parametrize("name", scenarios())
+def test_twin_before_the_onset_and_not_from_it_on(name):
+    entry = scenarios()[name]
+    specs = {spec.role: spec for spec in family_of(name, [3], overrides=SHORT)}
+    results = dict(zip(specs, train([spec.job() for spec in specs.values()]), strict=True))
+    faulty = results[Role.FAULTY]
+    if entry.own_twin:
+        assert specs[Role.FAULTY].job().changes == ()
+        assert Role.TWIN not in specs
+        return
+    assert first_difference(faulty, results[Role.TWIN]) == specs[Role.FAULTY].onset
+    if Role.CURED in specs:
+        cure_step = specs[Role.CURED].cure_step
+        parts = first_difference(results[Role.CURED], faulty)
+        assert parts == (cure_step if cure_step < len(faulty.trace) else None)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in scenarios().items() if entry.severities])
+def test_severities_part_at_the_onset(name):
+    entry = scenarios()[name]
+    specs = [
+        family_of(name, [3], severity=level, overrides=SHORT, roles=(Role.FAULTY,))[0] for level in entry.severities
+    ]
+    assert len({spec.onset for spec in specs}) == 1
+    stop = specs[0].onset + 8
+    results = train([spec.job() for spec in specs], stop=stop)
+    assert all(len(result.trace) == stop for result in results)
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        parts = first_difference(results[a], results[b])
+        assert parts is not None
+        assert parts >= specs[0].onset
+
+
+@pytest.mark.parametrize("name", [name for name, entry in scenarios().items() if FaultKind.DATA in entry.kinds])
+def test_the_onset_is_the_first_damaged_batch_whatever_is_drawn(name):
+    for level in scenarios()[name].severities or (None,):
+        for spec in family_of(name, range(40), severity=level, overrides=SHORT, roles=(Role.FAULTY,)):
+            job, step = spec.job(), spec.onset
+            before, at = (run_batches(job, range(s, s + 1)) for s in (step - 1, step))
+            assert np.array_equal(before.inputs, training_block(job.setup, job.seed, range(step - 1, step)).inputs)
+            assert not np.array_equal(at.inputs, training_block(job.setup, job.seed, range(step, step + 1)).inputs)
+
+
+@pytest.mark.parametrize("name", scenarios())
+def test_onset_lies_in_the_documented_window(name):
+    entry = scenarios()[name]
+    steps = entry.base(healthy(entry.sizes[0])).steps
+    onsets = [entry.onset_step(seed, steps) for seed in range(300)]
+    assert onsets == [entry.onset_step(seed, steps) for seed in range(300)]
+    if entry.onset is None:
+        assert set(onsets) == {0}
+        return
+    low, high = int(entry.onset.earliest * steps), int(entry.onset.latest * steps)
+    assert low <= min(onsets) <= max(onsets) <= high
+    # An even draw from at most 120 steps leaves out the ends' fifths with probability .8 ** 300.
+    assert min(onsets) < low + (high - low) / 5
+    assert max(onsets) > high - (high - low) / 5

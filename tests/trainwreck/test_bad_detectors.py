@@ -1,0 +1,76 @@
+"""A detector that is not one, or fails, is one line on stderr and exit code 2; its runs are still counted."""
+
+import json
+
+import pytest
+
+GOOD = "class Mine:\n    def reset(self, context): pass\n    def update(self, row): "
+
+
+def score(call, data_set, here, source, name="Mine"):
+    if source is not None:
+        (here / "mine.py").write_text(source, encoding="utf-8")
+    return call("score", data_set, "--detector", f"mine.py:{name}", "--json")
+
+
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        (None, ["no such file"]),
+        ("class Mine(:\n", ["does not import", "SyntaxError"]),
+        ("raise RuntimeError('first\\nsecond')", ["does not import", "RuntimeError: first second"]),
+        ("import sys\nsys.exit(3)", ["does not import", "SystemExit: 3"]),
+        ("import no_such_module_anywhere", ["does not import", "no_such_module_anywhere"]),
+        ("Other = 1", ["has no class 'Mine'"]),
+        ("Mine = 1", ["Mine is not a class"]),
+        ("class Mine: pass", ["Mine is not a detector", "reset and update"]),
+        ("class Mine:\n    def reset(self, context): pass", ["Mine is not a detector", "update"]),
+    ],
+)
+def test_what_is_no_detector_is_refused(source, parts, call, data_set, here):
+    said = score(call, data_set, here, source)
+    assert said.code == 2
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith("trainwreck: detector mine.py: ")
+    assert all(part in line for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [
+        (GOOD + "raise ValueError('first\\nsecond')", "ValueError: first second"),
+        (GOOD + "return 'rubbish'", "'rubbish'"),
+        (GOOD + "return float('nan')", "nan"),
+        (GOOD + "raise SystemExit(3)", "SystemExit"),
+        ("class Mine:\n    def __init__(self, size): pass\n    def reset(self, c): pass\n    def update(self, r): pass",
+         "size"),
+        ("class Mine:\n    def reset(self, c): raise KeyError('k')\n    def update(self, row): pass", "KeyError"),
+    ],
+)  # fmt: skip
+def test_a_detector_that_fails_is_told(source, part, call, data_set, here):
+    said = score(call, data_set, here, source)
+    (card,) = json.loads(said.out)
+    assert said.code == 2
+    (line,) = said.err.splitlines()
+    assert line.startswith("trainwreck: detector mine.py:Mine: crashed: ")
+    assert part in line
+    assert f"on {len(card['alarms'])} runs" in line
+    assert card["counts"]["crashed"] > 0
+
+
+def test_unknown_names_are_refused(call, data_set):
+    for words, part in (
+        (("score", data_set, "--detector", "zclp"), "did you mean 'zclip'?"),
+        (("score", data_set, "--detector", "mine.py"), "file.py:Class"),
+        (("score", data_set, "--detector", "zclip", "--profile", "ful"), "did you mean 'full'?"),
+        (("score", data_set, "--detector", "zclip", "--track", "informd"), "did you mean 'informed'?"),
+        (("leaderboard", data_set, "--detector", "zclp"), "did you mean 'zclip'?"),
+        (("leaderboard", data_set, "--profile", "ful"), "did you mean 'full'?"),
+    ):
+        said = call(*words)
+        assert said.code == 2
+        assert said.out == ""
+        assert len(said.err.splitlines()) == 1
+        assert part in said.err
+    assert not (data_set / "scores.json").exists()

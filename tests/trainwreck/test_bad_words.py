@@ -1,0 +1,142 @@
+"""A wrong name or value is one line on stderr that names it, exit code 2, and no file."""
+
+import json
+
+import pytest
+
+PLAN = {"scenario": "mask_missing", "role": "faulty", "seed": 0, "size": "micro", "severity": None}
+PLAN |= {"overrides": ["steps=12"], "split": "test"}
+
+
+def refused(said, *parts):
+    assert said.code == 2
+    assert said.out == ""
+    lines = said.err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("trainwreck: ")
+    for part in parts:
+        assert part in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["lst"], ["command", "'lst'", "did you mean 'list'?"]),
+        (["list", "--family", "look-alike"], ["family", "'look-alike'", "did you mean 'look-alikes'?"]),
+        (["show", "hihg_lr"], ["scenario", "'hihg_lr'", "did you mean 'high_lr'?"]),
+        (["run", "hihg_lr"], ["scenario", "'hihg_lr'", "did you mean 'high_lr'?"]),
+        (["verify", "hihg_lr"], ["scenario", "'hihg_lr'", "did you mean 'high_lr'?"]),
+        (["generate", "scenario=hihg_lr", "--out", "o"], ["scenario", "'hihg_lr'", "did you mean 'high_lr'?"]),
+        (["run", "high_lr", "--severity", "sever"], ["severity", "'sever'", "did you mean 'severe'?"]),
+        (["run", "mask_missing", "--severity", "clear"], ["severity", "'clear'", "it has no scale"]),
+        (["generate", "scenario=high_lr", "severity=hard", "--out", "o"], ["severity", "'hard'", "subtle, clear"]),
+        (["generate", "scenario=mask_missing", "severity=clear", "--out", "o"], ["severity", "it has no scale"]),
+        (["run", "high_lr", "--size", "tiny"], ["size", "'tiny'", "micro, deep, small, nano"]),
+        (["run", "high_lr", "--seed", "-1"], ["--seed", "-1"]),
+        (["run", "high_lr", "--sede", "1"], ["--sede"]),
+        (["run"], ["ID"]),
+        (["verify", "high_lr", "--seeds", "1"], ["--seeds", "1"]),
+        (["generate", "demo"], ["--out"]),
+        (["generate", "demo", "--workers", "0", "--out", "o"], ["--workers", "0"]),
+        (["bench", "trian"], ["'trian'", "train"]),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_name_is_refused(words, parts, call, here):
+    refused(call(*words), *parts)
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("optimizer.lrr=1", ["'lrr'", "did you mean 'lr'?"]),
+        ("optimiser.lr=1", ["'optimiser'", "did you mean 'optimizer'?"]),
+        ("fault.facto=1", ["'facto'", "did you mean 'factor'?"]),
+        ("optimizer=3", ["optimizer: a group", "lr"]),
+        ("steps.more=1", ["'more'"]),
+        ("steps=many", ["steps: 'many'", "a whole number"]),
+        ("steps=1.5", ["steps: '1.5'", "a whole number"]),
+        ("steps=null", ["steps: 'null'", "a whole number"]),
+        ("fault.factor=much", ["fault.factor: 'much'", "a number"]),
+        ("model.bias=perhaps", ["model.bias: 'perhaps'", "true or false"]),
+        ("model.placement=pots", ["model.placement: 'pots'", "did you mean 'post'?"]),
+        ("model.attention=referense", ["model.attention: 'referense'", "did you mean 'reference'?"]),
+        ("steps=0", ["steps: 0", "1 to"]),
+        ("optimizer.lr=-1", ["optimizer.lr: -1.0", "0 to"]),
+        ("optimizer.lr=nan", ["optimizer.lr: nan"]),
+        ("optimizer.clip=0", ["optimizer.clip: 0", "over 0"]),
+        ("fault.ramp_steps=0", ["fault.ramp_steps: 0", "1 or more"]),
+        ("fault.factor=1", ["fault.factor: 1", "over 1"]),
+        ("model.layers=0", ["model.layers: 0", "1 or more"]),
+        ("model.width=15", ["model.width: 15", "multiples of 8"]),
+        ("model.vocab_size=8", ["model.vocab_size: 8", "or more"]),
+        ("data.source=text", ["model.vocab_size: 64", "256 or more"]),
+        ("+steps=3", ["'+steps=3'", "without a prefix"]),
+        ("~steps", ["'~steps'"]),
+        ("steps", ["'steps'", "key=value"]),
+        ("steps=9 steps=8", ["'steps' is given twice"]),
+    ],
+)
+def test_a_wrong_setting_is_refused(override, parts, call, here):
+    refused(call("run", "high_lr", *override.split()), *parts)
+    assert list(here.iterdir()) == []
+
+
+def test_a_sweep_is_no_setting_of_one_run(call, here):
+    refused(call("run", "high_lr", "steps=10,20"), "'steps=10,20'", "one value")
+
+
+def test_a_missing_text_is_refused(call, here):
+    text = ("data.source=text", "model.vocab_size=256", "data.text=nowhere.txt")
+    refused(call("run", "high_lr", *text), "data.text: 'nowhere.txt'")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["dmeo"], ["plan: 'dmeo'", "did you mean 'demo'?"]),
+        ([], ["plan: none given", "demo"]),
+        (["demo", "high_lr"], ["plan: 'demo high_lr'"]),
+        (["seed=range(2)"], ["a sweep without scenario="]),
+        (["scenario=high_lr", "seed=one"], ["seed: 'one'", "a whole number"]),
+        (["scenario=high_lr", "seed=-1"], ["seed: -1", "0 or more"]),
+        (["scenario=high_lr", "seed=range(0)"], ["has no runs"]),
+        (["scenario=high_lr", "steps=0"], ["steps: 0"]),
+        (["nowhere.json"], ["nowhere.json: missing"]),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_plan_is_refused(words, parts, call, here):
+    refused(call("generate", *words, "--out", "o"), *parts)
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("{", "damaged, not JSON"),
+        ("[]", "not a plan"),
+        ({"format": "trainwreck-data-set"}, "not a plan"),
+        ({"format": "trainwreck-plan"}, "'runs'"),
+        ({"format": "trainwreck-plan", "runs": 3}, "not a plan that this version reads"),
+        ({"format": "trainwreck-plan", "runs": []}, "has no runs"),
+        ({"format": "trainwreck-plan", "runs": [{"scenario": "high_lr"}]}, "'role'"),
+        ({"format": "trainwreck-plan", "runs": [PLAN | {"scenario": "mask_misssing"}]}, "did you mean 'mask_missing'?"),
+        ({"format": "trainwreck-plan", "runs": [PLAN | {"role": "villain"}]}, "villain"),
+        ({"format": "trainwreck-plan", "runs": [PLAN | {"seed": "one"}]}, "seed: 'one'"),
+        ({"format": "trainwreck-plan", "runs": [PLAN | {"seed": -1}]}, "seed: -1"),
+        ({"format": "trainwreck-plan", "runs": [PLAN | {"severity": "clear"}]}, "it has no scale"),
+        ({"format": "trainwreck-plan", "runs": [PLAN | {"scenario": "high_lr"}]}, "subtle, clear, severe"),
+        (
+            {"format": "trainwreck-plan", "runs": [PLAN | {"scenario": "benign_clean_resume", "role": "cured"}]},
+            "look-alike",
+        ),
+        ({"format": "trainwreck-plan", "runs": [PLAN | {"overrides": ["stesp=3"]}]}, "did you mean 'steps'?"),
+    ],
+)
+def test_a_wrong_plan_file_is_refused(content, part, call, here):
+    text = content if isinstance(content, str) else json.dumps(content)
+    (here / "plan.json").write_text(text, encoding="utf-8")
+    refused(call("generate", "plan.json", "--out", "o"), part)
+    assert [path.name for path in here.iterdir()] == ["plan.json"]

@@ -1,0 +1,184 @@
+"""Every command does its work on a small data set, and says so in JSON."""
+
+import json
+
+import pytest
+
+from trainwreck.cli import cli
+from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.files import sha256
+from trainwreck.evaluation.oracles import ORACLES
+from trainwreck.evaluation.registry import builtin_detectors
+from trainwreck.scenarios.bench import Table
+
+
+def parsed(said):
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+@pytest.mark.parametrize("name", list(cli.commands))
+def test_every_command_has_json_and_help(name, call):
+    assert "--json" in {option for parameter in cli.commands[name].params for option in parameter.opts}
+    assert cli.commands[name].help
+    assert f"trainwreck {name}" in call(name, "--help").out
+
+
+def test_list(call):
+    rows = parsed(call("list", "--json"))
+    keys = {"id", "family", "kind", "severities", "sizes", "sources", "proven"}
+    assert all(keys <= set(row) for row in rows)
+    assert {"failing", "look-alike"} == {row["kind"] for row in rows}
+    text = call("list")
+    assert text.code == 0
+    assert all(row["id"] in text.out for row in rows)
+
+
+def test_list_of_a_family(call):
+    rows = parsed(call("list", "--family", "look-alikes", "--json"))
+    assert rows
+    assert {row["family"] for row in rows} == {"look-alikes"}
+
+
+def test_show(call):
+    page = parsed(call("show", "high_lr", "--json"))
+    assert page["id"] == "high_lr"
+    assert page["knobs"] == ["factor", "ramp_steps"]
+    text = call("show", "high_lr")
+    assert text.code == 0
+    assert all(section in text.out for section in page["sections"])
+
+
+def test_run_draws_a_picture(call, here, tiny):
+    facts = parsed(call("run", "mask_missing", *tiny, "--seed", "3", "--json"))
+    assert (here / "mask_missing.png").read_bytes().startswith(b"\x89PNG")
+    assert [run["role"] for run in facts["runs"]] == ["faulty", "twin", "cured"]
+    assert {run["steps"] for run in facts["runs"]} == {24}
+    assert 0 < facts["onset_step"] < facts["cure_step"] < 24
+    assert facts["seed"] == 3
+    assert sorted(path.name for path in here.iterdir()) == ["mask_missing.png"]
+
+
+def test_run_of_a_look_alike_as_text(call, here, tiny):
+    said = call("run", "benign_clean_resume", *tiny, "--plot", "deep/er.png")
+    assert said.code == 0
+    assert "signature: None" in said.out
+    assert "picture: deep/er.png" in said.out
+    assert (here / "deep" / "er.png").is_file()
+
+
+def test_verify_of_what_is_not_proven(call, here, tiny):
+    words = ("verify", "mask_missing", *tiny, "--seeds", "2", "--workers", "1", "--out", "proofs")
+    said = call(*words, "--json")
+    (row,) = json.loads(said.out)
+    assert said.code == 1
+    assert row["proven"] is False
+    assert row["bitwise"] is True
+    assert row["seeds"] == 2
+    text = call(*words)  # judged again, not trained again
+    assert text.code == 1
+    assert "**no**" in text.out
+
+
+def test_generate_again_trains_nothing(call, copied, sweep, monkeypatch):
+    before = {path: (path.stat().st_mtime_ns, sha256(path)) for path in copied.rglob("*") if path.is_file()}
+
+    def refuse(*details):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("trainwreck.scenarios.generate.train", refuse)
+    facts = parsed(call("generate", *sweep, "--out", copied, "--workers", "1", "--json"))
+    assert facts["runs"] == sum(facts["kinds"].values()) == len(load(copied))
+    assert {path: (path.stat().st_mtime_ns, sha256(path)) for path in copied.rglob("*") if path.is_file()} == before
+
+
+def test_label_measures_the_same_again(call, copied):
+    before = (copied / "runs.parquet").read_bytes()
+    rows = parsed(call("label", copied, "--json"))
+    assert [row["run_id"] for row in rows] == load(copied).runs["run_id"].tolist()
+    assert (copied / "runs.parquet").read_bytes() == before
+    assert "mask_missing" in call("label", copied).out
+
+
+def test_score(call, data_set):
+    cards = parsed(call("score", data_set, "--detector", "zclip", "--detector", "nonfinite_loss", "--json"))
+    assert [card["detector"] for card in cards] == ["zclip", "nonfinite_loss"]
+    assert {alarm["run_id"] for alarm in cards[0]["alarms"]} == set(load(data_set).runs["run_id"])
+    text = call("score", data_set, "--detector", "zclip", "--profile", "minimal", "--track", "informed")
+    assert text.code == 0
+    assert text.out.startswith("zclip on ")
+    assert "minimal profile, informed track" in text.out
+
+
+def test_score_of_a_detector_in_a_file(call, data_set, here):
+    (here / "mine.py").write_text(
+        "class Mine:\n    def reset(self, context): pass\n    def update(self, row): return row['step'] >= 5\n",
+        encoding="utf-8",
+    )
+    (card,) = parsed(call("score", data_set, "--detector", "mine.py:Mine", "--json"))
+    assert {alarm["first_alarm"] for alarm in card["alarms"]} == {5}
+
+
+def test_leaderboard(call, copied):
+    rows = parsed(call("leaderboard", copied, "--json"))
+    assert {row["detector"] for row in rows} == {*builtin_detectors(), *ORACLES}
+    text = call("leaderboard", copied, "--profile", "minimal")
+    assert text.code == 0, text.err
+    assert all(row["detector"] in text.out for row in rows)
+    assert json.loads((copied / "scores.json").read_text(encoding="utf-8"))["rows"][0]["profile"] == "minimal"
+
+
+def test_report_is_one_file_without_links_to_others(call, copied):
+    said = parsed(call("report", copied, "--json"))
+    page = (copied / "report.html").read_text(encoding="utf-8")
+    assert said["report"] == str(copied / "report.html")
+    assert "mask_missing" in page
+    assert "benign_clean_resume" in page
+    assert page.count("data:image/png;base64,") >= 2
+    assert 'src="http' not in page
+    assert "<link" not in page
+
+
+def test_report_with_a_detector_that_says_nothing_of_itself(call, copied, here):
+    (here / "mine.py").write_text(
+        "class Mine:\n    def reset(self, context): pass\n    def update(self, row): return False\n", encoding="utf-8"
+    )
+    assert call("leaderboard", copied, "--detector", "mine.py:Mine").code == 0
+    said = call("report", copied, "--out", here / "page.html")
+    assert said.code == 0, said.err
+    assert "mine.py:Mine" in (here / "page.html").read_text(encoding="utf-8")
+
+
+def test_reproduce(call, data_set):
+    run_id = load(data_set).runs["run_id"].iloc[0]
+    found = parsed(call("reproduce", data_set, run_id, "--json"))
+    assert found["identical"] is True
+    assert "identical, 24 rows to the bit" in call("reproduce", data_set, run_id).out
+
+
+def test_doctor(call):
+    facts = parsed(call("doctor", "--json"))
+    assert {"trainwreck", "python", "packages", "processor", "cores", "scenarios"} <= set(facts)
+    assert "packages" in call("doctor").out
+
+
+def test_bench(call, monkeypatch):
+    table = Table("name", "Title", "How.", "command", ("what", "value"), (("a", 1.0),))
+    monkeypatch.setattr("trainwreck.scenarios.bench.train.telemetry_cost", lambda tick: table)
+    assert parsed(call("bench", "telemetry", "--json")) == table.to_dict()
+    assert call("bench", "telemetry").out == table.text() + "\n"
+
+
+def test_demo_plans_trains_scores_and_reports(call, here, sweep, monkeypatch):
+    from trainwreck.scenarios import plans
+
+    _, specs = plans.resolve(sweep)
+    monkeypatch.setitem(plans.PLANS, "demo", lambda: specs)
+    said = call("demo", "--workers", "1")
+    assert said.code == 0, said.err
+    assert "data set: demo" in said.out
+    assert "zclip" in said.out
+    assert (here / "demo" / "report.html").is_file()
+    facts = parsed(call("demo", "--workers", "1", "--json"))
+    assert facts["report"] == "demo/report.html"
+    assert len(facts["leaderboard"]) == len(builtin_detectors()) + len(ORACLES)
