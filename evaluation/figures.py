@@ -51,7 +51,9 @@ def draw(story: Story) -> "Figure":
     for axis in axes:
         _clocks(axis, story.steps, label=axis is axes[0])
     handles, labels = axes[0].get_legend_handles_labels()
-    axes[0].legend(handles, labels, fontsize=7, ncols=len(labels), loc="upper right", frameon=False)
+    axes[0].legend(
+        handles, labels, fontsize=7, ncols=len(labels), loc="lower right", bbox_to_anchor=(1.0, 0.98), frameon=False
+    )
     axes[-1].set_xlabel("step", fontsize=8)
     return figure
 

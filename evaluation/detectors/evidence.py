@@ -115,7 +115,7 @@ class Evidence:
         self.lr, self.first_lr, self.peak_lr, self.lr_change = math.nan, math.nan, 0.0, math.nan
         self.entropy_spread, self.widest_spread = math.nan, 0.0
         self.future, self.first_future, self.self_mass = math.nan, math.nan, math.nan
-        self.slope = Past()
+        self.slopes, self.slope, self.steepest = Window(BASELINE), math.nan, 0.0
         self.depth_ratio = Past()
         self.nonfinite = False
         self.jump: Jump | None = None
@@ -188,10 +188,15 @@ class Evidence:
         self.self_mass = max(row.get("attention_mass_self") or [math.nan])
 
     def _see_layers(self, row: Row) -> None:
-        losses = row.get("position_loss")
-        if losses and len(losses) > 1:
+        # By age in the document: where documents are packed, every position holds tokens of any age.
+        losses = [loss for loss in row.get("age_loss") or [] if math.isfinite(loss)]
+        if len(losses) > 1:
             half = len(losses) // 2
-            self.slope.push(ratio(mean(losses[:half]) - mean(losses[half:]), mean(losses)))
+            self.slopes.push(ratio(mean(losses[:half]) - mean(losses[half:]), mean(losses)))
+            if len(self.slopes) == BASELINE:
+                self.slope, std = self.slopes.mean_and_std()
+                if self.slope > 4.0 * std / math.sqrt(BASELINE):  # more than the noise of the batches
+                    self.steepest = max(self.steepest, self.slope)
         updates = row.get("layer_update_ratio") or []
         if len(self.updates) != len(updates) and updates:
             self.updates = [Past() for _ in updates]

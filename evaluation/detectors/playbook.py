@@ -61,7 +61,7 @@ def _overflows(e: Evidence) -> float:
 
 def _updates_without_reason(e: Evidence) -> float:
     steady = e.grad.jump < 2.0 and 0.8 < e.lr_change < 1.25
-    return e.update_jump / 3.0 if steady else 0.0
+    return e.update_jump / 4.0 if steady else 0.0
 
 
 def _input_moved(e: Evidence) -> float:
@@ -77,19 +77,22 @@ def _jumped_from_calm(e: Evidence) -> float:
 
 
 def _flat_over_position(e: Evidence) -> float:
-    settled = e.progress > 0.15 and len(e.slope.window) >= 16
-    return 0.02 / max(abs(e.slope.level), 1e-3) if settled else 0.0
+    return 0.35 * e.steepest / max(e.slope, 1e-3) if e.steepest > 0.04 else 0.0
+
+
+def _uneven(e: Evidence) -> float:
+    level = e.depth_ratio.level
+    return abs(math.log10(level)) if level > 0.0 else 0.0
 
 
 def _depth_uneven(e: Evidence) -> float:
-    level = e.depth_ratio.level
-    return abs(math.log10(level)) if level > 0.0 else 0.0
+    return _uneven(e) if e.warmed_up else 0.0
 
 
 def _violent_start(e: Evidence) -> float:
     if e.warmed_up or e.rows > 60:
         return 0.0
-    return either(ratio(e.loss.level, 1.05 * e.loss.first), ratio(e.grad.level, 5.0 * e.grad.first))
+    return either(ratio(e.loss.level, 1.05 * e.loss.first), ratio(e.grad.level, 5.0 * e.grad.first), _uneven(e))
 
 
 def _creeps_and_climbs(e: Evidence) -> float:
@@ -146,7 +149,7 @@ RULES: tuple[Rule, ...] = (
         CURVES, ("high_lr",),
     ),
     Rule(
-        "rope_wrong_offset", 2, _attention_moved,
+        "rope_wrong_offset", 5, _attention_moved,
         "the loss jumped in one row and attention with it, the data did not, and it does not come back",
         CURVES, ("rope_wrong_frequency", "rope_on_keys_only", "mask_zeroed"),
     ),
@@ -156,8 +159,8 @@ RULES: tuple[Rule, ...] = (
         CURVES, ("stale_optimizer_state", "high_lr"),
     ),
     Rule(
-        "rope_on_keys_only", 8, _flat_over_position,
-        "loss is the same at early and late positions: positions can't be told apart",
+        "rope_on_keys_only", 32, _flat_over_position,
+        "the loss no longer falls as it did through a document: positions can't be told apart",
         CURVES, ("rope_wrong_frequency", "rope_wrong_offset", "mask_zeroed"),
     ),
     Rule(
@@ -167,7 +170,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "no_warmup", 3, _violent_start,
-        "learning rate at its peak from the first row, loss above where it began or gradients violent",
+        "learning rate at its peak from the first row, and loss up, gradients violent, or uneven over depth",
         TRAINING, ("high_lr", "post_ln_depth"),
     ),
     Rule(
@@ -218,7 +221,7 @@ class Playbook(Detector):
     signals = (
         "loss", "grad_norm", "lr", "skipped", "nonfinite_weights", "token_entropy", "unique_share", "pad_share",
         "layer_grad_norm", "layer_update_ratio", "attention_entropy", "head_entropy", "attention_logit_max",
-        "attention_mass_future", "attention_mass_self", "attention_distance", "position_loss",
+        "attention_mass_future", "attention_mass_self", "attention_distance", "age_loss",
     )  # fmt: skip
 
     def reset(self, context: Context | None) -> None:

@@ -5,7 +5,8 @@ Failure: The learning rate starts at its peak. A Post-LN model takes a few viole
 Mechanism: At initialisation a Post-LN model has large gradients near the output (Xiong et al. 2020),
     and Adam's first steps have size lr whatever the gradient, in directions known from one batch:
     |m / sqrt(v)| = 1. Warm-up keeps lr small until both have settled.
-Injection: `warmup_steps` is cut from step 0 on; the peak and the decay stay.
+Injection: `warmup_steps` is 0 from step 0 on; the peak and the decay stay. There is no scale: with one
+    to three steps of warm-up left, most seeds fail as badly and a few nearly get away.
 Signature: The loss is stuck near the tokens' own entropy, far above the twin, from the first steps on.
 Cure: A warm-up four fifths as long as the twin's, from the start: what it needs, not the twin again.
 Realism: The documented failure of the original transformer without warm-up (BLEU 8 against 34 in
@@ -24,7 +25,7 @@ from trainwreck.scenarios.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup, get, replaced
 from trainwreck.scenarios.sizes import Size
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -45,11 +46,8 @@ class NoWarmup(Scenario):
     sources = (documents.INSTABILITY, documents.READING_CURVES, documents.DEBUGGING)
     telling = "layer_grad_norm"
     onset = None
-    severities = {
-        Severity.SUBTLE: Warmup(warmup_steps=3),
-        Severity.CLEAR: Warmup(warmup_steps=1),
-        Severity.SEVERE: Warmup(warmup_steps=0),
-    }
+    knobs = Warmup()
+    tolerance = 0.08  # 16 healthy re-seeds of this base end 0.083 nats apart
 
     def base(self, setup: Setup) -> Setup:
         init = replaced(setup, model__init__matrix_std=0.14).model.init
@@ -58,8 +56,8 @@ class NoWarmup(Scenario):
             model__layers=8,
             model__placement=Placement.POST,
             model__init=init,
-            optimizer__lr=8e-3,
-            schedule__warmup_steps=150,
+            optimizer__lr=7.5e-3,
+            schedule__warmup_steps=200,
             schedule__final_fraction=0.0,
         )
 

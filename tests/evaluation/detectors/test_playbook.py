@@ -71,9 +71,12 @@ PICTURES: dict[str, tuple[str, dict[str, np.ndarray]]] = {
         "corrupt_tokens",
         {"loss": jumped(), "grad_norm": np.where(AFTER, 9.0, 1.0)},
     ),
-    "loss flat over position": ("rope_on_keys_only", {"position_loss": wide(loss(), 8)}),
-    "early layers vanish": ("post_ln_depth", {"layer_grad_norm": depth(1e-3, 0.3)}),
-    "late layers explode": ("post_ln_depth", {"layer_grad_norm": depth(1.0, 900.0)}),
+    "loss no longer falls through a document": (
+        "rope_on_keys_only",
+        {"age_loss": wide(loss(), 8) * np.where(T[:, None] < 50, np.linspace(1.2, 0.8, 8), 1.0)},
+    ),
+    "early layers vanish": ("post_ln_depth", {"layer_grad_norm": depth(1e-3, 0.3), "lr": np.minimum(1.0, T / 40.0)}),
+    "late layers explode": ("post_ln_depth", {"layer_grad_norm": depth(1.0, 900.0), "lr": np.minimum(1.0, T / 40.0)}),
     "violent without warm-up": (
         "no_warmup",
         {"grad_norm": np.where(T < 3, 1.0, 12.0), "loss": np.where(T < 40, 4.0 + 0.05 * T, 6.0)},
