@@ -14,7 +14,7 @@ demo: .venv/run.done ## train, label, score and report the small data set, into 
 	$(BIN)/trainwreck demo --out demo
 
 test: .venv/test.done ## all tests but the slow ones
-	$(BIN)/pytest -m "not slow and not gpu"
+	$(BIN)/pytest -n auto -m "not slow and not gpu"
 
 proof: .venv/test.done ## the slow tests: proofs on one seed, and generate killed again and again
 	$(BIN)/pytest -m slow

@@ -62,7 +62,7 @@ def parts(tick: Tick) -> Table:
     """Loss over the exact floor, healthy and without each part, on 8 seeds of three languages."""
     prepare()
     rows = []
-    for done, language in enumerate(LANGUAGES):
+    for language in LANGUAGES:
         setup = replaced(healthy(Size.MICRO), data__language_seed=language, evaluation__rows=VALIDATION_ROWS)
         setup = replaced(setup, evaluation__every=setup.steps)
         floor = entropy_floor(setup)
@@ -78,7 +78,7 @@ def parts(tick: Tick) -> Table:
             rows.append(
                 (language, name, floor, "", f"{gap.mean():+.3f} +- {gap.std(ddof=1):.3f}", cells, f"{least:+.2f}")
             )
-            tick(done * len(PARTS) + len(rows), len(LANGUAGES) * (len(PARTS) + 1), f"language {language}: {name}")
+            tick(len(rows), len(LANGUAGES) * (len(PARTS) + 1), f"language {language}: {name}")
     return Table(
         name="language-parts",
         title="Each part of the transformer matters on the language",

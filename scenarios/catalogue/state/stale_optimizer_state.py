@@ -9,7 +9,7 @@ Mechanism: Adam divides by sqrt(v / (1 - beta2^t)). A v from step k holds (1 - b
 Injection: At the onset the run resumes from its checkpoint, with `second` as it was after `step` updates.
 Signature: The update ratio jumps at the resume step and the loss right after; the jump fades as v
     fills up again.
-Cure: The optimizer is reset and re-warmed: zero moments and a count of zero a few steps after the
+Cure: The optimizer is reset and re-warmed: zero moments and a count of zero at the step after the
     resume, with the learning rate ramped up over twenty steps.
 Realism: Stands for sharded optimizer checkpoints of which a shard was never rewritten. Simplified:
     all second moments are stale.
@@ -51,7 +51,7 @@ class StaleOptimizerState(Scenario):
         Severity.CLEAR: Stale(step=2),
         Severity.SEVERE: Stale(step=1),
     }
-    cure_after = 2
+    cure_after = 1
 
     def base(self, setup: Setup) -> Setup:
         return replaced(setup, optimizer__beta2=0.999)
