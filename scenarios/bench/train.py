@@ -19,6 +19,7 @@ from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.lane import Lane
 from trainwreck.scenarios.loop import LANE_ELEMENTS, fresh_state
 from trainwreck.scenarios.process import prepare
+from trainwreck.scenarios.settings import replaced
 from trainwreck.scenarios.sizes import Size, healthy
 
 ROUNDS = 15
@@ -36,6 +37,7 @@ def against_plain_loop(tick: Tick) -> Table:
         "plain loop, the same model": (lambda: same.run(STEPS), 1),
         "plain loop, nanoGPT's own model": (lambda: nano.run(STEPS), 1),
         f"bundle of {runs}, all telemetry": (_bundle(runs, record=True), runs),
+        f"bundle of {runs}, all but validation": (_bundle(runs, record=True, validate=False), runs),
         f"bundle of {runs}, no telemetry": (_bundle(runs, record=False), runs),
         "single run, all telemetry": (_bundle(1, record=True), 1),
     }
@@ -71,24 +73,36 @@ def telemetry_cost(tick: Tick) -> Table:
     """A step with all telemetry against the same step without, by bundle size."""
     prepare()
     widths = (1, 4, 8)
-    subjects = {
-        f"{n}, {'on' if record else 'off'}": (_bundle(n, record=record), n) for n in widths for record in (True, False)
-    }
+    subjects: dict[str, tuple[Callable[[], object], int]] = {}
+    for n in widths:
+        subjects[f"{n}, off"] = (_bundle(n, record=False), n)
+        subjects[f"{n}, signals"] = (_bundle(n, record=True, validate=False), n)
+        subjects[f"{n}, all"] = (_bundle(n, record=True), n)
     seconds = _rounds(subjects, tick)
     rows = tuple(
         (
             n,
             float(np.median(seconds[f"{n}, off"])) / STEPS * 1e3,
-            float(np.median(seconds[f"{n}, on"] / seconds[f"{n}, off"])),
+            float(np.median(seconds[f"{n}, signals"] / seconds[f"{n}, off"])),
+            float(np.median(seconds[f"{n}, all"] / seconds[f"{n}, off"])),
         )
         for n in widths
     )
     return Table(
         name="bench-telemetry",
         title="What telemetry costs at size micro, one core",
-        how=f"{ROUNDS} rounds of {STEPS} steps with and without, in turn; the ratio is the median over rounds.",
+        how=(
+            f"{ROUNDS} rounds of {STEPS} steps of each, in turn; a ratio is the median over rounds. Signals are all of "
+            "the schema but the validation loss, at every step; validation is a pass over "
+            f"{healthy(Size.MICRO).evaluation.rows} held-out rows every {STEPS} steps, which other loops do too."
+        ),
         command="trainwreck bench telemetry --record",
-        columns=("runs in the bundle", "ms a run-step without", "with / without"),
+        columns=(
+            "runs in the bundle",
+            "ms a run-step without",
+            "signals / without",
+            "signals and validation / without",
+        ),
         rows=rows,
     )
 
@@ -118,14 +132,15 @@ def two_workers(tick: Tick) -> Table:
     )
 
 
-def _bundle(runs: int, *, record: bool) -> Callable[[], object]:
-    """A function that trains a bundle for STEPS steps; its batches are sampled once, here."""
-    setup = healthy(Size.MICRO)
+def _bundle(runs: int, *, record: bool, validate: bool = True) -> Callable[[], object]:
+    """A function that trains a bundle for STEPS steps, the last with validation; its batches are sampled here."""
+    setup = replaced(healthy(Size.MICRO), evaluation__every=STEPS if validate else 10**6)
+    steps = range(1, STEPS + 1)
     jobs = [Job(f"run{i}", i, setup) for i in range(runs)]
     for job in jobs:
-        training_block(setup, job.seed, range(STEPS))
+        training_block(setup, job.seed, steps)
     lane = Lane(jobs, [fresh_state(job) for job in jobs], 0, torch.device("cpu"), torch.float32)
-    return lambda: lane.run(range(STEPS), record)
+    return lambda: lane.run(steps, record)
 
 
 def _timed_bundle() -> float:

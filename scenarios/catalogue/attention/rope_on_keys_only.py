@@ -34,7 +34,7 @@ class RopeOnKeysOnly(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (documents.INSTABILITY,)
     telling = "age_loss"
-    cure_after = 15
+    cure_after = 8
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(unrotated_queries)]
