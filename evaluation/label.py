@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from trainwreck.evaluation.dataset import load, write_manifest, write_runs
+from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.schema import Outcome, RunKind
 from trainwreck.evaluation.trace import Trace
 from trainwreck.evaluation.visible import FEWEST, Spread, spread, visible_steps
@@ -76,8 +77,14 @@ def relabel(folder: Path) -> list[dict[str, Any]]:
     table = pq.read_table(folder / "runs.parquet").to_pylist()
     rows = [{**row, "visible_step": None, "visible_steps": "{}"} for row in table]
     labelled = label_runs(rows, dataset.trace)
-    (folder / "manifest.json").unlink()
-    write_runs(folder, labelled)
+    manifest = folder / "manifest.json"
+    before = manifest.read_text(encoding="utf-8")
+    manifest.unlink()
+    try:
+        write_runs(folder, labelled)
+    except BaseException:
+        write_text(manifest, before)
+        raise
     kept = {k: v for k, v in dataset.manifest.items() if k not in ("files", "format", "schema_version")}
     write_manifest(folder, kept)
     return labelled

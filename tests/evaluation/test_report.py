@@ -113,7 +113,7 @@ def test_names_bring_no_markup_and_stand_as_they_are(page: Page, scored: Path) -
         assert any(text.startswith(scenario) for text in page.within("h3"))
         assert any(attrs["alt"].startswith(f"Curves of {scenario}") for attrs in page.all("img"))  # type: ignore[union-attr]
     assert f"Trainwreck: plan {EVIL} & more" in page.within("title")
-    assert mine(scored) in [row[1] for row in page.rows]
+    assert Path(mine(scored)).name in [row[1] for row in page.rows]
     assert EVIL_RULE in [attrs.get("title") for attrs in page.all("td")]
 
 
@@ -123,7 +123,7 @@ def test_the_table_has_a_row_a_detector_as_the_scores_say(page: Page, scored: Pa
     head, *rows = page.rows
     assert all(len(row) == len(head) for row in rows)
     assert [row[1] for row in rows] == [row["detector"] for row in scores["rows"]]
-    assert {row[1] for row in rows} == {*builtin_detectors(), *ORACLES, mine(scored)}
+    assert {row[1] for row in rows} == {*builtin_detectors(), *ORACLES, Path(mine(scored)).name}
     for shown, row in zip(rows, scores["rows"], strict=True):
         assert shown[0] == ("-" if row["rank"] is None else f"{row['rank']:g}")
         assert shown[3].startswith(f"{row['recall_0.05']:.2f} [")

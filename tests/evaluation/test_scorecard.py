@@ -195,7 +195,7 @@ def test_a_detector_from_a_file(by_hand: DataSet, tmp_path: Path) -> None:
     )
     card = score(f"{file}:Mine", by_hand)
     assert card.recall["default"].value == 0.75
-    assert card.detector == f"{file}:Mine"
+    assert card.detector == "mine.py:Mine"
 
 
 @pytest.mark.parametrize("profile", ["full", "standard", "minimal", "filtered"])

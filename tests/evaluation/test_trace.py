@@ -78,7 +78,7 @@ def test_length_and_evaluations(make_trace: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_final_loss_is_the_last_evaluation_of_a_run_that_stayed_finite(bad: float, make_trace: Any) -> None:
+def test_final_loss_is_the_last_evaluation_of_a_run_that_ended_finite(bad: float, make_trace: Any) -> None:
     made = make_trace("r", steps=60)
     assert made.finite()
     assert made.final_loss() == made["validation_loss"][59]
@@ -86,5 +86,7 @@ def test_final_loss_is_the_last_evaluation_of_a_run_that_stayed_finite(bad: floa
     assert made.finite(), "it is the loss that counts"
     made["loss"][3] = bad
     assert not made.finite()
+    assert made.final_loss() == made["validation_loss"][59], "it came back"
+    made["loss"][59] = bad
     assert np.isnan(made.final_loss())
     assert np.isnan(make_trace("r", steps=10).final_loss()), "none was made"

@@ -16,7 +16,7 @@ SETUP = replaced(healthy(Size.MICRO), steps=4, data__rows=2, evaluation__rows=2)
 
 @pytest.mark.parametrize("stop", [0, -1])
 def test_a_stop_before_the_first_step_is_refused(stop):
-    with pytest.raises(ValueError, match=r"^stop: .* is not allowed for a run entered at 0; allowed: over that$"):
+    with pytest.raises(ValueError, match=r"^stop: .* is not allowed for a run entered at 0; allowed: 1 or more$"):
         train([Job("run", 0, SETUP)], stop=stop)
 
 

@@ -68,7 +68,7 @@ def test_measure_records_only_where_it_is_asked_to(monkeypatch, tmp_path, tick):
 @pytest.mark.usefixtures("short")
 def test_speed_against_the_peers(tick):
     table = measure("train", tick)
-    assert len(table.rows) == 5
+    assert len(table.rows) == 6
     assert all(value > 0 for row in table.rows for value in row[1:4])
     assert table.rows[0][2] == table.rows[1][3] == 1.0  # each peer is one times itself
     assert tick.ticks[-1] == (2, 2)

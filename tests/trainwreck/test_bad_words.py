@@ -70,7 +70,7 @@ def test_a_wrong_name_is_refused(words, parts, call, here):
         ("fault.factor=1", ["fault.factor: 1", "over 1"]),
         ("model.layers=0", ["model.layers: 0", "1 or more"]),
         ("model.width=15", ["model.width: 15", "multiples of 8"]),
-        ("model.vocab_size=8", ["model.vocab_size: 8", "or more"]),
+        ("model.vocab_size=8", ["model.vocab_size: 8", "multiples of 16"]),
         ("data.source=text", ["model.vocab_size: 64", "256 or more"]),
         ("+steps=3", ["'+steps=3'", "without a prefix"]),
         ("~steps", ["'~steps'"]),

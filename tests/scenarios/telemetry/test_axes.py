@@ -12,7 +12,7 @@ from trainwreck.scenarios.settings import replaced
 from trainwreck.scenarios.telemetry import age_buckets
 
 
-@pytest.mark.parametrize(("layers", "heads", "context"), [(1, 1, 16), (3, 4, 33), (2, 1, 8), (1, 2, 64)])
+@pytest.mark.parametrize(("layers", "heads", "context"), [(1, 1, 16), (3, 4, 48), (2, 1, 32), (1, 2, 64)])
 def test_axes(layers, heads, context, tiny, make_job):
     setup = replaced(
         tiny, model__layers=layers, model__heads=heads, model__context=context, steps=3, evaluation__every=2
