@@ -5,6 +5,7 @@ Cause and onset come from the injection and are never touched here.
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +81,10 @@ def relabel(folder: Path) -> list[dict[str, Any]]:
     manifest = folder / "manifest.json"
     before = manifest.read_text(encoding="utf-8")
     manifest.unlink()
-    try:
+    with ExitStack() as undo:
+        undo.callback(write_text, manifest, before)
         write_runs(folder, labelled)
-    except BaseException:
-        write_text(manifest, before)
-        raise
+        undo.pop_all()
     kept = {k: v for k, v in dataset.manifest.items() if k not in ("files", "format", "schema_version")}
     write_manifest(folder, kept)
     return labelled

@@ -36,7 +36,7 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
         name = row["scenario"] + (f" ({', '.join(row['overrides'])})" if row["overrides"] else "")
         cure = _percent(row["cured"])
         if row["fooled"]:
-            best = max(row["fooled"], key=lambda k: row["fooled"][k])
+            best = max(sorted(row["fooled"]), key=lambda k: row["fooled"][k])
             cure = f"fools {best}: {row['fooled'][best]:.0%}"
         cells = [
             f"`{name}`", row["size"], row["severity"] or "-", "yes" if row["proven"] else "**no**", row["seeds"],

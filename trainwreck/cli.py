@@ -10,6 +10,7 @@ import click
 
 from trainwreck.evaluation.errors import InputError, WorkerLostError, unknown
 from trainwreck.evaluation.progress import progress
+from trainwreck.tables import number, print_board, print_json, print_table
 
 INTERRUPTED = 130  # as shells report SIGINT
 
@@ -71,9 +72,9 @@ def demo(out: Path, workers: int | None, as_json: bool) -> None:
     rows = _leaderboard(out, None, ("full",), quiet=as_json)
     page = _report(out, out / "report.html", quiet=as_json)
     if as_json:
-        _print_json({"data_set": str(out), "report": str(page), "leaderboard": rows})
+        print_json({"data_set": str(out), "report": str(page), "leaderboard": rows})
     else:
-        _print_board(rows)
+        print_board(rows)
         print(f"data set: {out}\nreport:   {page}")
 
 
@@ -91,8 +92,8 @@ def list_(family: str | None, as_json: bool) -> None:
             raise unknown("family", family, families)
         rows = [row for row in rows if row["family"] == family]
     if as_json:
-        return _print_json(rows)
-    _print_table(
+        return print_json(rows)
+    print_table(
         ("id", "family", "kind", "severities", "sizes", "proven at", "what happens"),
         [
             (r["id"], r["family"], r["kind"], ", ".join(r["severities"]) or "-", ", ".join(r["sizes"]),
@@ -111,7 +112,7 @@ def show(id: str, as_json: bool) -> None:
 
     content = page(id)
     if as_json:
-        return _print_json(content)
+        return print_json(content)
     from rich.console import Console
     from rich.markdown import Markdown
 
@@ -144,9 +145,12 @@ def run(
 
     facts = run_live(id, seed, _severity(severity), _size(size), overrides, plot or Path(f"{id}.png"), quiet=as_json)
     if as_json:
-        return _print_json(facts)
-    rows = [(r["role"], r["run_id"], r["steps"], _n(r["final_loss"]), _n(r["final_gap"], "+")) for r in facts["runs"]]
-    _print_table(("run", "id", "steps", "final loss (nats)", "gap to twin"), rows)
+        return print_json(facts)
+    rows = [
+        (r["role"], r["run_id"], r["steps"], number(r["final_loss"]), number(r["final_gap"], "+"))
+        for r in facts["runs"]
+    ]
+    print_table(("run", "id", "steps", "final loss (nats)", "gap to twin"), rows)
     print(f"onset: step {facts['onset_step']}; cure: {facts['cure_step']}; signature: {facts['signature']}")
     print(f"picture: {facts['picture']}")
 
@@ -194,7 +198,7 @@ def verify(
             enter(proofs)
     rows = proof.to_rows(proofs)
     if as_json:
-        _print_json(rows)
+        print_json(rows)
     else:
         print(markdown(rows), end="")
     if not all(p.proven for p in proofs):
@@ -214,7 +218,7 @@ def generate(plan: Sequence[str], out: Path, workers: int | None, as_json: bool)
     dataset = _generate(specs, out, name, workers, quiet=as_json)
     kinds = dataset.runs["kind"].value_counts().to_dict()
     if as_json:
-        return _print_json({"data_set": str(out), "runs": len(dataset), "kinds": kinds})
+        return print_json({"data_set": str(out), "runs": len(dataset), "kinds": kinds})
     print(f"{out}: {len(dataset)} runs ({', '.join(f'{v} {k}' for k, v in kinds.items())})")
 
 
@@ -228,10 +232,10 @@ def label(dir: Path, as_json: bool) -> None:
     rows = relabel(dir)
     shown = [r for r in rows if r["onset_step"] is not None]
     if as_json:
-        return _print_json(
+        return print_json(
             [{k: r[k] for k in ("run_id", "kind", "onset_step", "visible_step", "outcome")} for r in rows]
         )
-    _print_table(
+    print_table(
         ("run", "scenario", "kind", "onset", "visible", "outcome", "gap (nats)"),
         [
             (
@@ -241,7 +245,7 @@ def label(dir: Path, as_json: bool) -> None:
                 r["onset_step"],
                 r["visible_step"],
                 r["outcome"],
-                _n(r["final_gap"], "+"),
+                number(r["final_gap"], "+"),
             )
             for r in shown
         ],
@@ -271,7 +275,7 @@ def score(dir: Path, detectors: Sequence[str], profile: str, track: str, as_json
     with progress("score", quiet=as_json) as tick:
         cards = score_all(dataset, list(detectors), profiles=[profile], track=track, progress=tick)
     if as_json:
-        _print_json([card.to_dict() for card in cards])
+        print_json([card.to_dict() for card in cards])
     else:
         for card in cards:
             print(card.text())
@@ -290,8 +294,8 @@ def leaderboard(dir: Path, profiles: Sequence[str], detectors: Sequence[str], as
     """Every built-in detector on a data set."""
     rows = _leaderboard(dir, detectors, profiles, quiet=as_json)
     if as_json:
-        return _print_json(rows)
-    _print_board(rows)
+        return print_json(rows)
+    print_board(rows)
 
 
 @cli.command()
@@ -320,7 +324,7 @@ def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
 
     found = again(dir, run_id)
     if as_json:
-        _print_json(found.to_dict())
+        print_json(found.to_dict())
     else:
         print(found.text())
     if not found.identical:
@@ -338,7 +342,7 @@ def bench(what: str, record: bool, as_json: bool) -> None:
     with progress(f"bench {what}", quiet=as_json) as tick:
         table = measure(what, tick, record=record)
     if as_json:
-        _print_json(table.to_dict())
+        print_json(table.to_dict())
     else:
         print(table.text())
 
@@ -351,8 +355,8 @@ def doctor(as_json: bool) -> None:
 
     facts = examine()
     if as_json:
-        return _print_json(facts)
-    _print_table(("what", "found"), [(k, v if isinstance(v, str) else json.dumps(v)) for k, v in facts.items()])
+        return print_json(facts)
+    print_table(("what", "found"), [(k, v if isinstance(v, str) else json.dumps(v)) for k, v in facts.items()])
 
 
 def _generate(specs: Any, out: Path, name: str, workers: int | None, quiet: bool) -> Any:
@@ -398,44 +402,6 @@ def _cores() -> int:
     from trainwreck.scenarios.process import cores
 
     return cores()
-
-
-def _n(value: float | None, sign: str = "") -> str:
-    return "-" if value is None or value != value else format(value, f"{sign}.3f")
-
-
-def _print_json(content: Any) -> None:
-    print(json.dumps(content, indent=2))
-
-
-def _print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*head, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
-    # A pipe has no width; a table that is cut to eighty columns helps nobody there.
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
-
-
-def _print_board(rows: Sequence[dict[str, Any]]) -> None:
-    _print_table(
-        ("rank", "detector", "profile", "in-time recall at 5 %", "stopped", "false alarms / 10k", "W*", "cause"),
-        [
-            (
-                r["rank"],
-                r["detector"],
-                r["profile"],
-                _n(r["recall_0.05"]),
-                _n(r["stopped_0.05"]),
-                _n(r["false_alarms_per_10000"]),
-                _n(r["skill"]),
-                _n(r["top1"]),
-            )
-            for r in rows
-        ],
-    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,48 @@
+"""What the command line prints: JSON, tables, the leaderboard."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def number(value: float | None, sign: str = "") -> str:
+    """Three decimals, or a dash for None and NaN. sign: "+" to show one."""
+    return "-" if value is None or value != value else format(value, f"{sign}.3f")
+
+
+def print_json(content: Any) -> None:
+    """Indented JSON."""
+    print(json.dumps(content, indent=2))
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A plain table; None is a dash."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*head, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+    # A pipe has no width; a table that is cut to eighty columns helps nobody there.
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def print_board(rows: Sequence[dict[str, Any]]) -> None:
+    """The rows of a leaderboard."""
+    print_table(
+        ("rank", "detector", "profile", "in-time recall at 5 %", "stopped", "false alarms / 10k", "W*", "cause"),
+        [
+            (
+                r["rank"],
+                r["detector"],
+                r["profile"],
+                number(r["recall_0.05"]),
+                number(r["stopped_0.05"]),
+                number(r["false_alarms_per_10000"]),
+                number(r["skill"]),
+                number(r["top1"]),
+            )
+            for r in rows
+        ],
+    )
