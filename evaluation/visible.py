@@ -5,16 +5,23 @@ of other seeds differ by everything that chance does. The failure is visible in 
 step at which the faulty run is further from its twin than healthy runs are from each other:
 
     d(t) = |x_run(t) - x_twin(t)|                        of a component of the signal
-    E(t) = range of that component over the healthy runs, largest within `WINDOW` steps of t
-    visible where  d(t) > kappa * lambda * E(t)          in any component
+    E(t) = range of that component over the healthy runs but the one furthest out, largest within
+           `WINDOW` steps of t (of the validation loss, taken every so many steps: at t), and at
+           least `FLOOR` of the largest that any component of the signal ever has
+    visible where  d(t) > lambda * kappa * E(t)          in any component
 
-Signals marked `positive` are compared by their logarithm. kappa, one a signal, is the largest ratio
-that a healthy run reaches when it is held against the spread of the others (leave one out). lambda,
-one for all signals, makes the false-positive rate hold for all signals together: the largest excess
-over a kappa that was itself estimated without the run. With n healthy runs a further one exceeds
-every signal's level with probability about 1 / (n + 1).
+Signals marked `positive` are compared by their logarithm. Of 8 healthy runs one may lag far behind; a
+range that it set alone would hide harm that is plain beside all others, so it counts in lambda only.
+
+Each healthy run in turn is held against the others: r is how far it is at most from any of them, in
+units of their E. kappa, one a signal, is the largest r. lambda, one for all signals, is the level that
+r / kappa (kappa without that run), at its largest over the signals, stays under on all but
+`FALSE_POSITIVES` of healthy runs: a conformal quantile (Vovk et al. 2005), so the rate holds for all
+signals together, whatever their distributions. Without the floor, one signal that is all but the same
+in every healthy run for a while sets lambda for all.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +32,9 @@ from trainwreck.evaluation.schema import SIGNALS, Role, Signal
 from trainwreck.evaluation.trace import Trace
 
 WINDOW = 10  # steps
+FLOOR = 0.5
 FEWEST = 8  # healthy runs
+FALSE_POSITIVES = 1 / (FEWEST + 1)  # the least that so few runs can vouch for
 SMALLEST = 1e-6  # a spread under this is rounding
 
 OUTCOMES = tuple(s for s in SIGNALS if s.role is Role.OUTCOME)
@@ -43,7 +52,7 @@ class Spread:
     @property
     def false_positive_rate(self) -> float:
         """Probability that a further healthy run is called visible."""
-        return 1 / (self.runs + 1)
+        return 1 - _rank(self.runs) / (self.runs + 1)
 
 
 def spread(healthy: list[Trace]) -> Spread:
@@ -51,19 +60,23 @@ def spread(healthy: list[Trace]) -> Spread:
     if len(healthy) < FEWEST:
         raise InputError(f"healthy runs of one base: {len(healthy)} are too few to label; allowed: {FEWEST} or more")
     n = len(healthy)
-    levels, ratios, kappas = {}, np.zeros((n, len(OUTCOMES))), {}
-    without = np.zeros((n, len(OUTCOMES)))  # kappa of a signal, estimated without run i
+    levels, kappas, excess = {}, {}, np.ones((n, len(OUTCOMES)))
     for j, signal in enumerate(OUTCOMES):
         values = _stacked([comparable(trace, signal) for trace in healthy])
         values[~np.isfinite(values)] = np.nan  # left out: an infinite range would undo the calibration
-        levels[signal.name] = _envelope(values)
-        ratios[:, j] = [_distance_to_others(values, i) for i in range(n)]
-        kappas[signal.name] = max(1.0, float(ratios[:, j].max()))
-        for i in range(n):
-            rest = np.delete(values, i, 0)
-            without[i, j] = max(1.0, *(_distance_to_others(rest, k) for k in range(n - 1)))
-    joint = max(1.0, float((ratios / without).max()))
+        window = 0 if signal.name == "validation_loss" else WINDOW
+        levels[signal.name] = _envelope(values, window)
+        ratios = _distances_to_others(values, window)
+        kappas[signal.name] = max(1.0, float(ratios.max()))
+        without = [max(1.0, *_distances_to_others(np.delete(values, i, 0), window)) for i in range(n)]
+        excess[:, j] = ratios / without
+    joint = max(1.0, float(np.sort(excess.max(1))[_rank(n) - 1]))
     return Spread(levels, kappas, joint, n)
+
+
+def _rank(n: int) -> int:
+    """Which of n healthy runs, from the least excess to the largest, sets the level."""
+    return min(n, math.ceil((n + 1) * (1 - FALSE_POSITIVES) - 1e-9))
 
 
 def visible_steps(run: Trace, twin: Trace, healthy: Spread, onset: int) -> dict[str, int]:
@@ -112,19 +125,28 @@ def _stacked(curves: list[np.ndarray]) -> np.ndarray:
     return np.stack([np.pad(c, ((0, longest - len(c)), (0, 0)), constant_values=np.nan) for c in curves])
 
 
-def _envelope(values: np.ndarray) -> np.ndarray:
-    """Largest range over runs within the window, [S, K], of values [N, S, K]; NaN is left out."""
-    high = np.where(np.isnan(values), -np.inf, values).max(0)
-    low = np.where(np.isnan(values), np.inf, values).min(0)
-    width = np.where(high >= low, high - low, 0.0)
-    widest: np.ndarray = maximum_filter1d(width, 2 * WINDOW + 1, axis=0, mode="nearest")
-    floored: np.ndarray = np.maximum(widest, SMALLEST)
+def _envelope(values: np.ndarray, window: int) -> np.ndarray:
+    """Largest range within `window` entries, [S, K], of values [N, S, K] but the furthest out; NaN is left out."""
+    known = np.sort(values, axis=0)  # NaN goes last
+    count = np.isfinite(values).sum(0)
+
+    def ranked(place: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(known, np.clip(place, 0, len(values) - 1)[None], 0)[0]
+
+    zero = np.zeros_like(count)
+    without_highest = ranked(count - 2) - ranked(zero)
+    without_lowest = ranked(count - 1) - ranked(zero + 1)
+    width = np.where(count > 2, np.minimum(without_highest, without_lowest), 0.0)
+    widest: np.ndarray = maximum_filter1d(width, 2 * window + 1, axis=0, mode="nearest")
+    floored: np.ndarray = np.maximum(widest, np.maximum(SMALLEST, FLOOR * widest.max(initial=0.0)))
     return floored
 
 
-def _distance_to_others(values: np.ndarray, i: int) -> float:
-    """How far run i is at most from any other, in units of the others' envelope."""
-    others = np.delete(values, i, 0)
-    gap = np.abs(others - values[i])
-    ratio = np.where(np.isnan(gap), 0.0, gap).max(0) / _envelope(others)
-    return float(ratio.max(initial=0.0))
+def _distances_to_others(values: np.ndarray, window: int) -> np.ndarray:
+    """How far each run is at most from any other, in units of the others' envelope, [N]."""
+    ratios = np.zeros(len(values))
+    for i, mine in enumerate(values):
+        others = np.delete(values, i, 0)
+        gap = np.abs(others - mine)
+        ratios[i] = (np.where(np.isnan(gap), 0.0, gap).max(0) / _envelope(others, window)).max(initial=0.0)
+    return ratios
