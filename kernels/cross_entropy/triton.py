@@ -1,7 +1,7 @@
 """Cross-entropy in one pass over the logits, and its gradient in another; no probabilities are kept.
 
 Bound by reading the logits, and writing their gradient. A program takes one row of a large vocabulary,
-tile by tile with a running maximum and sum (Milakov and Gimelshein 2018), or many rows of a small one.
+tile by tile with running maxima and sums (Milakov and Gimelshein 2018), or many rows of a small one.
 Kept for the gradient are each row's maximum and sum, not log Z: beside large logits, log Z has too few
 bits left to rebuild a probability from.
 """
@@ -20,6 +20,8 @@ TILE = 4096
 WARPS = 8
 
 LOG2E = tl.constexpr(1.4426950408889634)
+# Where a maximum starts: finite, since -inf less -inf is NaN, and so that the gap to a logit is finite.
+LOWEST = tl.constexpr(-1e38)
 SIGNLESS = tl.constexpr(0x7FFFFFFF)  # all bits of a float32 but its sign; as integers they order as |x|, NaN on top
 
 
@@ -76,13 +78,14 @@ def rows_of(R, BR: tl.constexpr):
 
 
 @triton.jit
-def online(b_x, b_top, b_total):
-    """Running maximum and sum of exp(x - maximum) of each row, with one more tile."""
-    b_new = tl.maximum(b_top, tl.max(b_x, 1))
-    b_base = tl.where(b_new == float("-inf"), 0.0, b_new)  # nothing but -inf so far: -inf - -inf is NaN
-    b_total *= tl.exp2((b_top - b_base) * LOG2E)
-    b_total += tl.sum(tl.exp2((b_x - b_base[:, None]) * LOG2E), 1)
-    return b_new, b_total
+def online(b_x, b_max, b_sum):
+    """Running maximum, and sum of exp(x - maximum), of each lane by itself, with one more tile.
+
+    Of the two powers of e that the rescaling needs, one is always 1. No thread waits for another.
+    """
+    b_gap = b_x - b_max
+    b_e = tl.exp2(-tl.abs(b_gap) * LOG2E)
+    return tl.maximum(b_max, b_x), tl.where(b_gap > 0, b_sum * b_e + 1.0, b_sum + b_e)
 
 
 @triton.jit
@@ -93,25 +96,26 @@ def losses(
     """Loss, log Z, maximum, sum and largest magnitude of a few rows: full tiles first, then the rest."""
     o_r, m_r = rows_of(R, BR)
     p_row = p_logits + o_r * V
-    # [BR]
-    b_top = tl.full([BR], float("-inf"), dtype=tl.float32)
-    b_total = tl.zeros([BR], dtype=tl.float32)
-    b_peak = tl.zeros([BR], dtype=tl.int32)
+    # [BR, BV]
+    b_max = tl.full([BR, BV], LOWEST, dtype=tl.float32)
+    b_sum = tl.zeros([BR, BV], dtype=tl.float32)
+    b_bits = tl.zeros([BR, BV], dtype=tl.int32)
     for v in range(0, V // BV * BV, BV):
         o_v = v + tl.arange(0, BV)
-        # [BR, BV]
         b_x = tl.load(p_row[:, None] + o_v[None, :]).to(tl.float32)
-        b_top, b_total = online(b_x, b_top, b_total)
+        b_max, b_sum = online(b_x, b_max, b_sum)
         if LARGEST:
-            b_peak = tl.maximum(b_peak, tl.max(b_x.to(tl.int32, bitcast=True) & SIGNLESS, 1))
+            b_bits = tl.maximum(b_bits, b_x.to(tl.int32, bitcast=True) & SIGNLESS)
     if V % BV != 0:
         o_v = V // BV * BV + tl.arange(0, BV)
         m_v = (o_v < V)[None, :]
         b_x = tl.load(p_row[:, None] + o_v[None, :], mask=m_v, other=float("-inf")).to(tl.float32)
-        b_top, b_total = online(b_x, b_top, b_total)
+        b_max, b_sum = online(b_x, b_max, b_sum)
         if LARGEST:
-            b_bits = tl.where(m_v, b_x.to(tl.int32, bitcast=True) & SIGNLESS, 0)
-            b_peak = tl.maximum(b_peak, tl.max(b_bits, 1))
+            b_bits = tl.maximum(b_bits, tl.where(m_v, b_x.to(tl.int32, bitcast=True) & SIGNLESS, 0))
+    # [BR]
+    b_top = tl.max(b_max, 1)
+    b_total = tl.sum(b_sum * tl.exp2((b_max - b_top[:, None]) * LOG2E), 1)
     b_target = tl.load(p_targets + o_r)
     b_hit = tl.load(p_row + b_target, mask=(b_target >= 0) & (b_target < V), other=float("nan")).to(tl.float32)
     b_log = tl.log(b_total)
@@ -120,7 +124,7 @@ def losses(
     tl.store(p_top + o_r, b_top, mask=m_r)
     tl.store(p_total + o_r, b_total, mask=m_r)
     if LARGEST:
-        tl.store(p_peak + o_r, b_peak.to(tl.float32, bitcast=True), mask=m_r)
+        tl.store(p_peak + o_r, tl.max(b_bits, 1).to(tl.float32, bitcast=True), mask=m_r)
 
 
 @triton.jit
