@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -134,7 +134,7 @@ def subjects(case: Case, names: Sequence[str]) -> list[Subject]:
     makers: dict[str, Callable[[], Attention]] = {
         FLASH: lambda: sdpa(SDPBackend.FLASH_ATTENTION),
         CUDNN: lambda: sdpa(SDPBackend.CUDNN_ATTENTION),
-        FLEX: lambda: flex(case),
+        FLEX: lambda: flex(*case.q.shape[-2:], case.q.device),
         MATERIALISED: lambda: ours(case, impl="reference", stats=True),
         OFF: lambda: ours(case, impl="triton", stats=False),
         ON: lambda: ours(case, impl="triton", stats=True),
@@ -162,13 +162,13 @@ def sdpa(backend: Any) -> Attention:
     return attend
 
 
-def flex(case: Case) -> Attention:
-    """FlexAttention, compiled for the case's shape alone: with dynamic shapes it would be another kernel."""
+@lru_cache(maxsize=1)  # forward, and forward and backward, of a size are one compilation
+def flex(length: int, width: int, device: torch.device) -> Attention:
+    """FlexAttention, compiled for one size alone: with dynamic shapes it would be another kernel."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     torch._dynamo.reset()  # past eight shapes of one function it stops compiling
-    length = case.q.shape[-2]
-    mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, length, length, device=str(case.q.device))
+    mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, length, length, device=str(device))
     compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True)
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
