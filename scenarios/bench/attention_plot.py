@@ -57,6 +57,8 @@ def _panel(axis: Any, rows: list[dict[str, Any]]) -> None:
     axis.plot(lengths, [floors[length] for length in lengths], color="#000000", ls="--", lw=0.8, label="floor")
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter("")
     axis.set_xticks(lengths, [str(length) for length in lengths], fontsize=7)
     axis.tick_params(which="both", labelsize=7)
     axis.grid(alpha=0.2, lw=0.5)

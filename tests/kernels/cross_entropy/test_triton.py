@@ -59,7 +59,7 @@ def test_values_and_gradients_are_within_twice_the_error_of_the_references(
     compare(*draws(shape, spread, place), poisoned, within_budget)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, 300)), st.integers(0, 2**16))
 def test_any_shape(
     place: Any, poisoned: Callable, within_budget: Callable, shape: tuple[int, int, int], seed: int
@@ -118,7 +118,7 @@ def test_a_runs_numbers_have_the_bits_that_they_have_alone(place: Any) -> None:
         assert all(torch.equal(a[0], b[run]) for a, b in zip(alone, bundle, strict=True))
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     st.integers(1, 3), st.integers(1, 4), st.integers(1, 200), st.integers(1, 9), st.integers(1, 9), st.integers(0, 99)
 )

@@ -64,7 +64,7 @@ def test_heads_and_gradient_are_within_twice_the_error_of_the_references(
     compare(shape, place, 0, poisoned, within_budget)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(
     st.tuples(*(st.integers(1, top) for top in (3, 3, 40, 6)), st.integers(1, 20).map(lambda half: 2 * half)),
     st.integers(0, 2**16),
