@@ -29,7 +29,7 @@ format: .venv/dev.done ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-gpu: ## on a machine with CUDA and its own PyTorch: the GPU tests, into results/gpu-<date>/
+gpu: ## on a machine with CUDA and its own PyTorch: GPU tests and benchmarks, into results/gpu-<date>/
 	PYTHON=$(PYTHON) bash tests/gpu.sh
 
 help: ## this list

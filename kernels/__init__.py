@@ -1,1 +1,1 @@
-"""Attention kernels and the counter-based random streams that they share."""
+"""Kernels with their references, the rule that chooses between the two, and counter-based random streams."""

@@ -12,9 +12,10 @@ from torch import Tensor
 from trainwreck.kernels.attention import AttentionStats, attention, document_bias, mask_bias, reduce
 from trainwreck.kernels.attention.api import Regions
 from trainwreck.kernels.random import dropout_mask
+from trainwreck.kernels.rotary import split_and_rotate
 from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
 from trainwreck.models.precision import Format, linear, widen
-from trainwreck.models.rotary import rotary_table, split_and_rotate
+from trainwreck.models.rotary import rotary_table
 
 
 @dataclass

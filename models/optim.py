@@ -10,8 +10,6 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from trainwreck.models.parameters import Layout
-
 
 class Kind(Enum):
     """AdamW (Loshchilov and Hutter 2019) or SGD with heavy-ball momentum."""
@@ -50,12 +48,6 @@ class Moments:
     def zeros(cls, flat: Tensor) -> "Moments":
         """State before the first update of parameters [N, P]."""
         return cls(flat.new_zeros(len(flat)), torch.zeros_like(flat), torch.zeros_like(flat))
-
-
-def segment_norms(flat: Tensor, plan: Layout, order: float = 2.0) -> Tensor:
-    """Norm of each layer's slice of a flat buffer [N, P]; [N, layers + 2]."""
-    parts = [torch.linalg.vector_norm(flat[:, a:b], order, dim=1) for _, a, b in plan.segments]
-    return torch.stack(parts, 1)
 
 
 def clip_coefficient(grad_norm_N: Tensor, clip_N: Tensor) -> Tensor:

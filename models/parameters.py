@@ -45,6 +45,11 @@ class Layout:
         return self.slots[-1].stop
 
     @cached_property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """Start and stop of each segment."""
+        return tuple((start, stop) for _, start, stop in self.segments)
+
+    @cached_property
     def decay_mask(self) -> Tensor:
         """1 where weight decay applies, else 0; float32, [P]."""
         mask = torch.zeros(self.size)

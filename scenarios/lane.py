@@ -9,8 +9,10 @@ from torch import Tensor
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import BY_NAME, Axis
+from trainwreck.kernels.cross_entropy import cross_entropy
+from trainwreck.kernels.norms import segment_statistics
 from trainwreck.models import gpt, optim
-from trainwreck.models.loss import cross_entropy, weighted_mean
+from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import Layout, layout
 from trainwreck.scenarios import telemetry
 from trainwreck.scenarios.batches import Batch, training_block, validation
@@ -138,7 +140,7 @@ class Lane:
             probe,
         )
         weights = feed.weights[index]
-        nll, log_z = cross_entropy(logits, feed.targets[index])
+        nll, log_z, largest = cross_entropy(logits, feed.targets[index], largest=probe is not None)
         loss = objective = weighted_mean(nll, weights)
         if self.program.z_loss:
             objective = loss + self.z_loss * weighted_mean(log_z**2, weights)
@@ -149,12 +151,15 @@ class Lane:
             grads = torch.cat([part.flatten(1) for part in parts], 1)
             if self.program.scaled:
                 grads.div_(scale.unsqueeze(1))
-            layer_norm = optim.segment_norms(grads, self.plan)
+            seen = segment_statistics(grads, self.plan.bounds, nonfinite=self.recorder is not None)
+            layer_norm = seen.norm_NS
             norm = torch.linalg.vector_norm(layer_norm, dim=1)
             overflow = ~torch.isfinite(norm)
             coefficient = optim.clip_coefficient(norm, self.settings.clip)
             values = None
             if self.recorder is not None and probe is not None:
+                assert largest is not None
+                assert seen.nonfinite_N is not None
                 values = self.recorder.before_update(
                     telemetry.StepFacts(
                         loss=loss.detach(),
@@ -162,13 +167,13 @@ class Lane:
                         weight_NM=weights,
                         age_NM=feed.ages[index],
                         log_z_NM=log_z.detach(),
-                        logits_NMV=logits.detach(),
+                        largest_NM=largest,
                         grad_norm=norm,
                         clip_coef=coefficient,
                         loss_scale=scale,
                         skipped=overflow if self.program.scaled else torch.zeros_like(norm),
                         layer_grad_norm=layer_norm,
-                        grads=grads,
+                        nonfinite_grads=seen.nonfinite_N,
                         flat=self.flat,
                         probe=probe,
                     )
@@ -192,7 +197,7 @@ class Lane:
     @torch.no_grad()
     def validate(self) -> Tensor:
         """Mean loss on the held-out rows, [N], without dropout."""
-        nll = torch.cat([cross_entropy(logits, targets)[0] for logits, targets in self.held_out_logits()], 1)
+        nll = torch.cat([cross_entropy(logits, targets).nll_NM for logits, targets in self.held_out_logits()], 1)
         return weighted_mean(nll, self.held_out[2].flatten(1))
 
     def held_out_logits(self) -> Iterator[tuple[Tensor, Tensor]]:

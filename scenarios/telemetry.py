@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from trainwreck.evaluation.schema import BUCKETS, SIGNALS, Axis
+from trainwreck.kernels.cross_entropy import bucket_losses
+from trainwreck.kernels.norms import segment_statistics
 from trainwreck.models import gpt
 from trainwreck.models.config import ModelConfig
-from trainwreck.models.optim import segment_norms
 from trainwreck.models.parameters import Layout
 from trainwreck.scenarios.batches import Batch
 
@@ -47,13 +48,13 @@ class StepFacts:
     weight_NM: Tensor
     age_NM: Tensor  # age bucket of each token
     log_z_NM: Tensor
-    logits_NMV: Tensor
+    largest_NM: Tensor  # magnitude of a logit
     grad_norm: Tensor
     clip_coef: Tensor
     loss_scale: Tensor
     skipped: Tensor
     layer_grad_norm: Tensor
-    grads: Tensor
+    nonfinite_grads: Tensor
     flat: Tensor
     probe: gpt.Probe
 
@@ -70,36 +71,39 @@ class Recorder:
             self.columns[signal.name] = (stop, stop + width[signal.axis])
             stop += width[signal.axis]
         self.buffer = torch.empty(steps, runs, stop, device=device)
-        t = config.context
-        bucket = torch.arange(t, device=device) * BUCKETS // t
-        self.position_TK = torch.nn.functional.one_hot(bucket, BUCKETS).float()
-        self.bucket_K = torch.arange(age_buckets(t), device=device)
+        self.context, self.ages = config.context, age_buckets(config.context)
 
     @torch.no_grad()
     def before_update(self, facts: StepFacts) -> dict[str, Tensor]:
         """Every device signal but the update ratio."""
+        weights = segment_statistics(facts.flat, self.plan.bounds, largest=True)
+        assert weights.largest_NS is not None
         values = {
             "loss": facts.loss,
             "grad_norm": facts.grad_norm,
             "clip_coef": facts.clip_coef,
             "loss_scale": facts.loss_scale,
             "skipped": facts.skipped,
-            "nonfinite_grads": count_nonfinite(facts.grads),
+            "nonfinite_grads": facts.nonfinite_grads,
             "log_z": facts.log_z_NM.mean(1),
-            "output_max": facts.logits_NMV.flatten(1).abs().amax(1),
+            "output_max": facts.largest_NM.amax(1),
             "layer_grad_norm": facts.layer_grad_norm,
-            "layer_weight_norm": segment_norms(facts.flat, self.plan),
-            "layer_weight_max": self._layer_max(facts.flat),
+            "layer_weight_norm": weights.norm_NS,
+            "layer_weight_max": weights.largest_NS,
+            "nonfinite_weights": (~torch.isfinite(weights.largest_NS)).sum(1),
         }
-        values["nonfinite_weights"] = (~torch.isfinite(values["layer_weight_max"])).sum(1)
         values.update(facts.probe.reduce())
-        values.update(self._bucket_losses(facts))
+        losses = bucket_losses(
+            facts.nll_NM, facts.weight_NM, facts.age_NM, context=self.context, positions=BUCKETS, ages=self.ages
+        )
+        values.update(position_loss=losses.position, age_loss=losses.age)
         return values
 
     @torch.no_grad()
     def write(self, index: int, values: dict[str, Tensor], update: Tensor) -> None:
         """One row of the buffer. update: what was added to the weights, [N, P]."""
-        values["layer_update_ratio"] = segment_norms(update, self.plan) / values["layer_weight_norm"]
+        moved = segment_statistics(update, self.plan.bounds).norm_NS
+        values["layer_update_ratio"] = moved / values["layer_weight_norm"]
         row = [values[s.name].float().view(update.shape[0], -1) for s in DEVICE_SIGNALS]
         torch.cat(row, 1, out=self.buffer[index])
 
@@ -107,26 +111,6 @@ class Recorder:
         """The first `steps` rows, signal to [S, N, K] on the host: the one transfer of a block."""
         block = self.buffer[:steps].cpu().numpy()
         return {name: block[:, :, a:b].copy() for name, (a, b) in self.columns.items()}
-
-    def _layer_max(self, flat: Tensor) -> Tensor:
-        # amax of |x|: PyTorch's inf-norm is ten times slower.
-        magnitude = flat.abs()
-        return torch.stack([magnitude[:, a:b].amax(1) for _, a, b in self.plan.segments], 1)
-
-    def _bucket_losses(self, facts: StepFacts) -> dict[str, Tensor]:
-        n, t = facts.nll_NM.shape[0], self.position_TK.shape[0]
-        sums = torch.stack((facts.nll_NM * facts.weight_NM, facts.weight_NM), 1).float()
-        by_position = sums.view(n, 2, -1, t).sum(2) @ self.position_TK
-        by_age = sums @ (facts.age_NM.unsqueeze(-1) == self.bucket_K).float()
-        return {
-            "position_loss": by_position[:, 0] / by_position[:, 1],
-            "age_loss": by_age[:, 0] / by_age[:, 1],
-        }
-
-
-def count_nonfinite(flat_NP: Tensor) -> Tensor:
-    """Elements that are NaN or infinite, [N]; x - x is 0 or NaN."""
-    return torch.nan_to_num(flat_NP - flat_NP, nan=1.0).sum(1)
 
 
 def ages(documents: np.ndarray) -> np.ndarray:

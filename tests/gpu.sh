@@ -1,18 +1,54 @@
 #!/usr/bin/env bash
-# GPU tests on a machine with CUDA and a PyTorch of its own; writes results/gpu-<date>/ (or $OUT).
-# Without a network: put the missing wheels (pip download, or WHEELS=folder) beside the checkout first.
+# GPU tests and benchmarks on a machine with CUDA and a PyTorch of its own; writes results/gpu-<date>/ (or $OUT),
+# and the tables of the benchmarks to results/ as well. A step that fails does not keep the next from running.
+#
+# Without a network, first put wheels of what the machine lacks into wheels/ (or WHEELS=folder). Beside PyTorch,
+# Triton, NumPy, pandas, pyarrow, SciPy, scikit-learn, statsmodels, matplotlib and pytest with hypothesis these are
+# pure Python, so that any machine can fetch them:
+#   pip download --only-binary=:all: --no-deps -c constraints.txt -d wheels \
+#       hydra-core omegaconf plotext lifelines autograd setuptools wheel
+#   pip wheel --no-deps -c constraints.txt -w wheels antlr4-python3-runtime autograd-gamma
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 out=${OUT:-results/gpu-$(date +%F)}
 wheels=${WHEELS:-wheels}
+bin=.venv-gpu/bin
 
 "$python" -c 'import sys, torch; sys.exit(None if torch.cuda.is_available() else "device: no CUDA device; allowed: a machine with one")'
 "$python" -m venv --system-site-packages .venv-gpu
+# The machine's python may itself be of a virtual environment, whose packages a new one doesn't see.
+"$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sep="\n")' |
+    sort -u > "$($bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/machine.pth"
 offline=()
 if [ -d "$wheels" ]; then offline=(--no-index --find-links "$wheels"); fi
-.venv-gpu/bin/python -m pip install --quiet "${offline[@]}" "setuptools>=77" wheel
-.venv-gpu/bin/python -m pip install --quiet "${offline[@]}" --no-build-isolation -e ".[test]"
+install=("$bin/python" -m pip install --quiet --disable-pip-version-check "${offline[@]}")
+"${install[@]}" "setuptools>=77" wheel
+"${install[@]}" --no-build-isolation -e ".[gpu]" pytest hypothesis
 mkdir -p "$out"
-.venv-gpu/bin/trainwreck doctor --json > "$out/environment.json"
-.venv-gpu/bin/pytest -m gpu --junitxml="$out/tests.xml" | tee "$out/tests.txt"
+
+failed=()
+step() { # name, command
+    local name=$1 began=$SECONDS
+    shift
+    echo "== $name: $*" | tee -a "$out/log.txt"
+    if "$@" 2>&1 | tee -a "$out/log.txt"; then
+        echo "== $name: passed in $((SECONDS - began)) s" | tee -a "$out/log.txt"
+    else
+        failed+=("$name")
+        echo "== $name: FAILED after $((SECONDS - began)) s" | tee -a "$out/log.txt"
+    fi
+}
+bench() { # name
+    $bin/trainwreck bench "$1" --record && cp -r "results/bench-$1" "$out/"
+}
+
+step doctor bash -c "$bin/trainwreck doctor --json > '$out/environment.json'"
+step tests $bin/python -m pytest -m gpu tests/gpu tests/kernels --junitxml="$out/tests.xml"
+step attention bench attention
+step fused bench fused
+
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "failed: ${failed[*]}" | tee -a "$out/log.txt"
+    exit 1
+fi

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from trainwreck.evaluation.progress import Tick
+from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.models.gpt import Tables
-from trainwreck.models.loss import cross_entropy
 from trainwreck.scenarios.batches import entropy_floor, validation
 from trainwreck.scenarios.bench.table import Table
 from trainwreck.scenarios.catalogue.attention.mask_zeroed import wipe_scores
@@ -123,5 +123,5 @@ def token_losses(jobs: list[Job], states: list[State]) -> np.ndarray:
     parts = []
     with torch.no_grad():
         for logits, targets in lane.held_out_logits():
-            parts.append(cross_entropy(logits, targets)[0])
+            parts.append(cross_entropy(logits, targets).nll_NM)
     return torch.cat(parts, 1).numpy()

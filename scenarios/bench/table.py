@@ -12,7 +12,10 @@ from trainwreck.scenarios.process import environment
 
 @dataclass(frozen=True)
 class Table:
-    """columns: of `rows`. how: what was done, in words; command: what makes it again."""
+    """columns: of `rows`. how: what was done, in words; command: what makes it again.
+
+    picture: file name of the plot that goes with the record, empty without one.
+    """
 
     name: str
     title: str
@@ -20,6 +23,7 @@ class Table:
     command: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    picture: str = ""
 
     def text(self) -> str:
         """Title, Markdown table and how it was taken."""
@@ -41,24 +45,30 @@ class Table:
         """Write README, numbers and environment to a folder of the table's name."""
         folder = results / self.name
         text = self.text() + "\n"
+        if self.picture:
+            text += f"\n![{self.title}]({self.picture})\n"
         write_text(folder / "README.md", text)
         write_json(folder / "result.json", self.to_dict())
         write_json(folder / "environment.json", environment())
 
 
 def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
-    """Run a measurement: train, telemetry, workers or language. record: also write it under results/."""
-    from trainwreck.scenarios.bench import language, train
+    """Run a measurement by its name on the command line. record: also write it under results/."""
+    from trainwreck.scenarios.bench import attention, attention_plot, fused, language, train
 
     runs: dict[str, Callable[[Tick], Table]] = {
         "train": train.against_plain_loop,
         "telemetry": train.telemetry_cost,
         "workers": train.two_workers,
         "language": language.parts,
+        "attention": attention.against_peers,
+        "fused": fused.against_reference,
     }
     table = runs[what](tick)
     if record:
         table.record(Path("results"))
+        if table.picture:
+            attention_plot.save(table, Path("results") / table.name / table.picture)
     return table
 
 

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.models import gpt
 from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
-from trainwreck.models.loss import cross_entropy, weighted_mean
+from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import layout
 from trainwreck.models.precision import Format
 
@@ -185,7 +186,7 @@ def _stacked(
     leaves = p.leaves(dtype)
     tables = tables or gpt.healthy_tables(p.config, len(p.flat), dtype)
     logits = gpt.forward(leaves, p.tokens, p.documents, tables, p.config, format, dropout)
-    nll, log_z = cross_entropy(logits, p.targets)
+    nll, log_z, _ = cross_entropy(logits, p.targets)
     weight = p.weight.to(dtype)
     loss = weighted_mean(nll, weight)
     if p.z_loss.any():

@@ -7,9 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainwreck.models.config import ModelConfig
-from trainwreck.models.optim import Kind, Moments, Settings, segment_norms, step
-from trainwreck.models.parameters import layout
+from trainwreck.models.optim import Kind, Moments, Settings, step
 
 # Decayed and not: the elements of one run's flat buffer.
 DECAYED, PLAIN = slice(0, 20), slice(20, 31)
@@ -131,21 +129,3 @@ def test_the_first_adamw_update_has_the_size_of_the_learning_rate() -> None:
     s, (flat, grads) = settings(eps=[0.0] * 6, weight_decay=[0.0] * 6), draws()
     update = step(Kind.ADAMW, flat, grads[0] + 1e-9, Moments.zeros(flat), s, MASK.double())
     torch.testing.assert_close(update.abs(), s.lr.unsqueeze(1).expand_as(update), rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("order", [1.0, 2.0, float("inf")])
-def test_norms_by_layer_are_of_that_layers_numbers(order: float) -> None:
-    plan = layout(ModelConfig(layers=3, width=8, heads=2, vocab_size=5))
-    flat = torch.randn(2, plan.size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    calm = segment_norms(flat, plan, order)
-    for i, layer in enumerate(["embedding", "layer_0", "layer_1", "layer_2", "head"]):
-        of_head = ("head.", "final_norm.")
-        own = [
-            v for name, v in plan.views(flat).items() if name.startswith(of_head if layer == "head" else layer + ".")
-        ]
-        for run in range(2):
-            numbers = torch.cat([v[run].flatten() for v in own])
-            torch.testing.assert_close(calm[run, i], torch.linalg.vector_norm(numbers, order))
-    plan.views(flat)["layer_1.qkv.weight"][0, 2, 3] = torch.nan
-    sick = segment_norms(flat, plan, order)
-    assert torch.isnan(sick).tolist() == [[False, False, True, False, False], [False] * 5]

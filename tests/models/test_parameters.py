@@ -136,3 +136,15 @@ def test_the_global_state_plays_no_part() -> None:
     one = initial_parameters(STRUCTURES[0], [1])
     torch.manual_seed(1)
     assert torch.equal(one, initial_parameters(STRUCTURES[0], [1]))
+
+
+def test_each_segment_holds_its_layers_parameters() -> None:
+    plan = layout(ModelConfig(layers=3, width=8, heads=2, vocab_size=5))
+    names = ["embedding", "layer_0", "layer_1", "layer_2", "head"]
+    assert [name for name, _, _ in plan.segments] == names
+    assert plan.bounds == tuple((start, stop) for _, start, stop in plan.segments)
+    for name, (start, stop) in zip(names, plan.bounds, strict=True):
+        of_head = ("head.", "final_norm.")
+        own = [s for s in plan.slots if s.name.startswith(of_head if name == "head" else name + ".")]
+        assert sum(s.stop - s.start for s in own) == stop - start
+        assert all(start <= s.start and s.stop <= stop for s in own)

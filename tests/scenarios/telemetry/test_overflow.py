@@ -12,7 +12,6 @@ from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.faults import At, StateEdit
 from trainwreck.scenarios.loop import train
 from trainwreck.scenarios.settings import replaced
-from trainwreck.scenarios.telemetry import count_nonfinite
 
 
 def spoil(plan, *names):
@@ -89,10 +88,3 @@ def test_nonfinite_counts(names, layers, tiny, make_job, plain):
     assert trace["nonfinite_grads"][:2].tolist() == [0, 0]
     direct = plain(result.states[2], training_block(tiny, 3, range(2, 3)).at(0), tiny).grad
     assert trace["nonfinite_grads"][2] == (~torch.isfinite(direct)).sum()
-
-
-def test_count_nonfinite():
-    x = torch.zeros(2, 5)
-    x[0, :3] = torch.tensor([math.nan, math.inf, -math.inf])
-    x[1, 0] = torch.finfo(torch.float32).max
-    assert count_nonfinite(x).tolist() == [3, 0]

@@ -1,12 +1,14 @@
 """Rotary positions: complex multiplication, dependence on distance alone, offset and stretch."""
 
 import math
+import re
 
 import pytest
 import torch
 from torch import Tensor
 
-from trainwreck.models.rotary import rotary_table, split_and_rotate
+from trainwreck.kernels.rotary import split_and_rotate
+from trainwreck.models.rotary import rotary_table
 
 SHAPES = [(1, 1, 1, 1, 2), (2, 3, 7, 2, 6), (3, 2, 33, 5, 10)]  # N, B, T, H, K
 
@@ -147,3 +149,34 @@ def test_the_table_is_the_formula(dtype: torch.dtype, offset: int, stretch: floa
             # Angles are float64 whatever the table is: one rounding of the circle, and that of the angle.
             bound = eps + 4 * angle * torch.finfo(torch.float64).eps
             assert abs(complex(table[t, j]) - complex(math.cos(angle), math.sin(angle))) <= bound
+
+
+QKV, TABLE = torch.zeros(2, 1, 3, 24), torch.ones(2, 3, 2, dtype=torch.complex64)
+BAD = [
+    ((QKV.long(), TABLE, TABLE, 2), "qkv: dtype torch.int64 is not allowed; allowed: (torch.float16, "),
+    ((QKV[0], TABLE, TABLE, 2), "qkv: shape (1, 3, 24) is not allowed; allowed: [N, B, T, 3 * H * K], all 1 or more"),
+    ((QKV[:, :, :0], TABLE, TABLE, 2), "qkv: shape (2, 1, 0, 24) is not allowed; allowed: [N, B, T, 3 * H * K]"),
+    ((QKV, TABLE, TABLE, 0), "heads: 0 is not allowed for a width of 24; allowed: 1 or more, "),
+    ((QKV, TABLE, TABLE, 3), "heads: 3 is not allowed for a width of 24; allowed: 1 or more, "),
+    ((QKV, TABLE[0], TABLE, 2), "rotary_q: shape (3, 2) is not allowed; allowed: (2, 3, 2)"),
+    ((QKV, TABLE, TABLE[:, :2], 2), "rotary_k: shape (2, 2, 2) is not allowed; allowed: (2, 3, 2)"),
+    ((QKV, TABLE.real, TABLE, 2), "rotary_q: torch.float32 on cpu is not allowed; allowed: torch.complex64 on cpu"),
+    ((QKV.double(), TABLE, TABLE, 2), "rotary_q: torch.complex64 on cpu is not allowed; allowed: torch.complex128 "),
+    ((QKV, TABLE, TABLE.to("meta"), 2), "rotary_k: torch.complex64 on meta is not allowed; allowed: torch.complex64 "),
+]
+
+
+@pytest.mark.parametrize("impl", [None, "reference", "triton"])
+@pytest.mark.parametrize(("arguments", "line"), BAD)
+def test_an_argument_that_does_not_fit_is_refused_in_one_line(arguments: tuple, line: str, impl: str | None) -> None:
+    with pytest.raises(ValueError, match=rf"^{re.escape(line)}[^\n]*$"):
+        split_and_rotate(*arguments, impl=impl)
+
+
+def test_triton_is_never_replaced_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = TABLE.to(torch.complex128)
+    with pytest.raises(ValueError, match=r"^impl: 'triton' is not allowed for torch.float64; allowed: reference"):
+        split_and_rotate(QKV.double(), wide, wide, 2, impl="triton")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(ValueError, match=r"^impl: 'triton' is not allowed for a tensor on cpu; allowed: reference"):
+        split_and_rotate(QKV, TABLE, TABLE, 2, impl="triton")

@@ -1,0 +1,67 @@
+"""What a step logs of a flat buffer of parameters, gradients or updates, segment by segment.
+
+Shapes: N runs, P parameters of a run, S segments.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainwreck.kernels.selection import choose
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+Segments = tuple[tuple[int, int], ...]  # (start, stop) of each, in elements
+
+
+class SegmentStatistics(NamedTuple):
+    """Of each segment; None where it was not asked for. In the accumulation dtype.
+
+    norm_NS: Euclidean. largest_NS: largest magnitude; NaN where there is a NaN. nonfinite_N: how many
+    elements of the whole buffer are NaN or infinite.
+    """
+
+    norm_NS: Tensor
+    largest_NS: Tensor | None = None
+    nonfinite_N: Tensor | None = None
+
+
+def segment_statistics(
+    flat_NP: Tensor, segments: Segments, *, largest: bool = False, nonfinite: bool = False, impl: str | None = None
+) -> SegmentStatistics:
+    """Norm, and where asked for maximum and non-finite count, in one pass over the buffer.
+
+    flat: float16, bfloat16, float32 or float64, [N, P]; sums are float32 (float64 for float64).
+    segments: rising ranges that cover the P columns. impl: reference, triton, or None for the rule of
+    `trainwreck.kernels.selection`.
+    The triton sums are taken in an order that shapes alone decide, so equal input gives equal bits.
+    Raises ValueError on arguments that don't fit, before any work.
+    """
+    check_arguments(flat_NP, segments)
+    if choose(impl, flat_NP) == "triton":
+        from trainwreck.kernels.norms import triton
+
+        with torch.cuda.device_of(flat_NP):
+            return triton.segment_statistics(flat_NP, segments, largest, nonfinite)
+    from trainwreck.kernels.norms import reference
+
+    return reference.segment_statistics(flat_NP, segments, largest, nonfinite)
+
+
+def check_arguments(flat: Tensor, segments: Sequence[tuple[int, int]]) -> None:
+    """One line for the first argument that doesn't fit."""
+    if flat.dtype not in DTYPES:
+        raise ValueError(f"flat: dtype {flat.dtype} is not allowed; allowed: {DTYPES}")
+    if flat.dim() != 2 or 0 in flat.shape:
+        raise ValueError(f"flat: shape {tuple(flat.shape)} is not allowed; allowed: [N, P], both 1 or more")
+    at = 0
+    for start, stop in segments:
+        if start != at or stop <= start:
+            raise ValueError(
+                f"segments: ({start}, {stop}) is not allowed; allowed: a range from {at} with an element or more"
+            )
+        at = stop
+    if at != flat.shape[1]:
+        raise ValueError(f"segments: an end at {at} is not allowed; allowed: {flat.shape[1]}, the width of flat")

@@ -1,0 +1,47 @@
+"""Which implementation of a kernel runs: one rule for all of them, decided before any work.
+
+By default Triton takes the CUDA tensors of the formats that it has, float16, bfloat16 and float32;
+everything else, float64 among it, is the reference's. What is asked for by name runs or raises.
+"""
+
+import os
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+IMPLS = ("reference", "triton")
+TRITON_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def choose(impl: str | None, tensor: Tensor) -> str:
+    """`reference` or `triton` for work on this tensor; None asks for the default.
+
+    Raises ValueError where Triton was chosen and is not installed, doesn't have the tensor's dtype,
+    or can't reach its device (a CPU tensor is within reach of Triton's interpreter alone).
+    """
+    if impl is None:
+        impl = "triton" if tensor.is_cuda and tensor.dtype in TRITON_DTYPES else "reference"
+    elif impl not in IMPLS:
+        raise ValueError(f"impl: {impl!r} is not allowed; allowed: {', '.join(IMPLS)}")
+    elif impl == "triton":
+        _check_reach(tensor)
+    if impl == "triton" and find_spec("triton") is None:
+        raise ValueError("impl: 'triton' is not allowed without the package triton; allowed: reference")
+    return impl
+
+
+def interpreted() -> bool:
+    """True where Triton's kernels run in its interpreter; the variable counts when they are loaded."""
+    return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "y", "yes")
+
+
+def _check_reach(tensor: Tensor) -> None:
+    if tensor.dtype not in TRITON_DTYPES:
+        names = ", ".join(str(dtype) for dtype in TRITON_DTYPES)
+        raise ValueError(f"impl: 'triton' is not allowed for {tensor.dtype}; allowed: reference, or one of {names}")
+    if not (tensor.is_cuda or (tensor.device.type == "cpu" and interpreted())):
+        raise ValueError(
+            f"impl: 'triton' is not allowed for a tensor on {tensor.device}; "
+            "allowed: reference, a CUDA tensor, or a CPU tensor under TRITON_INTERPRET=1"
+        )

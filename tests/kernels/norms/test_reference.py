@@ -1,0 +1,78 @@
+"""The reference against a loop, what it leaves out, and what is refused."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from trainwreck.kernels.norms import segment_statistics
+
+FLAT = torch.zeros(2, 10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("widths", [[1], [1, 1], [7, 1, 250, 33]])
+def test_norms_and_maxima_are_those_of_a_loop(
+    widths: list[int], dtype: torch.dtype, cut: Callable, looped: Callable
+) -> None:
+    flat = torch.randn(3, sum(widths), generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+    got, right = segment_statistics(flat, cut(widths), largest=True), looped(flat, cut(widths))
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    assert got.norm_NS.dtype == got.largest_NS.dtype == wide
+    torch.testing.assert_close(got.norm_NS.double(), right["norm"], rtol=64 * torch.finfo(wide).eps, atol=0)
+    assert torch.equal(got.largest_NS.double(), right["largest"])
+
+
+def test_what_is_not_asked_for_is_not_there() -> None:
+    bare = segment_statistics(FLAT, ((0, 10),))
+    assert bare.largest_NS is None
+    assert bare.nonfinite_N is None
+    assert segment_statistics(FLAT, ((0, 10),), nonfinite=True).nonfinite_N.tolist() == [0, 0]
+
+
+def test_a_nan_is_its_own_runs_and_its_own_segments() -> None:
+    flat = torch.randn(3, 10, generator=torch.Generator().manual_seed(0))
+    calm = segment_statistics(flat, ((0, 4), (4, 10)), largest=True, nonfinite=True)
+    flat[1, 2], flat[1, 3], flat[2, 9] = torch.nan, torch.inf, -torch.inf
+    sick = segment_statistics(flat, ((0, 4), (4, 10)), largest=True, nonfinite=True)
+    for before, after in zip(calm[:2], sick[:2], strict=True):
+        assert torch.isnan(after).tolist() == [[False, False], [True, False], [False, False]]
+        assert torch.isinf(after).tolist() == [[False, False], [False, False], [False, True]]
+        assert torch.equal(before[torch.isfinite(after)], after[torch.isfinite(after)])
+    assert sick.nonfinite_N.tolist() == [0, 2, 1]
+
+
+BAD = [
+    ((FLAT.long(), ((0, 10),)), "flat: dtype torch.int64 is not allowed; allowed: (torch.float16, "),
+    ((FLAT[0], ((0, 10),)), "flat: shape (10,) is not allowed; allowed: [N, P]"),
+    ((FLAT[:0], ((0, 10),)), "flat: shape (0, 10) is not allowed; allowed: [N, P], both 1 or more"),
+    ((FLAT, ()), "segments: an end at 0 is not allowed; allowed: 10"),
+    ((FLAT, ((0, 4), (4, 9))), "segments: an end at 9 is not allowed; allowed: 10"),
+    ((FLAT, ((0, 4), (5, 10))), "segments: (5, 10) is not allowed; allowed: a range from 4 "),
+    ((FLAT, ((0, 4), (4, 4), (4, 10))), "segments: (4, 4) is not allowed; allowed: a range from 4 "),
+    ((FLAT, ((0, 4), (2, 10))), "segments: (2, 10) is not allowed; allowed: a range from 4 "),
+    ((FLAT, ((-1, 10),)), "segments: (-1, 10) is not allowed; allowed: a range from 0 "),
+]
+
+
+@pytest.mark.parametrize("impl", [None, "reference", "triton"])
+@pytest.mark.parametrize(("arguments", "line"), BAD)
+def test_an_argument_that_does_not_fit_is_refused_in_one_line(arguments: tuple, line: str, impl: str | None) -> None:
+    with pytest.raises(ValueError, match=rf"^{re.escape(line)}[^\n]*$"):
+        segment_statistics(*arguments, impl=impl)
+
+
+def test_triton_is_never_replaced_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"^impl: 'triton' is not allowed for torch.float64; allowed: reference"):
+        segment_statistics(FLAT.double(), ((0, 10),), impl="triton")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(ValueError, match=r"^impl: 'triton' is not allowed for a tensor on cpu; allowed: reference"):
+        segment_statistics(FLAT, ((0, 10),), impl="triton")
+
+
+def test_the_largest_finite_number_is_finite() -> None:
+    flat = torch.zeros(2, 5)
+    flat[0, :3] = torch.tensor([torch.nan, torch.inf, -torch.inf])
+    flat[1, 0] = torch.finfo(torch.float32).max
+    assert segment_statistics(flat, ((0, 5),), nonfinite=True).nonfinite_N.tolist() == [3, 0]
