@@ -106,11 +106,13 @@ def forward(
     fmt: Format = Format.FP32,
     dropout: Dropout | None = None,
     probe: Probe | None = None,
+    impl: str | None = None,
 ) -> Tensor:
     """Logits, [N, M, V].
 
     params: name to [N, *shape]. tokens: int64. documents: int64, the document of each token, -1 for
-    padding. probe: collects statistics where given.
+    padding. probe: collects statistics where given. impl: of the kernels, reference or triton, by the rule
+    of `trainwreck.kernels.selection` where None.
     """
     n, b, t = tokens_NBT.shape
     m, d = b * t, config.width
@@ -136,7 +138,8 @@ def forward(
         qkv = enter(x, f"{layer}.attention_norm", f"{layer}.qkv")
         if config.qk_norm:
             qkv = norm_heads(qkv, params[f"{layer}.qk_gain"], config)
-        q, k, v = split_and_rotate(qkv.view(n, b, t, 3 * d), tables.rotary_q_NTK, tables.rotary_k_NTK, config.heads)
+        turns = tables.rotary_q_NTK, tables.rotary_k_NTK
+        q, k, v = split_and_rotate(qkv.view(n, b, t, 3 * d), *turns, config.heads, impl=impl)
         keep = None if dropout is None else dropout.mask(f"{layer}/probs", b, config.heads, t, t)
         out, stats = attention(
             q,

@@ -27,6 +27,7 @@ from trainwreck.evaluation.files import read_json, sha256, write_json
 from trainwreck.evaluation.label import label_runs
 from trainwreck.evaluation.schema import RUN_FIELDS, RunKind
 from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios.backend import CPU, Backend
 from trainwreck.scenarios.batches import entropy_floor
 from trainwreck.scenarios.loop import LANE_ELEMENTS, train
 from trainwreck.scenarios.pages import page
@@ -63,8 +64,8 @@ class Bundle:
         return self.work * rows * model.context * model.layers * model.width**2
 
 
-def bundles(specs: list[RunSpec]) -> list[Bundle]:
-    """Runs of one shape cut into bundles of what a core's caches hold, the costliest bundle first."""
+def bundles(specs: list[RunSpec], device: str = CPU.device) -> list[Bundle]:
+    """Runs of one shape cut into bundles of what the device's caches hold, the costliest bundle first."""
     groups: dict[str, list[RunSpec]] = {}
     for spec in specs:
         shape = (as_dict(spec.setup.model), spec.setup.data.rows, spec.setup.steps)
@@ -73,13 +74,19 @@ def bundles(specs: list[RunSpec]) -> list[Bundle]:
     for group in groups.values():
         group.sort(key=lambda s: (s.base, s.seed, s.run_id))  # runs of one seed share their batches
         setup = group[0].setup
-        size = max(2, LANE_ELEMENTS["cpu"] // (setup.data.rows * setup.model.context * setup.model.width))
+        size = max(2, LANE_ELEMENTS[device] // (setup.data.rows * setup.model.context * setup.model.width))
         cut += [Bundle(tuple(group[i : i + size])) for i in range(0, len(group), size)]
     return sorted(cut, key=lambda b: (-b.cost, b.name))
 
 
 def generate(
-    specs: list[RunSpec], out: Path, *, workers: int = 1, name: str = "custom", progress: Progress | None = None
+    specs: list[RunSpec],
+    out: Path,
+    *,
+    workers: int = 1,
+    name: str = "custom",
+    backend: Backend = CPU,
+    progress: Progress | None = None,
 ) -> DataSet:
     """Train every run of a plan, label it, and write the data set; goes on where an earlier call stopped.
 
@@ -87,34 +94,35 @@ def generate(
     where a worker was killed.
     """
     specs = unique(specs)
-    _claim(specs, out, name)
+    _claim(specs, out, name, backend)
     try:
         with FileLock(out / ".lock", timeout=0):
             if not (out / "manifest.json").exists():
-                _train_all(specs, out, workers, progress)
-                finish(specs, out, name)
+                _train_all(specs, out, workers, backend, progress)
+                finish(specs, out, name, backend)
     except Timeout:
         raise InputError(f"out: {str(out)!r} is being written by another process") from None
     return load(out)
 
 
-def finish(specs: list[RunSpec], out: Path, name: str) -> None:
+def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -> None:
     """Label the finished runs and write runs table and manifest."""
-    rows = [row for bundle in bundles(specs) for row in read_json(_part(out, bundle))["rows"]]
+    rows = [row for bundle in bundles(specs, backend.device) for row in read_json(_part(out, bundle))["rows"]]
     order = {spec.run_id: i for i, spec in enumerate(specs)}
     rows.sort(key=lambda row: order[row["run_id"]])
     write_runs(out, rows)
     unlabelled = DataSet.unlisted(out)
     write_runs(out, label_runs(rows, unlabelled.trace))
     write_json(out / "catalogue.json", {name: page(name) for name in sorted({s.scenario for s in specs})})
-    write_manifest(out, {"plan": name, "plan_hash": _plan_hash(specs), "environment": environment()})
+    provenance = {"environment": environment(), "backend": backend.to_json()}
+    write_manifest(out, {"plan": name, "plan_hash": _plan_hash(specs), **provenance})
 
 
-def train_bundle(bundle: Bundle, out: Path) -> int:
+def train_bundle(bundle: Bundle, out: Path, backend: Backend = CPU) -> int:
     """Train one bundle and write its two files; returns its run-steps. Runs in a worker process."""
     prepare()
     began = perf_counter()
-    results = train([spec.job() for spec in bundle.specs])
+    results = train([spec.job() for spec in bundle.specs], device=backend.device, impl=backend.impl)
     seconds = (perf_counter() - began) / len(results)
     traces = [result.trace for result in results]
     file = f"telemetry/{bundle.name}.parquet"
@@ -166,24 +174,33 @@ def declared(setup: Setup) -> dict[str, Any]:
     return {name: value for name, value in as_dict(setup).items() if name not in ("steps", "tail")}
 
 
-def _claim(specs: list[RunSpec], out: Path, name: str) -> None:
+def _claim(specs: list[RunSpec], out: Path, name: str, backend: Backend) -> None:
     """Write plan.json, or check that the one there is this plan."""
     if out.exists() and not out.is_dir():
         raise InputError(f"out: {str(out)!r} is a file; allowed: a folder")
     content = {"format": "trainwreck-plan", "version": PLAN_VERSION, "name": name, "hash": _plan_hash(specs)}
+    content["backend"] = backend.to_json()
     content["runs"] = [spec.to_json() for spec in specs]
     file = out / "plan.json"
     if file.exists():
         if read_json(file).get("hash") != content["hash"]:
             raise InputError(f"out: {str(out)!r} holds another plan; allowed: an empty folder, or the same plan")
+        begun = Backend(**read_json(file).get("backend", CPU.to_json()))
+        if begun != backend:
+            raise InputError(
+                f"out: {str(out)!r} was begun on {begun.device} with {begun.impl} kernels, not on {backend.device} "
+                f"with {backend.impl}; allowed: the same, or an empty folder"
+            )
     elif out.exists() and any(p.name != ".lock" and not p.name.startswith(".tmp-") for p in out.iterdir()):
         raise InputError(f"out: {str(out)!r} is not empty and holds no plan; allowed: an empty folder")
     else:
         write_json(file, content)
 
 
-def _train_all(specs: list[RunSpec], out: Path, workers: int, progress: Progress | None) -> None:
-    everything = bundles(specs)
+def _train_all(
+    specs: list[RunSpec], out: Path, workers: int, backend: Backend, progress: Progress | None
+) -> None:
+    everything = bundles(specs, backend.device)
     todo = [b for b in everything if not _is_done(out, b)]
     total = sum(b.work for b in everything)
     steps = total - sum(b.work for b in todo)
@@ -193,7 +210,7 @@ def _train_all(specs: list[RunSpec], out: Path, workers: int, progress: Progress
     # Processes, not threads: a worker's memory and threads are its own, and it dies alone.
     pool = Parallel(n_jobs=max(1, min(workers, len(todo))), backend="loky", return_as="generator_unordered")
     try:
-        for work in pool(delayed(train_bundle)(b, out) for b in todo):
+        for work in pool(delayed(train_bundle)(b, out, backend) for b in todo):
             done, steps = done + 1, steps + work
             if progress:
                 progress(done, len(everything), steps, total)

@@ -11,6 +11,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import BY_NAME, Axis
 from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.kernels.norms import segment_statistics
+from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import Layout, layout
@@ -36,25 +37,35 @@ class Feed:
     host: list[dict[str, np.ndarray]]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a lane runs. impl: of the kernels; None for the rule of `trainwreck.kernels.selection`."""
+
+    device: torch.device = torch.device("cpu")
+    dtype: torch.dtype = torch.float32
+    impl: str | None = None
+
+
 class Lane:
     """N runs of one program. Build it from their states, run blocks, take the states out again."""
 
-    def __init__(self, jobs: list[Job], states: list[State], step: int, device: torch.device, dtype: torch.dtype):
-        self.jobs, self.device = jobs, device
+    def __init__(self, jobs: list[Job], states: list[State], step: int, place: Place = Place()):
+        self.jobs, self.device = jobs, place.device
         self.segments = [job.segment(step) for job in jobs]
         self.setup = self.segments[0].setup  # what the program fixes is the same in all
         self.program = self.segments[0].program
         self.plan: Layout = layout(self.setup.model)
 
         def column(name: str) -> Tensor:
-            return torch.stack([state[name] for state in states]).to(device)
+            return torch.stack([state[name] for state in states]).to(place.device)
 
         self.flat = column("parameters")
+        self.impl = choose(place.impl, self.flat)
         self.moments = optim.Moments(column("count"), column("first"), column("second"))
         self.leaves = {k: v.detach().requires_grad_() for k, v in self.plan.views(self.flat).items()}
         self.scaler = self._scaler(column("loss_scale"), column("good_steps"))
         self.settings = self._settings()
-        self.decay_mask = self.plan.decay_mask.to(device, dtype)
+        self.decay_mask = self.plan.decay_mask.to(place.device, place.dtype)
         self.dropout_rate = self._per_run([s.setup.dropout for s in self.segments])
         self.z_loss = self._per_run([s.setup.z_loss for s in self.segments])
         self.tables = self._tables()
@@ -106,7 +117,9 @@ class Lane:
         """Train a block of steps. Returns each run's signals [S] or [S, K], and validation losses [N] by step."""
         feed = self.feed(steps)
         if record and self.recorder is None:
-            self.recorder = telemetry.Recorder(self.setup.model, self.plan, len(self.jobs), len(steps), self.device)
+            self.recorder = telemetry.Recorder(
+                self.setup.model, self.plan, len(self.jobs), len(steps), self.device, self.impl
+            )
         losses: list[tuple[int, Tensor]] = []
         every, last = self.setup.evaluation.every, self.setup.steps - 1
         for index, step in enumerate(steps):
@@ -138,9 +151,10 @@ class Lane:
             self.program.format,
             dropout,
             probe,
+            self.impl,
         )
         weights = feed.weights[index]
-        nll, log_z, largest = cross_entropy(logits, feed.targets[index], largest=probe is not None)
+        nll, log_z, largest = cross_entropy(logits, feed.targets[index], largest=probe is not None, impl=self.impl)
         loss = objective = weighted_mean(nll, weights)
         if self.program.z_loss:
             objective = loss + self.z_loss * weighted_mean(log_z**2, weights)
@@ -151,7 +165,7 @@ class Lane:
             grads = torch.cat([part.flatten(1) for part in parts], 1)
             if self.program.scaled:
                 grads.div_(scale.unsqueeze(1))
-            seen = segment_statistics(grads, self.plan.bounds, nonfinite=self.recorder is not None)
+            seen = segment_statistics(grads, self.plan.bounds, nonfinite=self.recorder is not None, impl=self.impl)
             layer_norm = seen.norm_NS
             norm = torch.linalg.vector_norm(layer_norm, dim=1)
             overflow = ~torch.isfinite(norm)
@@ -197,7 +211,8 @@ class Lane:
     @torch.no_grad()
     def validate(self) -> Tensor:
         """Mean loss on the held-out rows, [N], without dropout."""
-        nll = torch.cat([cross_entropy(logits, targets).nll_NM for logits, targets in self.held_out_logits()], 1)
+        parts = self.held_out_logits()
+        nll = torch.cat([cross_entropy(logits, targets, impl=self.impl).nll_NM for logits, targets in parts], 1)
         return weighted_mean(nll, self.held_out[2].flatten(1))
 
     def held_out_logits(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -207,7 +222,7 @@ class Lane:
         for a in range(0, inputs.shape[1], rows):
             part = slice(a, a + rows)
             logits = gpt.forward(
-                self.leaves, inputs[:, part], documents[:, part], self.tables, self.setup.model, self.program.format
+                self.leaves, inputs[:, part], documents[:, part], self.tables, self.setup.model, self.program.format, impl=self.impl
             )
             yield logits, targets[:, part].flatten(1)
 

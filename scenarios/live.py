@@ -10,6 +10,7 @@ import numpy as np
 from trainwreck.evaluation.figures import COLOURS, Story, reduced, save
 from trainwreck.evaluation.progress import progress
 from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios.backend import CPU, Backend
 from trainwreck.scenarios.batches import entropy_floor
 from trainwreck.scenarios.loop import train
 from trainwreck.scenarios.plan import Role, RunSpec, family_of
@@ -28,6 +29,7 @@ def run_live(
     picture: Path,
     *,
     quiet: bool = False,
+    backend: Backend = CPU,
 ) -> dict[str, Any]:
     """Train a scenario's runs of one seed, draw them, and tell what came out.
 
@@ -53,7 +55,7 @@ def run_live(
             elif callable(tick):
                 tick(done, total, f"{done} run-steps")
 
-        results = train([spec.job() for spec in specs], watch=watch)
+        results = train([spec.job() for spec in specs], watch=watch, device=backend.device, impl=backend.impl)
     traces = {role: result.trace for role, result in zip(by_role, results, strict=True)}
     faulty = by_role[Role.FAULTY.value]
     cured = by_role.get(Role.CURED.value)
@@ -73,6 +75,7 @@ def run_live(
         "onset_step": faulty.onset,
         "cure_step": cured.cure_step if cured else None,
         "signature": held,
+        "backend": backend.to_json(),
         "entropy_floor": floor if floor == floor else None,
         "picture": str(picture),
         "runs": [_facts(by_role[role], trace, traces.get("twin")) for role, trace in traces.items()],

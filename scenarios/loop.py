@@ -18,7 +18,7 @@ from trainwreck.evaluation.trace import Trace
 from trainwreck.models.parameters import initial_parameters
 from trainwreck.scenarios.faults import State
 from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.lane import Lane
+from trainwreck.scenarios.lane import Lane, Place
 
 BLOCK = 50  # steps between two transfers of statistics
 # Activations (rows * context * width) of the runs stepped as one: on a CPU what its caches hold.
@@ -70,6 +70,7 @@ def train(
     keep: dict[str, Iterable[int]] | None = None,
     stop: int | None = None,
     device: str = "cpu",
+    impl: str | None = None,
     dtype: torch.dtype = torch.float32,
     record: bool = True,
     progress: Callable[[int], Any] | None = None,
@@ -78,11 +79,12 @@ def train(
     """Train jobs side by side; one result a job, in order.
 
     enter: run_id to (step, state) to go on from. keep: run_id to steps whose state, before the step,
-    is returned. stop: train up to this step only. progress: called with the run-steps just done.
+    is returned. stop: train up to this step only. impl: of the kernels, by the rule of
+    `trainwreck.kernels.selection` where None. progress: called with the run-steps just done.
     watch: called with a run_id and the signals of the steps just done, block by block.
     Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`.
     """
-    place = torch.device(device)
+    place = Place(torch.device(device), dtype, impl)
     enter, keep = enter or {}, keep or {}
     runs = []
     for job in jobs:
@@ -110,7 +112,7 @@ def train(
         if not live and not waiting:
             break
         until = min([c for c in cuts if c > step])
-        lanes = _lanes(live, step, place, dtype)
+        lanes = _lanes(live, step, place)
         while step < until and lanes:
             steps = range(step, min(step + BLOCK, until))
             for group, lane in lanes:
@@ -122,7 +124,7 @@ def train(
                 if progress:
                     progress(len(group) * len(steps))
             step = steps.stop
-            lanes = _without_ended(lanes, step, place, dtype)
+            lanes = _without_ended(lanes, step, place)
         for group, lane in lanes:
             for run, state in zip(group, lane.states(), strict=True):
                 run.state = state
@@ -140,16 +142,16 @@ def _arrive(run: _Run, step: int) -> None:
         run.kept[step] = {k: v.clone() for k, v in run.state.items()}
 
 
-def _lanes(live: list[_Run], step: int, device: torch.device, dtype: torch.dtype) -> list[tuple[list[_Run], Lane]]:
+def _lanes(live: list[_Run], step: int, place: Place) -> list[tuple[list[_Run], Lane]]:
     groups: dict[Any, list[_Run]] = {}
     for run in live:
         groups.setdefault(run.job.segment(step).program, []).append(run)
     chunks = []
     for group in groups.values():
         setup = group[0].job.segment(step).setup
-        width = max(1, LANE_ELEMENTS[device.type] // (setup.data.rows * setup.model.context * setup.model.width))
+        width = max(1, LANE_ELEMENTS[place.device.type] // (setup.data.rows * setup.model.context * setup.model.width))
         chunks += [group[i : i + width] for i in range(0, len(group), width)]
-    return [(c, Lane([r.job for r in c], [r.state for r in c], step, device, dtype)) for c in chunks]
+    return [(c, Lane([r.job for r in c], [r.state for r in c], step, place)) for c in chunks]
 
 
 def _collect(
@@ -173,7 +175,7 @@ def _end_after_nonfinite(run: _Run) -> None:
 
 
 def _without_ended(
-    lanes: list[tuple[list[_Run], Lane]], step: int, device: torch.device, dtype: torch.dtype
+    lanes: list[tuple[list[_Run], Lane]], step: int, place: Place
 ) -> list[tuple[list[_Run], Lane]]:
     """Lanes without the runs that have stopped by now."""
     result = []
@@ -184,7 +186,7 @@ def _without_ended(
                 run.state = state
             if not alive:
                 continue
-            lane = Lane([r.job for r in alive], [r.state for r in alive], step, device, dtype)
+            lane = Lane([r.job for r in alive], [r.state for r in alive], step, place)
         result.append((alive, lane))
     return result
 

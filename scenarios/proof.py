@@ -31,6 +31,7 @@ from trainwreck.evaluation.registry import load_detector
 from trainwreck.evaluation.replay import replay
 from trainwreck.evaluation.schema import SIGNALS
 from trainwreck.evaluation.specification import ONE_LINERS
+from trainwreck.scenarios.backend import CPU, Backend
 from trainwreck.scenarios.generate import Progress, generate
 from trainwreck.scenarios.plan import Role, RunSpec, Split, family_of, unique
 from trainwreck.scenarios.registry import scenario
@@ -100,14 +101,16 @@ def verify(
     severity: Severity | None = None,
     overrides: Sequence[str] = (),
     workers: int = 1,
+    backend: Backend = CPU,
     progress: Progress | None = None,
 ) -> list[Proof]:
     """Train and judge. `out` keeps the runs, one folder a plan, so that a second call only judges."""
     if seeds < 2:
         raise InputError(f"seeds: {seeds} is not allowed; allowed: 2 or more ({FEWEST_SEEDS} for a proof)")
     specs = plan(names, seeds, size=size, severity=severity, overrides=overrides)
-    folder = out / fingerprint([spec.run_id for spec in specs])
-    dataset = generate(specs, folder, workers=workers, name="verify", progress=progress)
+    where = [] if backend == CPU else [backend.to_json()]
+    folder = out / fingerprint([spec.run_id for spec in specs] + where)
+    dataset = generate(specs, folder, workers=workers, name="verify", backend=backend, progress=progress)
     return [
         judge(name, level, dataset, seeds, size=size, overrides=overrides)
         for name in names

@@ -11,6 +11,7 @@ from trainwreck.evaluation.dataset import load
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import SIGNALS
 from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios.backend import recorded
 from trainwreck.scenarios.loop import train
 from trainwreck.scenarios.plan import RunSpec
 from trainwreck.scenarios.process import environment, prepare
@@ -45,14 +46,18 @@ class Reproduction:
 
 
 def reproduce(folder: Path, run_id: str) -> Reproduction:
-    """Train one run of a data set again, alone, and compare. InputError for an unknown run."""
+    """Train one run of a data set again, alone, on the backend on record, and compare.
+
+    InputError for an unknown run, or a backend that is not here.
+    """
     dataset = load(folder)
     row = dataset.run(run_id)
     spec = RunSpec.from_json(json.loads(row["spec"]))
     if spec.run_id != run_id:
         raise InputError(f"run {run_id}: its scenario has changed since; this version would train {spec.run_id}")
     prepare()
-    again = train([spec.job()])[0].trace
+    used = recorded(dataset.manifest)
+    again = train([spec.job()], device=used.device, impl=used.impl)[0].trace
     here, there = environment(), dataset.manifest["environment"]
     changed = tuple(sorted(key for key in here if here[key] != there.get(key)))
     return compare(dataset.trace(run_id), again, changed)

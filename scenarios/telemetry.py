@@ -62,8 +62,10 @@ class StepFacts:
 class Recorder:
     """A buffer of [steps, N, columns] and the order of its columns."""
 
-    def __init__(self, config: ModelConfig, plan: Layout, runs: int, steps: int, device: torch.device) -> None:
-        self.plan = plan
+    def __init__(
+        self, config: ModelConfig, plan: Layout, runs: int, steps: int, device: torch.device, impl: str | None = None
+    ) -> None:
+        self.plan, self.impl = plan, impl
         width = widths(config)
         self.columns: dict[str, tuple[int, int]] = {}
         stop = 0
@@ -76,7 +78,7 @@ class Recorder:
     @torch.no_grad()
     def before_update(self, facts: StepFacts) -> dict[str, Tensor]:
         """Every device signal but the update ratio."""
-        weights = segment_statistics(facts.flat, self.plan.bounds, largest=True)
+        weights = segment_statistics(facts.flat, self.plan.bounds, largest=True, impl=self.impl)
         assert weights.largest_NS is not None
         values = {
             "loss": facts.loss,
@@ -94,7 +96,13 @@ class Recorder:
         }
         values.update(facts.probe.reduce())
         losses = bucket_losses(
-            facts.nll_NM, facts.weight_NM, facts.age_NM, context=self.context, positions=BUCKETS, ages=self.ages
+            facts.nll_NM,
+            facts.weight_NM,
+            facts.age_NM,
+            context=self.context,
+            positions=BUCKETS,
+            ages=self.ages,
+            impl=self.impl,
         )
         values.update(position_loss=losses.position, age_loss=losses.age)
         return values
@@ -102,7 +110,7 @@ class Recorder:
     @torch.no_grad()
     def write(self, index: int, values: dict[str, Tensor], update: Tensor) -> None:
         """One row of the buffer. update: what was added to the weights, [N, P]."""
-        moved = segment_statistics(update, self.plan.bounds).norm_NS
+        moved = segment_statistics(update, self.plan.bounds, impl=self.impl).norm_NS
         values["layer_update_ratio"] = moved / values["layer_weight_norm"]
         row = [values[s.name].float().view(update.shape[0], -1) for s in DEVICE_SIGNALS]
         torch.cat(row, 1, out=self.buffer[index])

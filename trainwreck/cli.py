@@ -55,6 +55,8 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON inste
 workers_option = click.option("--workers", type=click.IntRange(1), help="Worker processes; one a core by default.")
 folder = click.argument("dir", type=click.Path(path_type=Path))
 settings = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
+device_option = click.option("--device", help="cpu or cuda; cpu by default.")
+impl_option = click.option("--impl", help="Kernels: reference or triton; triton on cuda, reference on cpu by default.")
 severity_option = click.option("--severity", help="subtle, clear or severe; clear by default.")
 size_option = click.option("--size", help="micro, deep, small or nano; the scenario's own by default.")
 
@@ -62,13 +64,15 @@ size_option = click.option("--size", help="micro, deep, small or nano; the scena
 @cli.command()
 @click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), help="Folder of the data set.")
 @workers_option
+@device_option
+@impl_option
 @as_json
-def demo(out: Path, workers: int | None, as_json: bool) -> None:
+def demo(out: Path, workers: int | None, device: str | None, impl: str | None, as_json: bool) -> None:
     """The main job, small: plan, train, label, score, report."""
     from trainwreck.scenarios.plans import resolve
 
     name, specs = resolve(["demo"])
-    _generate(specs, out, name, workers, quiet=as_json)
+    _generate(specs, out, name, workers, device, impl, quiet=as_json)
     rows = _leaderboard(out, None, ("full",), quiet=as_json)
     page = _report(out, out / "report.html", quiet=as_json)
     if as_json:
@@ -130,6 +134,8 @@ def show(id: str, as_json: bool) -> None:
 @size_option
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--plot", type=click.Path(path_type=Path), help="Where to write the picture; ID.png by default.")
+@device_option
+@impl_option
 @as_json
 def run(
     id: str,
@@ -138,12 +144,16 @@ def run(
     size: str | None,
     seed: int,
     plot: Path | None,
+    device: str | None,
+    impl: str | None,
     as_json: bool,
 ) -> None:
     """One scenario with its twin and cure, live, with a plot at the end."""
     from trainwreck.scenarios.live import run_live
 
-    facts = run_live(id, seed, _severity(severity), _size(size), overrides, plot or Path(f"{id}.png"), quiet=as_json)
+    picture = plot or Path(f"{id}.png")
+    where = _backend(device, impl)
+    facts = run_live(id, seed, _severity(severity), _size(size), overrides, picture, quiet=as_json, backend=where)
     if as_json:
         return print_json(facts)
     rows = [
@@ -163,6 +173,8 @@ def run(
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/runs/verify"), show_default=True)
 @click.option("--record", is_flag=True, help="Enter the result into the committed table of proofs.")
 @workers_option
+@device_option
+@impl_option
 @as_json
 def verify(
     words: Sequence[str],
@@ -172,6 +184,8 @@ def verify(
     out: Path,
     record: bool,
     workers: int | None,
+    device: str | None,
+    impl: str | None,
     as_json: bool,
 ) -> None:
     """Prove scenarios: train faulty, twin and cured runs on many seeds and judge them."""
@@ -181,6 +195,7 @@ def verify(
 
     names = [scenario(word).id for word in words if "=" not in word] or list(scenarios())
     overrides = [word for word in words if "=" in word]
+    where = _backend(device, impl)
     proofs: list[proof.Proof] = []
     for name in names:  # one data set a scenario: a slice that resumes alone
         with progress(f"verify {name}", quiet=as_json) as tick:
@@ -191,7 +206,8 @@ def verify(
                 size=_size(size),
                 severity=_severity(severity),
                 overrides=overrides,
-                workers=workers or _cores(),
+                workers=workers or _cores(where.device),
+                backend=where,
                 progress=lambda done, total, steps, all_steps: tick(steps, all_steps, f"bundle {done}/{total}"),
             )
         if record:
@@ -209,13 +225,17 @@ def verify(
 @click.argument("plan", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the data set.")
 @workers_option
+@device_option
+@impl_option
 @as_json
-def generate(plan: Sequence[str], out: Path, workers: int | None, as_json: bool) -> None:
+def generate(
+    plan: Sequence[str], out: Path, workers: int | None, device: str | None, impl: str | None, as_json: bool
+) -> None:
     """A labelled data set from a plan: demo, a plan.json, or scenario=A,B seed=range(8)."""
     from trainwreck.scenarios.plans import resolve
 
     name, specs = resolve(plan)
-    dataset = _generate(specs, out, name, workers, quiet=as_json)
+    dataset = _generate(specs, out, name, workers, device, impl, quiet=as_json)
     kinds = dataset.runs["kind"].value_counts().to_dict()
     if as_json:
         return print_json({"data_set": str(out), "runs": len(dataset), "kinds": kinds})
@@ -362,15 +382,20 @@ def doctor(as_json: bool) -> None:
     print_table(("what", "found"), [(k, v if isinstance(v, str) else json.dumps(v)) for k, v in facts.items()])
 
 
-def _generate(specs: Any, out: Path, name: str, workers: int | None, quiet: bool) -> Any:
+def _generate(
+    specs: Any, out: Path, name: str, workers: int | None, device: str | None, impl: str | None, quiet: bool
+) -> Any:
     from trainwreck.scenarios.generate import generate as run_plan
 
+    where = _backend(device, impl)
     with progress(f"train {len(specs)} runs", quiet=quiet) as tick:
 
         def told(done: int, total: int, steps: int, all_steps: int) -> None:
             tick(steps, all_steps, f"bundle {done}/{total}")
 
-        return run_plan(specs, out, workers=workers or _cores(), name=name, progress=told)
+        return run_plan(
+            specs, out, workers=workers or _cores(where.device), name=name, backend=where, progress=told
+        )
 
 
 def _leaderboard(dir: Path, extra: Sequence[str] | None, profiles: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
@@ -401,10 +426,17 @@ def _size(text: str | None) -> Any:
     return member(Size, "size", text)
 
 
-def _cores() -> int:
+def _backend(device: str | None, impl: str | None) -> Any:
+    from trainwreck.scenarios.backend import backend
+
+    return backend(device, impl)
+
+
+def _cores(device: str) -> int:
+    """Workers by default: one a core, and one for a GPU."""
     from trainwreck.scenarios.process import cores
 
-    return cores()
+    return cores() if device == "cpu" else 1
 
 
 if __name__ == "__main__":

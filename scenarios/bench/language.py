@@ -119,7 +119,7 @@ def _losses(setup: Setup, edit: Callable[[Tables, Setup], Tables] | None) -> dic
 
 def token_losses(jobs: list[Job], states: list[State]) -> np.ndarray:
     """-ln p of every validation token under each run's weights, nats, [N, rows * context]."""
-    lane = Lane(jobs, states, jobs[0].setup.steps, torch.device("cpu"), torch.float32)
+    lane = Lane(jobs, states, jobs[0].setup.steps)
     parts = []
     with torch.no_grad():
         for logits, targets in lane.held_out_logits():

@@ -139,7 +139,7 @@ def _bundle(runs: int, *, record: bool, validate: bool = True) -> Callable[[], o
     jobs = [Job(f"run{i}", i, setup) for i in range(runs)]
     for job in jobs:
         training_block(setup, job.seed, steps)
-    lane = Lane(jobs, [fresh_state(job) for job in jobs], 0, torch.device("cpu"), torch.float32)
+    lane = Lane(jobs, [fresh_state(job) for job in jobs], 0)
     return lambda: lane.run(steps, record)
 
 

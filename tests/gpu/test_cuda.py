@@ -6,7 +6,7 @@ import torch
 
 from trainwreck.evaluation.schema import SIGNALS
 from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.lane import Lane
+from trainwreck.scenarios.lane import Lane, Place
 from trainwreck.scenarios.loop import fresh_state, train
 from trainwreck.scenarios.settings import replaced
 from trainwreck.scenarios.sizes import Size, healthy
@@ -49,7 +49,7 @@ def test_neighbours_do_not_matter():
 
 
 def test_a_block_of_steps_never_waits_for_the_device():
-    lane = Lane(jobs(4), [fresh_state(job) for job in jobs(4)], 0, torch.device("cuda"), torch.float32)
+    lane = Lane(jobs(4), [fresh_state(job) for job in jobs(4)], 0, Place(torch.device("cuda")))
     lane.run(range(5), True)  # kernels are loaded
     feed = lane.feed(range(5, 10))
     torch.cuda.set_sync_debug_mode("error")

@@ -11,7 +11,7 @@ from trainwreck.models.optim import Kind
 from trainwreck.models.precision import Format
 from trainwreck.scenarios import telemetry
 from trainwreck.scenarios.faults import At, TableEdit, Variant
-from trainwreck.scenarios.lane import Lane
+from trainwreck.scenarios.lane import Lane, Place
 from trainwreck.scenarios.loop import fresh_state
 from trainwreck.scenarios.settings import replaced
 
@@ -77,7 +77,7 @@ def make_lane(request, tiny, make_job):
 
     def make(device: str):
         place = torch.device(device)
-        lane = Lane(jobs, [fresh_state(job) for job in jobs], 0, place, torch.float32)
+        lane = Lane(jobs, [fresh_state(job) for job in jobs], 0, Place(place))
         lane.recorder = telemetry.Recorder(lane.setup.model, lane.plan, 2, 4, place)
         return lane, lane.feed(range(4))
 
@@ -124,7 +124,7 @@ def test_steps_run_on_a_device_that_has_no_values(make_lane):
 def test_cuda_sees_no_synchronisation(tiny, make_job):
     job = make_job(0, tiny)
     device = torch.device("cuda")
-    lane = Lane([job], [fresh_state(job)], 0, device, torch.float32)
+    lane = Lane([job], [fresh_state(job)], 0, Place(device))
     lane.recorder = telemetry.Recorder(lane.setup.model, lane.plan, 1, 4, device)
     feed = lane.feed(range(4))
     lane.step(feed, 0, 0)  # libraries start up
