@@ -4,6 +4,7 @@ Shapes: N runs, B rows, H heads, T query positions, S key positions (S = T), K h
 """
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 
 import torch
@@ -18,10 +19,17 @@ AttentionFn = Callable[..., tuple[Tensor, AttentionStats | None]]
 IMPLEMENTATIONS = ("reference", "triton")
 
 # Attention done right is called "reference", in either implementation; the others are wrong on purpose.
-# A kernel variant <name> is the files <name>.py and triton_<name>.py, each with an `attention`.
-KERNEL_VARIANTS = ("fp16_scores", "fp16_scores_unscaled", "softmax_unshifted", "biased_rounding")
-# An argument variant is one file with a function `mistaken`: right attention, asked for the wrong thing.
-ARGUMENT_VARIANTS = ("mask_missing", "mask_off_by_one", "mask_zeroed", "documents_ignored")
+# A kernel variant is two files: <name>.py with an `attention` in plain PyTorch, its reference twin, and
+# triton_<name>.py with a `RECIPE` for the fused kernels.
+KERNEL_VARIANTS = ("fp16_scores", "softmax_unshifted", "biased_rounding")
+# An argument variant is one file with a function `mistaken`: the variant named here, asked for the wrong thing.
+ARGUMENT_VARIANTS = {
+    "fp16_scores_unscaled": "fp16_scores",
+    "mask_missing": "reference",
+    "mask_off_by_one": "reference",
+    "mask_zeroed": "reference",
+    "documents_ignored": "reference",
+}
 VARIANTS = ("reference", *KERNEL_VARIANTS, *ARGUMENT_VARIANTS)
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -35,18 +43,18 @@ def load_variant(name: str, impl: str = "reference") -> AttentionFn:
     if impl not in IMPLEMENTATIONS:
         raise ValueError(f"impl: {impl!r} is not allowed; allowed: {', '.join(IMPLEMENTATIONS)}, None")
     if name in ARGUMENT_VARIANTS:
-        return _mistaken(load_variant("reference", impl), import_module(f"{HOME}.{name}").mistaken)
+        called = load_variant(ARGUMENT_VARIANTS[name], impl)
+        return _mistaken(called, import_module(f"{HOME}.{name}").mistaken)
     if impl == "reference":
         fn: AttentionFn = import_module(f"{HOME}.{name}").attention
         return fn
-    module = "triton" if name == "reference" else f"triton_{name}"
     try:
-        fn = import_module(f"{HOME}.{module}").attention
+        fused: AttentionFn = import_module(f"{HOME}.triton").attention
     except ModuleNotFoundError as error:
         if error.name != "triton":
             raise
         raise ValueError("impl: 'triton' is not allowed without the package triton; allowed: 'reference'") from None
-    return fn
+    return fused if name == "reference" else partial(fused, recipe=import_module(f"{HOME}.triton_{name}").RECIPE)
 
 
 def choose(device: torch.device, dtype: torch.dtype) -> str:
@@ -106,7 +114,7 @@ def check_arguments(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: Tensor, 
         dropout.check(n, q.device)
 
 
-def _mistaken(right: AttentionFn, mistaken: Callable[[Mask, Tensor, int], tuple[Mask, Tensor]]) -> AttentionFn:
+def _mistaken(called: AttentionFn, mistaken: Callable[[Mask, Tensor, int], tuple[Mask, Tensor]]) -> AttentionFn:
     def attention(
         q: Tensor,
         k: Tensor,
@@ -118,6 +126,6 @@ def _mistaken(right: AttentionFn, mistaken: Callable[[Mask, Tensor, int], tuple[
         stats: bool = True,
     ) -> tuple[Tensor, AttentionStats | None]:
         mask, scale_N = mistaken(mask, scale_N, q.shape[3])
-        return right(q, k, v, mask=mask, scale_N=scale_N, dropout=dropout, stats=stats)
+        return called(q, k, v, mask=mask, scale_N=scale_N, dropout=dropout, stats=stats)
 
     return attention

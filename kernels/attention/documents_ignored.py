@@ -14,5 +14,9 @@ from trainwreck.kernels.attention.mask import Mask
 
 def mistaken(mask: Mask, scale_N: Tensor, t: int) -> tuple[Mask, Tensor]:
     """No document is masked, in any run."""
-    nowhere = torch.zeros(scale_N.shape, dtype=torch.bool, device=scale_N.device)
-    return mask.once("documents_ignored", lambda: replace(mask, documents_N=nowhere, leaky=True)), scale_N
+
+    def leaking() -> Mask:
+        nowhere = torch.zeros(scale_N.shape, dtype=torch.bool, device=scale_N.device)
+        return replace(mask, documents_N=nowhere, leaky=True)
+
+    return mask.once("documents_ignored", leaking), scale_N

@@ -13,5 +13,9 @@ from trainwreck.kernels.attention.mask import Mask
 
 def mistaken(mask: Mask, scale_N: Tensor, t: int) -> tuple[Mask, Tensor]:
     """Every position allowed."""
-    everything = torch.ones(1, t, t, dtype=torch.bool, device=scale_N.device)
-    return mask.once("mask_missing", lambda: replace(mask, allowed_NTS=everything, leaky=True)), scale_N
+
+    def leaking() -> Mask:
+        everything = torch.ones(1, t, t, dtype=torch.bool, device=scale_N.device)
+        return replace(mask, allowed_NTS=everything, leaky=True)
+
+    return mask.once("mask_missing", leaking), scale_N

@@ -13,5 +13,9 @@ from trainwreck.kernels.attention.mask import Mask
 
 def mistaken(mask: Mask, scale_N: Tensor, t: int) -> tuple[Mask, Tensor]:
     """Position t may see up to t + 1."""
-    ahead = torch.ones(1, t, t, dtype=torch.bool, device=scale_N.device).tril(1)
-    return mask.once("mask_off_by_one", lambda: replace(mask, allowed_NTS=ahead, leaky=True)), scale_N
+
+    def leaking() -> Mask:
+        ahead = torch.ones(1, t, t, dtype=torch.bool, device=scale_N.device).tril(1)
+        return replace(mask, allowed_NTS=ahead, leaky=True)
+
+    return mask.once("mask_off_by_one", leaking), scale_N

@@ -1,9 +1,9 @@
 """Tile sizes of the Triton kernels: one rule, from head width, dtype and length, for an H200.
 
 Why these: a product of half formats runs on the tensor cores in units of 64 rows for each group of
-four warps, and its sums stay in registers, 255 a thread. float32 products that are exact run on the
-ordinary cores, where large tiles only spill. No autotuning, so that a run's numbers don't hang on a
-measurement.
+four warps, and its sums stay in registers, 255 a thread: these are the largest that don't spill, with
+statistics on. float32 products that are exact run on the ordinary cores, where large tiles spill at
+once. No autotuning, so that a run's numbers don't hang on a measurement.
 """
 
 from typing import NamedTuple
@@ -44,16 +44,17 @@ def choose(width: int, dtype: torch.dtype, length: int) -> Tiles:
     """Tiles for a head width, a dtype and a length; short rows have smaller ones."""
     wide = padded_width(width) > 64
     if dtype == torch.float32:
-        forward, backward = Tile(32, 32, 4, 2), Tile(32, 16 if wide else 32, 4, 1)
+        forward, backward = (
+            (Tile(32, 16, 8, 1), Tile(16, 16, 8, 1)) if wide else (Tile(32, 32, 4, 2), Tile(32, 16, 4, 1))
+        )
     elif wide:
-        forward, backward = Tile(128, 64, 8, 2), Tile(64, 32, 4, 2)
+        forward, backward = Tile(128, 64, 8, 2), Tile(64, 64, 8, 2)
     else:
-        forward, backward = Tile(128, 64, 4, 3), Tile(128, 64, 8, 2)
+        forward, backward = Tile(64, 64, 4, 3), Tile(64, 64, 4, 2)
     longest = max(SMALLEST, power_of_two(length))
     return Tiles(_fit(forward, longest), _fit(backward, longest))
 
 
 def _fit(tile: Tile, longest: int) -> Tile:
     rows = min(tile.rows, longest)
-    warps = min(tile.warps, max(1, rows // 16))  # a warp has 16 rows of a product at least
-    return tile._replace(rows=rows, step=min(tile.step, rows), warps=warps)
+    return tile._replace(rows=rows, step=min(tile.step, rows), warps=tile.warps if rows >= 32 else min(tile.warps, 4))

@@ -24,7 +24,7 @@ from trainwreck.kernels.attention.triton_parts import (
 def row_dots(
     p_out, p_d_out, p_delta, T, H, K: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, HEADS_K: tl.constexpr
 ):  # fmt: skip
-    """delta = sum over K of out * d_out: what softmax's gradient subtracts. out: [N, B, T, H, K]; delta: [N, B, H, T]."""
+    """delta [N, B, H, T] = sum over K of out * d_out [N, B, T, H, K]: what softmax's gradient subtracts."""
     head, i_block = place(T, ROWS)
     o_t = i_block * ROWS + tl.arange(0, ROWS)
     base = ((head // H).to(tl.int64) * T * H + head % H) * K
