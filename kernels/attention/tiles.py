@@ -15,12 +15,16 @@ WIDEST = 128
 
 
 class Tile(NamedTuple):
-    """`rows` is what a program owns, `step` what it takes at a time; rows is a multiple of step."""
+    """`rows` is what a program owns, `step` what it takes at a time; rows is a multiple of step.
+
+    registers: at most so many a thread, None for as many as the compiler likes.
+    """
 
     rows: int
     step: int
     warps: int
     stages: int
+    registers: int | None = None
 
 
 class Tiles(NamedTuple):
@@ -50,11 +54,13 @@ def choose(width: int, dtype: torch.dtype, length: int) -> Tiles:
     elif wide:
         forward, backward = Tile(128, 64, 8, 2), Tile(64, 64, 8, 2)
     else:
-        forward, backward = Tile(64, 64, 4, 3), Tile(64, 64, 4, 2)
+        # 168 registers: room for three programs on a multiprocessor, and still hardly a spill.
+        forward, backward = Tile(64, 64, 4, 3, 168), Tile(64, 64, 4, 2)
     longest = max(SMALLEST, power_of_two(length))
     return Tiles(_fit(forward, longest), _fit(backward, longest))
 
 
 def _fit(tile: Tile, longest: int) -> Tile:
     rows = min(tile.rows, longest)
-    return tile._replace(rows=rows, step=min(tile.step, rows), warps=tile.warps if rows >= 32 else min(tile.warps, 4))
+    warps = tile.warps if rows == tile.rows else min(tile.warps, 4)
+    return tile._replace(rows=rows, step=min(tile.step, rows), warps=warps)

@@ -100,7 +100,7 @@ class _Attention(torch.autograd.Function):
             q, k, v, out, shift, norm, part, *call.masks, *call.draws, t, h, b, 1.0 / (b * t),
             ROWS=tile.rows, STEP=tile.step, STATS=keeper is not None, FORBIDDEN=mask.leaky,
             SHIFT=recipe.shift, ACCUMULATE=recipe.accumulate, num_warps=tile.warps, num_stages=tile.stages,
-            **call.switches,
+            maxnreg=tile.registers, **call.switches,
         )  # fmt: skip
         if keeper is not None:
             keeper(_reduce(part, mask.leaky))
@@ -123,7 +123,7 @@ class _Attention(torch.autograd.Function):
         triton_backward.backward[grid](
             q, k, v, d_out, shift, norm, delta, d_q, d_k, d_v, *call.masks, *call.draws, t, h, b,
             ROWS=tile.rows, STEP=tile.step, GRADE=call.recipe.grade, FINISH=call.recipe.finish,
-            num_warps=tile.warps, num_stages=tile.stages, **call.switches,
+            num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers, **call.switches,
         )  # fmt: skip
         return d_q, d_k, d_v, None, None, None, None, None
 
