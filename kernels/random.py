@@ -7,7 +7,7 @@ word of its counter.
 """
 
 import hashlib
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import torch
@@ -51,3 +51,35 @@ def dropout_mask(seeds: list[int], stream: str, step: int, shape: tuple[int, ...
     uniform = torch.from_numpy(raw.astype(np.float32)).to(rate_N.device).view(len(seeds), *shape)
     rate = rate_N.view(spread)
     return (uniform >= rate * 65536.0).to(rate_N.dtype) / (1.0 - rate)
+
+
+def run_keys(seeds: tuple[int, ...], stream: str, device: torch.device) -> Tensor:
+    """One 64-bit key for each seed under a stream, int64, [N]. Made once: a step costs no transfer."""
+    return _run_keys(seeds, stream, str(device))
+
+
+@lru_cache(maxsize=256)
+def _run_keys(seeds: tuple[int, ...], stream: str, device: str) -> Tensor:
+    keys = [stream_key(f"{seed}/{stream}") for seed in seeds]
+    return torch.from_numpy(np.array(keys, np.uint64).view(np.int64)).to(device)
+
+
+WORD = 2**32 - 1
+ROUNDS = 10
+
+
+def philox_4x32(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Four 32-bit words of Philox-4x32-10 (Salmon et al. 2011) for each counter and key.
+
+    counter: int64, four words of 32 bits; key: int64, its low half is the first word. All broadcast.
+    Returns int64, 0 to 2**32 - 1: PyTorch computes with no unsigned integers.
+    """
+    a, b, c, d = counter
+    low, high = key & WORD, (key >> 32) & WORD
+    for _ in range(ROUNDS):
+        # A product of two words wraps into the sign bit; shifted and masked, its halves are right.
+        first, second = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b = ((second >> 32) & WORD) ^ b ^ low, second & WORD
+        c, d = ((first >> 32) & WORD) ^ d ^ high, first & WORD
+        low, high = (low + 0x9E3779B9) & WORD, (high + 0xBB67AE85) & WORD
+    return a, b, c, d

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainwreck.kernels.attention import AttentionStats, attention, document_bias, mask_bias, reduce
-from trainwreck.kernels.attention.api import Regions
-from trainwreck.kernels.random import dropout_mask
+from trainwreck.kernels import attention as kernels
+from trainwreck.kernels.attention import AttentionStats, Mask, attention, reduce
+from trainwreck.kernels.random import dropout_mask, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
 from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
 from trainwreck.models.precision import Format, linear, widen
@@ -26,6 +26,8 @@ class Tables:
     are masked. scale_N: float, multiplies q k'. rotary_q_NTK, rotary_k_NTK: complex, [N, T, K/2].
     branch_gain_NL2: float, factor on what attention and MLP of each layer add; None is 1 for all.
     leaky: some run lets a query see the future, another document or padding.
+    causal: in every run the mask is the causal one and documents are kept apart, so a kernel need not
+    look at the tables. What the device holds isn't asked: who builds the tables has to say it.
     """
 
     allowed_NTS: Tensor
@@ -35,6 +37,14 @@ class Tables:
     rotary_k_NTK: Tensor
     branch_gain_NL2: Tensor | None = None
     leaky: bool = False
+    causal: bool = False
+
+    def mask(self, documents_NBT: Tensor) -> Mask:
+        """What attention masks in a batch of these documents."""
+        if self.causal:
+            return Mask(documents_NBT, leaky=self.leaky)
+        # Where nothing leaks, all runs keep to their documents.
+        return Mask(documents_NBT, self.allowed_NTS, self.documents_N if self.leaky else None, self.leaky)
 
 
 @dataclass
@@ -48,6 +58,11 @@ class Dropout:
     def mask(self, site: str, *shape: int) -> Tensor:
         """Scaled keep mask for one site of the model, [N, *shape]."""
         return dropout_mask(self.seeds, f"dropout/{site}", self.step, shape, self.rate_N)
+
+    def probabilities(self, layer: str) -> kernels.Dropout:
+        """The draws for a layer's attention probabilities, which no mask is made of here."""
+        keys = run_keys(tuple(self.seeds), f"dropout/{layer}/probs", self.rate_N.device)
+        return kernels.Dropout(keys, self.step, self.rate_N)
 
 
 @dataclass
@@ -117,7 +132,7 @@ def forward(
     n, b, t = tokens_NBT.shape
     m, d = b * t, config.width
     pre = config.placement is Placement.PRE
-    bias, regions = attention_mask(documents_NBT, tables, params["head.weight"].dtype)
+    mask = tables.mask(documents_NBT)
 
     def weights(name: str) -> tuple[Tensor, Tensor | None]:
         return params[f"{name}.weight"], params.get(f"{name}.bias")
@@ -140,17 +155,16 @@ def forward(
             qkv = norm_heads(qkv, params[f"{layer}.qk_gain"], config)
         turns = tables.rotary_q_NTK, tables.rotary_k_NTK
         q, k, v = split_and_rotate(qkv.view(n, b, t, 3 * d), *turns, config.heads, impl=impl)
-        keep = None if dropout is None else dropout.mask(f"{layer}/probs", b, config.heads, t, t)
         out, stats = attention(
             q,
             k,
             v,
-            bias_NBTS=bias,
+            mask=mask,
             scale_N=tables.scale_N,
-            keep_NBHTS=keep,
-            regions=regions,
+            dropout=None if dropout is None else dropout.probabilities(layer),
             stats=probe is not None,
             variant=config.attention,
+            impl=impl,
         )
         if probe is not None and stats is not None:
             probe.attention.append(stats)
@@ -243,18 +257,3 @@ def activate(x: Tensor, activation: Activation) -> Tensor:
     if activation is Activation.RELU:
         return F.relu(x)
     return F.silu(x)
-
-
-def attention_mask(documents_NBT: Tensor, tables: Tables, dtype: torch.dtype) -> tuple[Tensor, Regions | None]:
-    """The additive mask [N, B, T, S], and the forbidden regions where some run leaks."""
-    bias = document_bias(documents_NBT, dtype)
-    if tables.leaky:
-        bias.mul_(tables.documents_N.to(dtype).view(-1, 1, 1, 1))
-    bias.add_(mask_bias(tables.allowed_NTS, dtype).unsqueeze(1))  # MASKED twice is masked
-    if not tables.leaky:
-        return bias, None
-    t = documents_NBT.shape[-1]
-    same = documents_NBT.unsqueeze(3) == documents_NBT.unsqueeze(2)
-    future = torch.ones(t, t, dtype=torch.bool, device=same.device).triu(1)
-    padding = (documents_NBT < 0).unsqueeze(2).expand_as(same)
-    return bias, Regions(future, ~same & ~padding, padding)

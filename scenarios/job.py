@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
+
 from trainwreck.models import gpt
 from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.precision import Format
@@ -21,6 +23,7 @@ class Program:
     rows: int
     evaluation: tuple[int, int, int]  # when, on how many rows, and the last step
     leaky: bool
+    causal: bool
     gained: bool
     dropout: bool
     z_loss: bool
@@ -98,6 +101,7 @@ def program(setup: Setup, tables: gpt.Tables) -> Program:
         rows=setup.data.rows,
         evaluation=(setup.evaluation.every, setup.evaluation.rows, setup.steps),
         leaky=leaks(tables),
+        causal=is_causal(tables),
         gained=tables.branch_gain_NL2 is not None,
         dropout=setup.dropout > 0,
         z_loss=setup.z_loss > 0,
@@ -113,3 +117,9 @@ def leaks(tables: gpt.Tables) -> bool:
     allowed = tables.allowed_NTS
     causal = not bool(allowed.triu(1).any()) and bool(allowed.diagonal(dim1=1, dim2=2).all())
     return not causal or not bool(tables.documents_N.all())
+
+
+def is_causal(tables: gpt.Tables) -> bool:
+    """Whether the mask is the causal one, no more and no less, and documents are kept apart."""
+    allowed = tables.allowed_NTS
+    return bool((allowed == torch.ones_like(allowed[0]).tril()).all()) and bool(tables.documents_N.all())

@@ -267,6 +267,7 @@ class Lane:
             rotary_k_NTK=cat("rotary_k_NTK").to(rotary),
             branch_gain_NL2=cat("branch_gain_NL2").to(self.flat.dtype) if self.program.gained else None,
             leaky=self.program.leaky,
+            causal=self.program.causal,
         )
 
     def _held_out(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.attention.api import AttentionStats, Regions
-from trainwreck.kernels.attention.reference import matmul, measure
+from trainwreck.kernels.attention.dropout import Dropout
+from trainwreck.kernels.attention.mask import MASKED, Mask
+from trainwreck.kernels.attention.reference import materialise, matmul
+from trainwreck.kernels.attention.statistics import AttentionStats, measure
 
 
 def attention(
@@ -18,18 +20,19 @@ def attention(
     k_NBHSK: Tensor,
     v_NBHSK: Tensor,
     *,
-    bias_NBTS: Tensor,
+    mask: Mask,
     scale_N: Tensor,
-    keep_NBHTS: Tensor | None = None,
-    regions: Regions | None = None,
+    dropout: Dropout | None = None,
     stats: bool = True,
 ) -> tuple[Tensor, AttentionStats | None]:
     """Same call as the reference's. Written as a practitioner would, gradients by autograd."""
+    bias, regions, keep = materialise(q_NBHTK, mask, dropout)
     scores = _HalfScores.apply(q_NBHTK, k_NBHSK) * scale_N.view(-1, 1, 1, 1, 1)
-    scores = scores + bias_NBTS.unsqueeze(2)
+    scores = scores + bias.unsqueeze(2)
     probs = torch.softmax(scores, -1)
-    kept = probs if keep_NBHTS is None else probs * keep_NBHTS
-    measured = measure(scores.detach().clone(), probs.detach(), regions) if stats else None
+    kept = probs if keep is None else probs * keep
+    # A score of -inf has no attention, and no share in the entropy: 0 * -inf would make it NaN.
+    measured = measure(scores.detach().clamp(min=2 * MASKED), probs.detach(), regions) if stats else None
     return kept.to(v_NBHSK.dtype) @ v_NBHSK, measured
 
 

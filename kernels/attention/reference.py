@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.attention.api import AttentionStats, Regions
+from trainwreck.kernels.attention.dropout import Dropout
+from trainwreck.kernels.attention.mask import Mask, Regions
+from trainwreck.kernels.attention.statistics import AttentionStats, measure
 
 
 def attention(
@@ -19,16 +21,16 @@ def attention(
     k_NBHSK: Tensor,
     v_NBHSK: Tensor,
     *,
-    bias_NBTS: Tensor,
+    mask: Mask,
     scale_N: Tensor,
-    keep_NBHTS: Tensor | None = None,
-    regions: Regions | None = None,
+    dropout: Dropout | None = None,
     stats: bool = True,
 ) -> tuple[Tensor, AttentionStats | None]:
     """See `trainwreck.kernels.attention.attention`."""
     held: list[AttentionStats] = []
     keeper = held.append if stats else None
-    out: Tensor = _Attention.apply(q_NBHTK, k_NBHSK, v_NBHSK, bias_NBTS, scale_N, keep_NBHTS, regions, keeper)
+    bias, regions, keep = materialise(q_NBHTK, mask, dropout)
+    out: Tensor = _Attention.apply(q_NBHTK, k_NBHSK, v_NBHSK, bias, scale_N, keep, regions, keeper)
     return out, held[0] if held else None
 
 
@@ -70,6 +72,14 @@ class _Attention(torch.autograd.Function):
         return d_q.to(k.dtype), d_k, d_v, None, None, None, None, None
 
 
+def materialise(q: Tensor, mask: Mask, dropout: Dropout | None) -> tuple[Tensor, Regions | None, Tensor | None]:
+    """The additive mask, the forbidden regions and the scaled keep mask, each over all pairs of positions."""
+    _, b, h, t, _ = q.shape
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    keep = None if dropout is None else dropout.mask(b, h, t)
+    return mask.bias(t, wide, q.device), mask.regions(t, q.device), keep
+
+
 def widen(x: Tensor) -> Tensor:
     """x in float32 where it is in a half format, else as it is."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
@@ -96,26 +106,3 @@ def matmul(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     lead = a.shape[:-2]
     out = torch.bmm(a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:]))
     return out.view(*lead, *out.shape[-2:]).to(dtype)
-
-
-def measure(scores: Tensor, probs: Tensor, regions: Regions | None) -> AttentionStats:
-    """Statistics of one layer from its masked scores and probabilities, each [N, B, H, T, S].
-
-    Entropy of a row is -sum(p * (s - max(s))) - ln(max(p)). The maximum goes first, as in the softmax,
-    so that large scores, or a row of MASKED ones, don't swallow it. The scores are overwritten: they
-    are large, and no longer needed.
-    """
-    t = probs.shape[-1]
-    top_s = scores.amax(-1)
-    top_p = probs.amax(-1)
-    entropy = scores.sub_(top_s.unsqueeze(-1)).mul_(probs).sum(-1).neg_().sub_(top_p.log_())
-    position = torch.arange(t, dtype=probs.dtype, device=probs.device)
-    mass_self = probs.diagonal(dim1=-2, dim2=-1)
-    if regions is None:
-        # torch.mv is fast, but where rows aren't aligned its last bits depend on how many runs there are.
-        aligned = t % 16 == 0
-        looked_at = torch.mv(probs.view(-1, t), position).view_as(entropy) if aligned else (probs * position).sum(-1)
-        return AttentionStats(entropy, top_s, mass_self, position - looked_at)
-    distance = (probs * (position[:, None] - position).abs()).sum(-1)
-    masses = (torch.where(where.unsqueeze(-3), probs, 0).sum(-1) for where in regions)
-    return AttentionStats(entropy, top_s, mass_self, distance, *masses)

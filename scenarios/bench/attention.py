@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainwreck.evaluation.progress import Tick
-from trainwreck.kernels.attention import attention, mask_bias
+from trainwreck.kernels.attention import Mask, attention
 from trainwreck.scenarios.bench.rounds import Stopwatch, Subject, Work, cells, take
 from trainwreck.scenarios.bench.stopwatch import CudaStopwatch, Peaks, measure_peaks, require_cuda
 from trainwreck.scenarios.bench.table import Table
@@ -190,10 +190,8 @@ def ours(case: Case, *, impl: str, stats: bool) -> Attention:
 
 def arguments(case: Case, impl: str, stats: bool) -> dict[str, Any]:
     """What `attention` takes besides q, k and v."""
-    t, width = case.q.shape[-2:]
-    causal = torch.ones(t, t, dtype=torch.bool, device=case.q.device).tril()
-    scale = torch.full((1,), 1 / math.sqrt(width), device=case.q.device)
-    return {"bias_NBTS": mask_bias(causal)[None, None], "scale_N": scale, "stats": stats, "variant": impl}
+    scale = torch.full((1,), 1 / math.sqrt(case.q.shape[-1]), device=case.q.device)
+    return {"mask": Mask(), "scale_N": scale, "stats": stats, "impl": impl}
 
 
 def verdict(rows: Sequence[tuple[Any, ...]]) -> str:

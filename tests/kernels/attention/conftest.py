@@ -2,68 +2,123 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from trainwreck.kernels.attention import AttentionStats, Dropout, Mask, attention
+
 Arrays = dict[str, Tensor]
 
 
 @dataclass
 class Problem:
-    """q, k, v [N, B, H, T, K]; allowed bool [N, B, T, S]; scale [N]; keep [N, B, H, T, S] or None."""
+    """q, k, v [N, B, H, T, K]; scale [N]; a mask with documents; dropout or None."""
 
     q: Tensor
     k: Tensor
     v: Tensor
-    allowed: Tensor
     scale: Tensor
-    documents: Tensor  # [N, B, T], -1 for padding
-    keep: Tensor | None = None
+    mask: Mask
+    dropout: Dropout | None = None
 
     def to(self, dtype: torch.dtype) -> "Problem":
+        """In another precision; scale and rates as wide as the sums."""
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
         q, k, v = (x.detach().to(dtype).requires_grad_() for x in (self.q, self.k, self.v))
-        keep = None if self.keep is None else self.keep.to(dtype)
-        return Problem(q, k, v, self.allowed, self.scale.to(dtype), self.documents, keep)
+        dropout = None if self.dropout is None else replace(self.dropout, rate_N=self.dropout.rate_N.to(wide))
+        return Problem(q, k, v, self.scale.to(wide), self.mask, dropout)
+
+    def run(self, i: int) -> "Problem":
+        """One run alone."""
+        q, k, v = (x[i : i + 1].detach().requires_grad_() for x in (self.q, self.k, self.v))
+        m, d = self.mask, self.dropout
+        parts = {
+            name: value[i : i + 1]
+            for name in ("documents_NBT", "allowed_NTS", "documents_N")
+            if (value := getattr(m, name)) is not None
+        }
+        dropout = None if d is None else Dropout(d.keys_N[i : i + 1], d.step, d.rate_N[i : i + 1])
+        return Problem(q, k, v, self.scale[i : i + 1], Mask(**parts, leaky=m.leaky), dropout)
+
+    @property
+    def documents(self) -> Tensor:
+        return self.mask.documents_NBT
+
+    @property
+    def hidden(self) -> Tensor:
+        """How many of the two masks hide a key, [N, B, T, S]."""
+        t, ids, m = self.q.shape[3], self.documents, self.mask
+        causal = torch.ones(1, t, t, dtype=torch.bool, device=ids.device).tril()
+        table = causal if m.allowed_NTS is None else m.allowed_NTS
+        other = ids[..., None] != ids[..., None, :]
+        if m.documents_N is not None:
+            other = other & m.documents_N.view(-1, 1, 1, 1)
+        return (~table).unsqueeze(1).int() + other.int()
+
+    @property
+    def allowed(self) -> Tensor:
+        """bool, [N, B, T, S]."""
+        return self.hidden == 0
+
+    @property
+    def keep(self) -> Tensor | None:
+        _, b, h, t, _ = self.q.shape
+        return None if self.dropout is None else self.dropout.mask(b, h, t)
 
 
 def _problem(
     *, n: int = 2, b: int = 2, h: int = 2, t: int = 7, width: int = 6, seed: int = 0, spread: float = 1.0,
-    dtype: torch.dtype = torch.float32, rate: float = 0.0,
+    dtype: torch.dtype = torch.float32, rate: float = 0.0, device: str = "cpu", mask: dict[str, Any] | None = None,
 ) -> Problem:  # fmt: skip
     """Random q, k, v, a causal mask within documents, the last positions of each second row padded."""
     random = torch.Generator().manual_seed(seed)
     q, k, v = (spread**0.5 * torch.randn(n, b, h, t, width, generator=random, dtype=torch.float64) for _ in "qkv")
     documents = (torch.arange(t) * 2 // max(t, 1)).expand(n, b, t).clone()
     documents[:, 1::2, t - t // 4 :] = -1
-    allowed = torch.ones(t, t, dtype=torch.bool).tril() & (documents[..., None] == documents[..., None, :])
-    scale = torch.linspace(0.5, 1.0, n, dtype=torch.float64) / math.sqrt(width)
-    keep = None
+    scale = torch.linspace(0.5, 1.0, n) / math.sqrt(width)
+    dropout = None
     if rate:
-        keep = (torch.rand(n, b, h, t, t, generator=random) >= rate).double() / (1 - rate)
-    return Problem(q, k, v, allowed, scale, documents, keep).to(dtype)
+        keys = torch.randint(-(2**62), 2**62, (n,), generator=random)
+        dropout = Dropout(keys.to(device), 5 + seed, torch.full((n,), rate, device=device))
+    parts = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in (mask or {}).items()}
+    made = Problem(*(x.to(device) for x in (q, k, v, scale)), Mask(documents.to(device), **parts), dropout)
+    return made.to(dtype)
+
+
+def _attended(problem: Problem, **changed: Any) -> tuple[Tensor, AttentionStats | None]:
+    """`attention` of a problem."""
+    p = problem
+    return attention(p.q, p.k, p.v, mask=p.mask, scale_N=p.scale, dropout=p.dropout, **changed)
 
 
 def _looped(problem: Problem) -> tuple[Tensor, Arrays]:
-    """Output and statistics, one query at a time in float64; a query with no key looks at all alike."""
+    """Output and statistics, one query at a time in float64.
+
+    A query with no key looks at all keys alike that one mask alone hides, as where masks are added.
+    """
     p = problem
     n, b, h, t, _ = p.q.shape
     out = torch.zeros_like(p.v, dtype=torch.float64)
-    names = ("entropy", "logit_max", "mass_self", "distance", "mass_future", "mass_other_document", "mass_padding")
+    names = ("entropy", "logit_max", "lse", "mass_self", "distance")
+    names += ("mass_future", "mass_other_document", "mass_padding")
     stats = {name: torch.zeros(n, b, h, t, dtype=torch.float64) for name in names}
-    q, k, v = (x.detach().double() for x in (p.q, p.k, p.v))
+    q, k, v, hidden, keep = (None if x is None else x.detach() for x in (p.q, p.k, p.v, p.hidden, p.keep))
+    q, k, v = q.double(), k.double(), v.double()
     for i, j, m, row in torch.cartesian_prod(*(torch.arange(size) for size in (n, b, h, t))).tolist():
-        keys = [s for s in range(t) if p.allowed[i, j, row, s]]
+        fewest = int(hidden[i, j, row].min())
+        nearest = [s for s in range(t) if hidden[i, j, row, s] == fewest]
+        keys = nearest if fewest == 0 else []
         scores = {s: float(p.scale[i].double() * (q[i, j, m, row] * k[i, j, m, s]).sum()) for s in keys}
         top = max(scores.values(), default=0.0)
-        weight = {s: math.exp(score - top) for s, score in scores.items()} or dict.fromkeys(range(t), 1.0)
+        weight = {s: math.exp(score - top) for s, score in scores.items()} or dict.fromkeys(nearest, 1.0)
         total = math.fsum(weight.values())
         here = p.documents[i, j, row]
         for s, share in ((s, w / total) for s, w in weight.items()):
-            kept = 1.0 if p.keep is None else float(p.keep[i, j, m, row, s])
+            kept = 1.0 if keep is None else float(keep[i, j, m, row, s])
             out[i, j, m, row] += share * kept * v[i, j, m, s]
             there = p.documents[i, j, s]
             stats["entropy"][i, j, m, row] -= share * math.log(share) if share else 0.0
@@ -73,19 +128,22 @@ def _looped(problem: Problem) -> tuple[Tensor, Arrays]:
             stats["mass_padding"][i, j, m, row] += share * bool(there < 0)
             stats["mass_other_document"][i, j, m, row] += share * bool(there >= 0 and there != here)
         stats["logit_max"][i, j, m, row] = top
+        stats["lse"][i, j, m, row] = top + math.log(total)
     return out, stats
 
 
 def _plain(problem: Problem) -> tuple[Tensor, Arrays]:
     """Output and statistics by ordinary PyTorch functions in the problem's own precision."""
     p = problem
-    scores = (p.q @ p.k.transpose(-1, -2)) * p.scale.view(-1, 1, 1, 1, 1)
-    probs = torch.softmax(scores.masked_fill(~p.allowed.unsqueeze(2), -torch.inf), -1)
-    kept = probs if p.keep is None else probs * p.keep
-    position = torch.arange(probs.shape[-1]).to(probs.dtype)
+    scores = (p.q @ p.k.transpose(-1, -2)) * p.scale.to(p.q.dtype).view(-1, 1, 1, 1, 1)
+    hidden = ~p.allowed.unsqueeze(2)
+    probs = torch.softmax(scores.masked_fill(hidden, -torch.inf), -1)
+    kept = probs if p.keep is None else probs * p.keep.to(probs.dtype)
+    position = torch.arange(probs.shape[-1], device=probs.device).to(probs.dtype)
     stats = {
         "entropy": torch.special.entr(probs).sum(-1),
-        "logit_max": scores.masked_fill(~p.allowed.unsqueeze(2), -torch.inf).amax(-1),
+        "logit_max": scores.masked_fill(hidden, -torch.inf).amax(-1),
+        "lse": scores.masked_fill(hidden, -torch.inf).logsumexp(-1),
         "mass_self": probs.diagonal(dim1=-2, dim2=-1),
         "distance": (probs * (position[:, None] - position).abs()).sum(-1),
     }
@@ -95,7 +153,7 @@ def _plain(problem: Problem) -> tuple[Tensor, Arrays]:
 def _gradients(fn: Callable[[Problem], tuple[Tensor, Any]], problem: Problem, d_out: Tensor) -> Arrays:
     """The output, and the gradients of sum(out * d_out)."""
     out = fn(problem)[0]
-    grads = torch.autograd.grad(out, (problem.q, problem.k, problem.v), d_out.to(out.dtype))
+    grads = torch.autograd.grad(out, (problem.q, problem.k, problem.v), d_out.to(out))
     return dict(zip(("out", "q", "k", "v"), (out.detach(), *grads), strict=True))
 
 
@@ -109,9 +167,53 @@ def _within(got: Arrays, plain: Arrays, exact: Arrays, dtype: torch.dtype) -> No
         assert error <= budget, f"{name}: error {error:.3g}, allowed {budget:.3g}"
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_zero_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that is not written holds NaN."""
+
+    def poisoned(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def made(*args: Any, **kwargs: Any) -> Tensor:
+            fresh = make(*args, **kwargs)
+            return fresh.fill_(torch.nan) if fresh.is_floating_point() else fresh.fill_(1 << 6)
+
+        return made
+
+    for owner, name in ((torch, "empty"), (torch, "empty_like"), (Tensor, "new_empty")):
+        monkeypatch.setattr(owner, name, poisoned(getattr(owner, name)))
+
+
+CUDA = torch.cuda.is_available()
+ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not CUDA, reason="needs a CUDA device")]
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("cpu", marks=pytest.mark.skipif(CUDA, reason="kernels are compiled here, not interpreted")),
+        pytest.param("cuda", marks=ON_GPU),
+    ],
+    scope="session",
+)
+def device(request: pytest.FixtureRequest) -> str:
+    """Where a Triton kernel is tried: in the interpreter, or on a GPU."""
+    return request.param
+
+
+@pytest.fixture(
+    params=[torch.float32, torch.float16, pytest.param(torch.bfloat16, marks=ON_GPU)], ids=str, scope="session"
+)
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    """What the kernels take. The interpreter's products of bfloat16 are wrong."""
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def make_problem() -> Callable[..., Problem]:
     return _problem
+
+
+@pytest.fixture(scope="session")
+def attended() -> Callable[..., tuple[Tensor, AttentionStats | None]]:
+    return _attended
 
 
 @pytest.fixture(scope="session")

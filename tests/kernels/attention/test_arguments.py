@@ -1,64 +1,72 @@
-"""What attention refuses, and what masks and variants are made of."""
+"""What attention refuses, in one line and before any work, whatever implementation is asked."""
 
 import re
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from trainwreck.kernels.attention import MASKED, VARIANTS, attention, document_bias, load_variant, mask_bias
+from trainwreck.kernels.attention import IMPLEMENTATIONS, VARIANTS, Dropout, Mask, attention
 
 SHAPE = (2, 3, 1, 4, 5)
+DOCUMENTS = torch.zeros(2, 3, 4, dtype=torch.int64)
+DROPOUT = Dropout(torch.zeros(2, dtype=torch.int64), 0, torch.zeros(2))
 
 
-def arguments(**changed: torch.Tensor) -> dict[str, Any]:
+def arguments(**changed: Any) -> dict[str, Any]:
     good = {
         "q": torch.zeros(SHAPE), "k": torch.zeros(SHAPE), "v": torch.zeros(SHAPE),
-        "bias": torch.zeros(2, 3, 4, 4), "scale": torch.ones(2),
+        "mask": Mask(DOCUMENTS), "scale": torch.ones(2), "dropout": None,
     }  # fmt: skip
     return good | changed
 
 
-def call(*, q: Any, k: Any, v: Any, bias: Any, scale: Any, variant: str = "reference") -> torch.Tensor:
-    return attention(q, k, v, bias_NBTS=bias, scale_N=scale, variant=variant)[0]
+def call(*, q: Any, k: Any, v: Any, mask: Any, scale: Any, dropout: Any, **how: str) -> torch.Tensor:
+    return attention(q, k, v, mask=mask, scale_N=scale, dropout=dropout, **how)[0]
+
+
+def table(*shape: int, dtype: torch.dtype = torch.bool) -> Mask:
+    return Mask(DOCUMENTS, torch.ones(shape, dtype=dtype))
 
 
 BAD = [
     ({"q": torch.zeros(SHAPE, dtype=torch.int64)}, "q: dtype torch.int64 is not allowed; allowed: (torch.float16, "),
-    ({"q": torch.zeros(SHAPE[1:])}, "q: shape (3, 1, 4, 5) is not allowed; allowed: [N, B, H, T, K]"),
+    ({"q": torch.zeros(SHAPE[1:])}, "q: shape (3, 1, 4, 5) is not allowed; allowed: [N, B, H, T, K], each 1 or more"),
+    ({"q": torch.zeros(2, 3, 1, 0, 5)}, "q: shape (2, 3, 1, 0, 5) is not allowed; allowed: [N, B, H, T, K], each 1"),
     ({"k": torch.zeros(2, 3, 1, 5, 5)}, "k: shape (2, 3, 1, 5, 5) is not allowed; allowed: (2, 3, 1, 4, 5)"),
     ({"v": torch.zeros(2, 3, 1, 4, 6)}, "v: shape (2, 3, 1, 4, 6) is not allowed; allowed: (2, 3, 1, 4, 5)"),
     ({"k": torch.zeros(SHAPE).half()}, "k: torch.float16 on cpu is not allowed; allowed: torch.float32 on cpu"),
     ({"v": torch.zeros(SHAPE).double()}, "v: torch.float64 on cpu is not allowed; allowed: torch.float32 on cpu"),
-    ({"bias": torch.zeros(4, 4)}, "bias: shape (4, 4) is not allowed; allowed: [2 or 1, 3 or 1, 4, 4]"),
-    ({"bias": torch.zeros(3, 3, 4, 4)}, "bias: shape (3, 3, 4, 4) is not allowed; allowed: [2 or 1, 3 or 1, 4, 4]"),
-    ({"bias": torch.zeros(2, 2, 4, 4)}, "bias: shape (2, 2, 4, 4) is not allowed; allowed: [2 or 1, 3 or 1, 4, 4]"),
-    ({"bias": torch.zeros(2, 3, 4, 5)}, "bias: shape (2, 3, 4, 5) is not allowed; allowed: [2 or 1, 3 or 1, 4, 4]"),
+    ({"v": torch.zeros(SHAPE, device="meta")}, "v: torch.float32 on meta is not allowed; allowed: torch.float32 on cpu"),
+    ({"mask": Mask(DOCUMENTS[0])}, "mask.documents: shape (3, 4) is not allowed; allowed: [2, 3, 4]"),
+    ({"mask": Mask(DOCUMENTS[:1])}, "mask.documents: shape (1, 3, 4) is not allowed; allowed: [2, 3, 4]"),
+    ({"mask": Mask(DOCUMENTS.int())}, "mask.documents: torch.int32 on cpu is not allowed; allowed: torch.int64 on cpu"),
+    ({"mask": Mask(DOCUMENTS.to("meta"))}, "mask.documents: torch.int64 on meta is not allowed; allowed: torch.int64"),
+    ({"mask": table(4, 4)}, "mask.allowed: shape (4, 4) is not allowed; allowed: [2, 4, 4] or [1, 4, 4]"),
+    ({"mask": table(3, 4, 4)}, "mask.allowed: shape (3, 4, 4) is not allowed; allowed: [2, 4, 4] or [1, 4, 4]"),
+    ({"mask": table(2, 4, 5)}, "mask.allowed: shape (2, 4, 5) is not allowed; allowed: [2, 4, 4] or [1, 4, 4]"),
+    ({"mask": table(2, 4, 4, dtype=torch.float32)}, "mask.allowed: torch.float32 on cpu is not allowed; allowed: torch"),
+    ({"mask": Mask(DOCUMENTS, documents_N=torch.ones(3) > 0)}, "mask.documents_N: shape (3,) is not allowed; allowed: [2]"),
     ({"scale": torch.ones(3)}, "scale: shape (3,) is not allowed; allowed: [2]"),
     ({"scale": torch.ones(())}, "scale: shape () is not allowed; allowed: [2]"),
-]
+    ({"scale": torch.ones(2).int()}, "scale: torch.int32 on cpu is not allowed; allowed: a float on cpu"),
+    ({"dropout": replace(DROPOUT, step=-1)}, "dropout.step: -1 is not allowed; allowed: 0 to 2147483647"),
+    ({"dropout": replace(DROPOUT, rate_N=torch.ones(3))}, "dropout.rate_N: shape (3,) is not allowed; allowed: [2]"),
+    ({"dropout": replace(DROPOUT, keys_N=torch.ones(1))}, "dropout.keys_N: shape (1,) is not allowed; allowed: [2]"),
+    ({"dropout": replace(DROPOUT, keys_N=torch.ones(2))}, "dropout.keys_N: dtype torch.float32 is not allowed; allowed:"),
+    ({"dropout": replace(DROPOUT, rate_N=torch.ones(2, device="meta"))}, "dropout.rate_N: device meta is not allowed;"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("impl", IMPLEMENTATIONS)
+@pytest.mark.parametrize("variant", ["reference", "fp16_scores", "mask_missing"])
 @pytest.mark.parametrize(("changed", "line"), BAD)
 def test_an_argument_that_does_not_fit_is_refused_in_one_line(
-    changed: dict[str, torch.Tensor], line: str, variant: str
+    changed: dict[str, Any], line: str, variant: str, impl: str
 ) -> None:
     with pytest.raises(ValueError, match=rf"^{re.escape(line)}[^\n]*$"):
-        call(**arguments(**changed), variant=variant)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("lead", [(1, 1), (1, 3), (2, 1), (2, 3)])
-def test_a_bias_may_be_shared_by_runs_and_by_rows(
-    lead: tuple[int, int], variant: str, make_problem: Callable[..., Any]
-) -> None:
-    p = make_problem(n=2, b=3, t=4)
-    bias = mask_bias(torch.rand(*lead, 4, 4, generator=torch.Generator().manual_seed(0)) < 0.7)
-    shared = call(q=p.q, k=p.k, v=p.v, bias=bias, scale=p.scale, variant=variant)
-    spelt_out = bias.expand(2, 3, 4, 4).contiguous()
-    assert torch.equal(shared, call(q=p.q, k=p.k, v=p.v, bias=spelt_out, scale=p.scale, variant=variant))
+        call(**arguments(**changed), variant=variant, impl=impl)
 
 
 @pytest.mark.parametrize("name", ["", "triton", "Reference", "api"])
@@ -68,27 +76,24 @@ def test_an_unknown_variant_is_refused(name: str) -> None:
         call(**arguments(), variant=name)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_a_variant_is_its_own_module(name: str) -> None:
-    assert load_variant(name).__module__ == f"trainwreck.kernels.attention.{name}"
+@pytest.mark.parametrize("impl", ["", "cuda", "Triton"])
+def test_an_unknown_implementation_is_refused(impl: str) -> None:
+    line = f"impl: {impl!r} is not allowed; allowed: reference, triton, None"
+    with pytest.raises(ValueError, match=rf"^{re.escape(line)}$"):
+        call(**arguments(), impl=impl)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_masks_add_nothing_where_allowed_and_erase_every_score_elsewhere(dtype: torch.dtype) -> None:
-    allowed = torch.tensor([[True, False], [True, True]])
-    bias = mask_bias(allowed, dtype)
-    assert bias.dtype == dtype
-    assert torch.equal(bias == 0, allowed)
-    assert bool((bias[~allowed] == MASKED).all())
-    assert torch.exp(torch.tensor(MASKED, dtype=dtype)) == 0
-    # Whatever a finite score of ordinary size was, masked it is the same number.
-    assert torch.tensor(1e6, dtype=dtype) + MASKED == torch.tensor(-1e6, dtype=dtype) + MASKED
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_documents_see_their_own_tokens_only(dtype: torch.dtype) -> None:
-    ids = torch.tensor([[[0, 0, 1, 7, -1, -1], [3, 3, 3, 3, 3, 3]], [[2, 1, 2, 1, 0, 100000], [5, 4, 3, 2, 1, 0]]])
-    bias = document_bias(ids, dtype)
-    assert bias.dtype == dtype
-    other = ids[..., :, None] != ids[..., None, :]
-    assert torch.equal(bias, torch.zeros(other.shape, dtype=dtype).masked_fill(other, MASKED))
+@pytest.mark.parametrize(
+    ("shape", "dtype", "line"),
+    [
+        (SHAPE, torch.float64, "q: dtype torch.float64 is not allowed with impl 'triton'; allowed: (torch.float16, "),
+        ((2, 3, 1, 4, 129), torch.float32, "q: head width 129 is not allowed with impl 'triton'; allowed: 1 to 128"),
+    ],
+)
+def test_what_the_kernels_lack_is_refused_and_not_done_by_the_reference(
+    shape: tuple[int, ...], dtype: torch.dtype, line: str
+) -> None:
+    q = torch.zeros(shape, dtype=dtype)
+    with pytest.raises(ValueError, match=rf"^{re.escape(line)}"):
+        call(**arguments(q=q, k=q, v=q), impl="triton")
+    assert torch.equal(call(**arguments(q=q, k=q, v=q), impl="reference"), q)

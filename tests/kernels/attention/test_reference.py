@@ -1,24 +1,20 @@
 """Output and gradients of the reference against a float64 loop and plain autograd."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
-from trainwreck.kernels.attention import attention, mask_bias
-
 SHAPES = [(1, 1, 1, 1, 1), (2, 2, 2, 7, 6), (1, 2, 1, 63, 5), (2, 1, 1, 33, 100), (3, 1, 2, 16, 16)]
 HALF = (torch.float16, torch.bfloat16)
 
 
-def ours(problem: Any) -> tuple[torch.Tensor, Any]:
-    wide = torch.float64 if problem.q.dtype == torch.float64 else torch.float32
-    keep = None if problem.keep is None else problem.keep.to(wide)
-    bias = mask_bias(problem.allowed, wide)
-    return attention(
-        problem.q, problem.k, problem.v, bias_NBTS=bias, scale_N=problem.scale.to(wide), keep_NBHTS=keep, stats=False
-    )
+@pytest.fixture
+def ours(attended: Callable[..., Any]) -> Callable[..., Any]:
+    return partial(attended, stats=False, impl="reference")
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -41,6 +37,7 @@ def test_output_and_gradients_are_within_twice_the_error_of_plain_attention(
     dtype: torch.dtype,
     spread: float,
     rate: float,
+    ours: Callable[..., Any],
     make_problem: Callable[..., Any],
     plain: Callable[..., Any],
     gradients: Callable[..., Any],
@@ -58,20 +55,20 @@ def test_output_and_gradients_are_within_twice_the_error_of_plain_attention(
     assert_within_budget(got, own, exact, dtype)
 
 
-def test_gradients_in_float64_are_those_of_finite_differences(make_problem: Callable[..., Any]) -> None:
+def test_gradients_in_float64_are_those_of_finite_differences(
+    ours: Callable[..., Any], make_problem: Callable[..., Any]
+) -> None:
     problem = make_problem(n=2, b=1, h=2, t=4, width=3, dtype=torch.float64, rate=0.3)
-    bias = mask_bias(problem.allowed, torch.float64)
 
     def out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        keep = problem.keep
-        return attention(q, k, v, bias_NBTS=bias, scale_N=problem.scale, keep_NBHTS=keep, stats=False)[0]
+        return ours(replace(problem, q=q, k=k, v=v))[0]
 
     assert torch.autograd.gradcheck(out, (problem.q, problem.k, problem.v))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *HALF])
 def test_runs_have_the_bits_that_they_have_alone_beside_any_neighbour(
-    dtype: torch.dtype, make_problem: Callable[..., Any], gradients: Callable[..., Any]
+    dtype: torch.dtype, ours: Callable[..., Any], make_problem: Callable[..., Any], gradients: Callable[..., Any]
 ) -> None:
     problem = make_problem(n=4, t=32, width=16, dtype=dtype, rate=0.2)
     with torch.no_grad():
@@ -79,17 +76,17 @@ def test_runs_have_the_bits_that_they_have_alone_beside_any_neighbour(
     d_out = torch.randn(problem.v.shape, generator=torch.Generator().manual_seed(1)).to(dtype)
     bundle = gradients(ours, problem, d_out)
     for i in (0, 3):
-        parts = (x[i : i + 1] for x in (problem.q, problem.k, problem.v, problem.allowed, problem.scale))
-        alone = type(problem)(*parts, problem.documents[i : i + 1], problem.keep[i : i + 1]).to(dtype)
-        for name, value in gradients(ours, alone, d_out[i : i + 1]).items():
+        for name, value in gradients(ours, problem.run(i), d_out[i : i + 1]).items():
             assert torch.isfinite(value).all()
             assert torch.equal(bundle[name][i], value[0]), name
     assert torch.isnan(bundle["out"][1]).all()
 
 
-def test_arguments_are_left_as_they_were(make_problem: Callable[..., Any], gradients: Callable[..., Any]) -> None:
+def test_arguments_are_left_as_they_were(
+    ours: Callable[..., Any], make_problem: Callable[..., Any], gradients: Callable[..., Any]
+) -> None:
     problem = make_problem(rate=0.2)
-    held = [x.detach().clone() for x in (problem.q, problem.k, problem.v, problem.scale, problem.keep)]
+    held = [x.detach().clone() for x in (problem.q, problem.k, problem.v, problem.scale, problem.dropout.rate_N)]
     gradients(ours, problem, torch.ones_like(problem.v))
-    now = (problem.q, problem.k, problem.v, problem.scale, problem.keep)
+    now = (problem.q, problem.k, problem.v, problem.scale, problem.dropout.rate_N)
     assert all(torch.equal(a, b) for a, b in zip(held, now, strict=True))
