@@ -19,9 +19,9 @@ from trainwreck.kernels.attention.dropout import Dropout
 from trainwreck.kernels.attention.mask import Mask
 from trainwreck.kernels.attention.statistics import AttentionStats
 from trainwreck.kernels.attention.tiles import WIDEST, Tile, choose, padded_width
+from trainwreck.kernels.interpreter import INTERPRETED
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-INTERPRETED = bool(triton.knobs.runtime.interpret)  # as it was when the kernels were made
 
 
 class Recipe(NamedTuple):

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from trainwreck.evaluation.dataset import load
+from trainwreck.scenarios.plan import Role, family_of
 
 COMMAND = (sys.executable, "-m", "trainwreck")
 needs_triton = pytest.mark.skipif(not find_spec("triton"), reason="needs the package triton")
@@ -36,8 +37,12 @@ def test_a_data_set_tells_device_and_kernels(data_set):
 @needs_triton
 def test_kernels_in_the_interpreter_train_as_the_reference_does(tmp_path):
     """From the plan to the data set and back; apart by rounding, which twelve steps barely amplify."""
-    plan = ["generate", "scenario=mask_missing", "steps=12", "model.layers=1", "model.width=16", "model.heads=1",
-            "model.context=16", "data.rows=1", "evaluation.rows=1", "--workers", "1", "--out"]  # fmt: skip
+    tiny = ["steps=12", "model.layers=1", "model.width=16", "model.heads=1", "model.context=16", "data.rows=1",
+            "evaluation.rows=1"]  # fmt: skip
+    specs = family_of("mask_missing", [0], overrides=tiny, roles=(Role.FAULTY, Role.TWIN))
+    content = {"format": "trainwreck-plan", "runs": [spec.to_json() for spec in specs]}
+    (tmp_path / "plan.json").write_text(json.dumps(content), encoding="utf-8")
+    plan = ["generate", tmp_path / "plan.json", "--workers", "1", "--out"]
     traces = {}
     for impl in ("reference", "triton"):
         done = run(*plan, tmp_path / impl, "--impl", impl, interpreter=True)
