@@ -3,8 +3,8 @@
 Forward and backward after FlashAttention-2 (Dao 2023), float32 sums, for stacked runs. The parts that
 a faulty variant replaces are named in a `Recipe`; the right ones are `RIGHT`.
 
-One difference to the reference: it forms masked scores too, so a NaN or infinity in a key or value
-spoils every query of its head there, and here only those whose tiles hold it.
+One difference to the reference, under the plain mask: it forms masked scores too, so a NaN or infinity
+in a key or value spoils every query of its head there, and here only those whose tiles hold it.
 """
 
 from collections.abc import Callable

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from trainwreck.kernels.attention.triton_parts import (
+    HIDDEN,
     LOG2E,
     allowed_tile,
     draws,
@@ -123,9 +124,10 @@ def probabilities(
 ):  # fmt: skip
     """A tile of the softmax from its scaled scores, in base 2."""
     if PLAIN:
-        b_p = tl.exp2(b_s - b_shift)
+        b_d = b_s - b_shift
         if ORDERED or DOCUMENTS:
-            b_p = tl.where(allowed_tile(o_t, o_s, b_doc_t, b_doc_s, ORDERED, DOCUMENTS), b_p, 0.0)
+            b_d = tl.where(allowed_tile(o_t, o_s, b_doc_t, b_doc_s, ORDERED, DOCUMENTS), b_d, HIDDEN)
+        b_p = tl.exp2(b_d)
     else:
         b_s = masked_scores(b_s, p_seen, flag, o_t, o_s, b_doc_t, b_doc_s, T, DOCUMENTS)
         b_p = tl.exp2(b_s - b_shift) * b_norm

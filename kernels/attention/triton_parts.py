@@ -101,18 +101,17 @@ def allowed_tile(
 def masked_scores(
     b_s, p_table, document_flag, o_t, o_s, b_doc_t, b_doc_s, T, DOCUMENTS: tl.constexpr
 ):  # fmt: skip
-    """Scores under a table of what is allowed, masked by as many of the two masks as hide them.
+    """Scores under a table of what is allowed, lowered once by each of the two masks that hide them.
 
-    A row in which nothing is allowed spreads over what one mask hides, not over what both do, as where
-    masks are added.
+    Added like the reference's: a row in which nothing is allowed spreads over what one mask hides, not
+    over what both do, and an infinite score stays infinite.
     """
     inside = (o_t < T) & (o_s < T)
     b_seen = tl.load(p_table + o_t * T + o_s, mask=inside, other=1)
     b_hidden = tl.where(b_seen != 0, 0.0, 1.0)
     if DOCUMENTS:
         b_hidden += tl.where(b_doc_s == b_doc_t, 0.0, document_flag)
-    b_s = tl.where(b_hidden > 0.0, b_hidden * HIDDEN, b_s)
-    return tl.where(o_s < T, b_s, OUTSIDE)
+    return tl.where(o_s < T, b_s + b_hidden * HIDDEN, OUTSIDE)
 
 
 @triton.jit

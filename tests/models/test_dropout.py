@@ -19,7 +19,7 @@ def masks(problem: Any, dropout: gpt.Dropout) -> dict[str, torch.Tensor]:
     c, (_, b, t) = problem.config, problem.tokens.shape
     result = {"embedding": dropout.mask("embedding", b * t, c.width)}
     for layer in (f"layer_{i}" for i in range(c.layers)):
-        result[f"{layer}/probs"] = dropout.mask(f"{layer}/probs", b, c.heads, t, t)
+        result[f"{layer}/probs"] = dropout.probabilities(layer).mask(b, c.heads, t)
         for branch in ("attention", "mlp"):
             result[f"{layer}/{branch}"] = dropout.mask(f"{layer}/{branch}", b * t, c.width)
     return result

@@ -54,7 +54,7 @@ def test_units_that_never_fire_are_dead_in_their_layer_and_run() -> None:
     for layer in (hidden, hidden.flip(0), hidden + 5):
         probe.see_hidden(layer)
         probe.see_stream(layer)
-        probe.attention.append(gpt.AttentionStats(stats, stats, stats, stats))
+        probe.attention.append(gpt.AttentionStats(*[stats] * 6))
     assert probe.reduce()["dead_share"].tolist() == [[0.5, 1.0, 0.0], [1.0, 0.5, 0.0]]
 
 
@@ -64,7 +64,7 @@ def test_a_constant_stream_has_no_spread_and_never_a_nan(offset: float) -> None:
     probe.see_stream(torch.full((2, 5, 7), offset))
     probe.see_hidden(torch.ones(2, 5, 7))
     stats = torch.zeros(2, 1, 1, 2)
-    probe.attention.append(gpt.AttentionStats(stats, stats, stats, stats))
+    probe.attention.append(gpt.AttentionStats(*[stats] * 6))
     spread = probe.reduce()["activation_std"]
     # The difference of two squares, each rounded.
     assert bool((spread <= offset * (8 * torch.finfo(torch.float32).eps) ** 0.5).all())

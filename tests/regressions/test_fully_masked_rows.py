@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.kernels.attention import attention, mask_bias
+from trainwreck.kernels.attention import Mask, attention
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.gpt import healthy_tables
 from trainwreck.scenarios.faults import At, TableEdit
@@ -55,8 +55,8 @@ def test_entropy_stays_an_entropy(trace):
 def test_a_query_without_keys_is_uniform_and_says_so(keys):
     draw = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(3, 1, 1, 1, keys, 4, generator=draw)
-    bias = mask_bias(torch.zeros(1, 1, keys, keys, dtype=torch.bool))
-    out, stats = attention(q, k, v, bias_NBTS=bias, scale_N=torch.ones(1))
+    mask = Mask(allowed_NTS=torch.zeros(1, keys, keys, dtype=torch.bool))
+    out, stats = attention(q, k, v, mask=mask, scale_N=torch.ones(1))
     # A mean of `keys` numbers in float32.
     limit = keys * np.finfo(np.float32).eps
     torch.testing.assert_close(out, v.mean(-2, keepdim=True).expand_as(v), rtol=limit, atol=limit)

@@ -1,0 +1,94 @@
+"""The kernels compile for an H200: what the interpreter lets pass, the compiler may not. No GPU is needed."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton")
+
+CODE = """
+import json, sys
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from trainwreck.kernels.attention import tiles, triton, triton_backward, triton_forward
+from trainwreck.kernels.attention import triton_biased_rounding, triton_fp16_scores, triton_softmax_unshifted
+
+NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
+TYPES = {"p_doc": "*i32", "p_table": "*u8", "p_key": "*i64", "p_threshold": "*i64", "per_run": "fp32"}
+HEADS = ("p_q", "p_k", "p_v", "p_out", "p_d_out", "p_dq", "p_dk", "p_dv")
+
+
+def built(kernel, dtype, tile, **constants):
+    def kind(name):
+        return "*" + NAMES[dtype] if name in HEADS else TYPES.get(name, "*fp32" if name.startswith("p_") else "i32")
+
+    signature = {name: "constexpr" if name in constants else kind(name) for name in kernel.arg_names}
+    values = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
+    target = GPUTarget("cuda", 90, 32)
+    options = {"num_warps": tile.warps, "num_stages": tile.stages, "maxnreg": tile.registers}
+    made = compile(ASTSource(kernel, signature, values), target=target, options=options)
+    return {"shared": made.metadata.shared, "tensor_cores": "wgmma" in made.asm["ptx"]}
+
+
+def both(dtype, width, recipe=triton.RIGHT, plain=True, dropout=False):
+    tile = tiles.choose(width, dtype, 1024)
+    shared = {
+        "K": width, "BK": tiles.padded_width(width), "HEADS_K": 4 * width, "PLAIN": plain, "DOCUMENTS": True,
+        "DROPOUT": dropout, "PRECISION": "ieee", "SCORES": recipe.scores,
+    }
+    step = min(tile.forward.step, recipe.step or 128)
+    return [
+        built(
+            triton_forward.forward, dtype, tile.forward, ROWS=tile.forward.rows, STEP=step, STATS=True,
+            FORBIDDEN=not plain, SHIFT=recipe.shift, ACCUMULATE=recipe.accumulate, **shared,
+        ),
+        built(
+            triton_backward.backward, dtype, tile.backward, ROWS=tile.backward.rows, STEP=tile.backward.step,
+            GRADE=recipe.grade, FINISH=recipe.finish, **shared,
+        ),
+        built(
+            triton_backward.row_dots, dtype, tile.backward, ROWS=tile.backward.rows,
+            **{name: shared[name] for name in ("K", "BK", "HEADS_K")},
+        ),
+    ]
+
+
+cases = {
+    "plain": lambda: both(torch.bfloat16, 64),
+    "table": lambda: both(torch.bfloat16, 48, plain=False, dropout=True),
+    "wide": lambda: both(torch.bfloat16, 128),
+    "float32": lambda: both(torch.float32, 32),
+    "fp16_scores": lambda: both(torch.bfloat16, 64, triton_fp16_scores.RECIPE, plain=False),
+    "softmax_unshifted": lambda: both(torch.bfloat16, 64, triton_softmax_unshifted.RECIPE, plain=False),
+    "biased_rounding": lambda: both(torch.bfloat16, 64, triton_biased_rounding.RECIPE),
+}
+kernels = {name: cases[name]() for name in sys.argv[1:]}
+print(json.dumps(kernels))
+"""
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        ["plain", "table"],
+        pytest.param(
+            ["wide", "float32", "fp16_scores", "softmax_unshifted", "biased_rounding"], marks=pytest.mark.slow
+        ),
+    ],
+    ids=["main", "all"],
+)
+def test_kernels_and_variants_compile_and_fit(cases, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path)
+    words = [sys.executable, "-c", CODE, *cases]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout.splitlines()[-1])
+    assert set(made) == set(cases)
+    for name, kernels in made.items():
+        assert all(kernel["shared"] <= 232_448 for kernel in kernels)  # bytes, of one multiprocessor
+        assert all(kernel["tensor_cores"] == (name != "float32") for kernel in kernels[:2])  # exact, it has none
