@@ -197,9 +197,7 @@ def _claim(specs: list[RunSpec], out: Path, name: str, backend: Backend) -> None
         write_json(file, content)
 
 
-def _train_all(
-    specs: list[RunSpec], out: Path, workers: int, backend: Backend, progress: Progress | None
-) -> None:
+def _train_all(specs: list[RunSpec], out: Path, workers: int, backend: Backend, progress: Progress | None) -> None:
     everything = bundles(specs, backend.device)
     todo = [b for b in everything if not _is_done(out, b)]
     total = sum(b.work for b in everything)

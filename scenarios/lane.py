@@ -222,7 +222,13 @@ class Lane:
         for a in range(0, inputs.shape[1], rows):
             part = slice(a, a + rows)
             logits = gpt.forward(
-                self.leaves, inputs[:, part], documents[:, part], self.tables, self.setup.model, self.program.format, impl=self.impl
+                self.leaves,
+                inputs[:, part],
+                documents[:, part],
+                self.tables,
+                self.setup.model,
+                self.program.format,
+                impl=self.impl,
             )
             yield logits, targets[:, part].flatten(1)
 

@@ -174,9 +174,7 @@ def _end_after_nonfinite(run: _Run) -> None:
         run.stop = min(run.stop, run.entered + int(ended[0]) + 1)
 
 
-def _without_ended(
-    lanes: list[tuple[list[_Run], Lane]], step: int, place: Place
-) -> list[tuple[list[_Run], Lane]]:
+def _without_ended(lanes: list[tuple[list[_Run], Lane]], step: int, place: Place) -> list[tuple[list[_Run], Lane]]:
     """Lanes without the runs that have stopped by now."""
     result = []
     for group, lane in lanes:

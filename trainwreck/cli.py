@@ -393,9 +393,7 @@ def _generate(
         def told(done: int, total: int, steps: int, all_steps: int) -> None:
             tick(steps, all_steps, f"bundle {done}/{total}")
 
-        return run_plan(
-            specs, out, workers=workers or _cores(where.device), name=name, backend=where, progress=told
-        )
+        return run_plan(specs, out, workers=workers or _cores(where.device), name=name, backend=where, progress=told)
 
 
 def _leaderboard(dir: Path, extra: Sequence[str] | None, profiles: Sequence[str], quiet: bool) -> list[dict[str, Any]]:

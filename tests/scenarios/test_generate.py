@@ -13,6 +13,7 @@ from joblib.externals.loky import get_reusable_executor
 from trainwreck.evaluation.dataset import load
 from trainwreck.evaluation.errors import InputError, WorkerLostError
 from trainwreck.evaluation.files import read_json, sha256
+from trainwreck.scenarios.backend import Backend
 from trainwreck.scenarios.generate import Bundle, bundles, generate, train_bundle
 from trainwreck.scenarios.loop import LANE_ELEMENTS, train
 from trainwreck.scenarios.plan import Role, RunSpec, family_of, unique
@@ -48,9 +49,9 @@ def trained(monkeypatch):
     """Names of the bundles that are trained from here on, in this process."""
     names = []
 
-    def noted(bundle: Bundle, out: Path) -> int:
+    def noted(bundle: Bundle, out: Path, backend: Backend) -> int:
         names.append(bundle.name)
-        return train_bundle(bundle, out)
+        return train_bundle(bundle, out, backend)
 
     monkeypatch.setattr(MODULE, "train_bundle", noted)
     return names
@@ -151,11 +152,11 @@ def test_a_second_call_trains_nothing(specs, undisturbed, trained):
 def test_a_call_after_an_interrupt_trains_what_is_left(specs, undisturbed, trained, tmp_path, monkeypatch):
     out, calls = tmp_path / "out", []
 
-    def interrupted(jobs):
+    def interrupted(jobs, **where):
         calls.append(jobs)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return train(jobs)
+        return train(jobs, **where)
 
     monkeypatch.setattr(MODULE, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -218,10 +219,10 @@ def test_a_worker_that_dies_takes_only_its_bundle_with_it(specs, undisturbed, tm
     out, victim = tmp_path / "out", bundles(specs)[-1].name
     part, number = "bundles", signal.SIGKILL
 
-    def dying(bundle, folder):  # a local function travels to the worker as it is
+    def dying(bundle, folder, backend):  # a local function travels to the worker as it is
         if bundle.name == victim:
             os.kill(os.getpid(), number)
-        return train_bundle(bundle, folder)
+        return train_bundle(bundle, folder, backend)
 
     with monkeypatch.context() as patched:
         patched.setattr(MODULE, "train_bundle", dying)

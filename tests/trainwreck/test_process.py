@@ -63,7 +63,7 @@ def test_ctrl_c_leaves_a_folder_that_goes_on(workers, tmp_path, tiny, call, monk
     with pytest.raises(InputError, match="not finished"):
         load(out)
 
-    def again(jobs):
+    def again(jobs, **where):
         assert len(jobs) == 11
         raise KeyboardInterrupt
 
