@@ -131,7 +131,8 @@ def _envelope(values: np.ndarray, window: int) -> np.ndarray:
     count = np.isfinite(values).sum(0)
 
     def ranked(place: np.ndarray) -> np.ndarray:
-        return np.take_along_axis(known, np.clip(place, 0, len(values) - 1)[None], 0)[0]
+        found: np.ndarray = np.take_along_axis(known, np.clip(place, 0, len(values) - 1)[None], 0)
+        return np.asarray(found[0])
 
     zero = np.zeros_like(count)
     without_highest = ranked(count - 2) - ranked(zero)

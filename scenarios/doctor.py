@@ -13,11 +13,11 @@ def examine() -> dict[str, Any]:
     facts = environment()
     supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
     native_bf16 = bool({"avx512_bf16", "amx_bf16"} & processor_flags())
+    accelerated = facts["gpus"] and find_spec("triton")
     return facts | {
         "cores": cores(),
         "python_supported": "yes" if supported else "no: 3.11 to 3.13",
-        "devices": "cpu, with reference kernels"
-        + ("; cuda, with triton kernels" if facts["gpus"] and find_spec("triton") else ""),
+        "devices": "cpu, with reference kernels" + ("; cuda, with triton kernels" if accelerated else ""),
         "triton": "installed" if find_spec("triton") else "not installed (extra: gpu)",
         "bf16": "native" if native_bf16 else "emulated, slow",
         "fp16": "operands rounded, sums in float32",

@@ -37,11 +37,14 @@ class Feed:
     host: list[dict[str, np.ndarray]]
 
 
+CPU = torch.device("cpu")
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a lane runs. impl: of the kernels; None for the rule of `trainwreck.kernels.selection`."""
 
-    device: torch.device = torch.device("cpu")
+    device: torch.device = CPU
     dtype: torch.dtype = torch.float32
     impl: str | None = None
 
@@ -49,7 +52,8 @@ class Place:
 class Lane:
     """N runs of one program. Build it from their states, run blocks, take the states out again."""
 
-    def __init__(self, jobs: list[Job], states: list[State], step: int, place: Place = Place()):
+    def __init__(self, jobs: list[Job], states: list[State], step: int, place: Place | None = None):
+        place = place or Place()
         self.jobs, self.device = jobs, place.device
         self.segments = [job.segment(step) for job in jobs]
         self.setup = self.segments[0].setup  # what the program fixes is the same in all

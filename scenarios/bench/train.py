@@ -8,7 +8,6 @@ from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
-import torch
 from joblib import Parallel, delayed
 
 from trainwreck.evaluation.progress import Tick

@@ -83,7 +83,7 @@ def test_verify_of_what_is_not_proven(call, here, tiny):
 def test_generate_again_trains_nothing(call, copied, sweep, monkeypatch):
     before = {path: (path.stat().st_mtime_ns, sha256(path)) for path in copied.rglob("*") if path.is_file()}
 
-    def refuse(*details):
+    def refuse(*details, **where):
         raise AssertionError("trained again")
 
     monkeypatch.setattr("trainwreck.scenarios.generate.train", refuse)
