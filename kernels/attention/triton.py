@@ -94,7 +94,7 @@ class _Attention(torch.autograd.Function):
         shift = torch.empty(n, b, h, t, dtype=torch.float32, device=q.device)
         norm = shift if call.plain else torch.empty_like(shift)
         blocks = triton.cdiv(t, tile.rows)
-        columns = triton_forward.COLUMNS.value
+        columns = (triton_forward.LEAKY if mask.leaky else triton_forward.TIGHT).value
         part = shift if keeper is None else shift.new_empty(n, b, h, blocks, columns)
         triton_forward.forward[(n * b * h * blocks,)](
             q, k, v, out, shift, norm, part, *call.masks, *call.draws, t, h, b, 1.0 / (b * t),
@@ -103,7 +103,7 @@ class _Attention(torch.autograd.Function):
             maxnreg=tile.registers, **call.switches,
         )  # fmt: skip
         if keeper is not None:
-            keeper(_reduce(part, mask.leaky))
+            keeper(_reduce(part))
         ctx.call = call
         ctx.save_for_backward(q, k, v, out, shift, norm)
         return out.transpose(2, 3)
@@ -163,10 +163,9 @@ def _narrowed(tile: Tile, step: int | None) -> Tile:
     return tile if step is None else tile._replace(step=min(tile.step, step))
 
 
-def _reduce(part: Tensor, leaky: bool) -> AttentionStats:
-    """[N, 1, H, 1] each, from partial sums and maxima of blocks of queries, [N, B, H, blocks, columns]."""
-    means = triton_forward.MEANS.value
-    mean = part[..., :means].sum((1, 3), keepdim=True).unbind(-1)
-    low, logit = part[..., means:].amax((1, 3), keepdim=True).unbind(-1)
-    entropy, lse, mass_self, distance, *forbidden = mean
-    return AttentionStats(entropy, -low, logit, lse, mass_self, distance, *(forbidden if leaky else ()))
+def _reduce(part: Tensor) -> AttentionStats:
+    """[N, 1, H, 1] each, from partial means and maxima of blocks of queries, [N, B, H, blocks, columns]."""
+    means = part[..., :-2].sum((1, 3), keepdim=True).unbind(-1)
+    low, logit = part[..., -2:].amax((1, 3), keepdim=True).unbind(-1)
+    entropy, lse, mass_self, distance, *forbidden = means
+    return AttentionStats(entropy, -low, logit, lse, mass_self, distance, *forbidden)

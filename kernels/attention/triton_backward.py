@@ -16,6 +16,7 @@ from trainwreck.kernels.attention.triton_parts import (
     load_documents,
     load_rows,
     masked_scores,
+    of_run,
     place,
     store_rows,
 )
@@ -34,7 +35,7 @@ def row_dots(
     tl.store(p_delta + head.to(tl.int64) * T + o_t, tl.sum(b_out * b_d_out, 1), mask=o_t < T)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["step"])
 def backward(
     p_q, p_k, p_v, p_d_out, p_shift, p_norm, p_delta, p_dq, p_dk, p_dv,  # tensors of heads
     p_scale, p_doc, p_flag, p_table, table_stride,  # masks
@@ -52,15 +53,9 @@ def backward(
     p_row = p_d_out + ((head // H).to(tl.int64) * T * H + head % H) * K
     scale = tl.load(p_scale + n)
     p_ids = p_doc + (head // H).to(tl.int64) * T
-    p_seen = p_table
-    flag = 1.0
-    if not PLAIN:
-        p_seen = p_table + n.to(tl.int64) * table_stride
-        if DOCUMENTS:
-            flag = tl.load(p_flag + n)
-    key, threshold, factor = n, n, 1.0
-    if DROPOUT:
-        key, threshold, factor = tl.load(p_key + n), tl.load(p_threshold + n), tl.load(p_factor + n)
+    p_seen, flag, key, threshold, factor = of_run(
+        n, p_flag, p_table, table_stride, p_key, p_threshold, p_factor, PLAIN, DOCUMENTS, DROPOUT
+    )  # fmt: skip
 
     o_own = i_block * ROWS + tl.arange(0, ROWS)
     b_doc = o_own

@@ -18,18 +18,18 @@ from trainwreck.kernels.attention.triton_parts import (
     load_documents,
     load_rows,
     masked_scores,
+    of_run,
     place,
     store_rows,
 )
 
-# Columns of the partial statistics: shares of a mean first, then what a maximum is taken of.
+# Columns of the partial statistics: what adds up to a mean, with the forbidden masses where they are
+# measured; what a maximum is taken of comes last.
 ENTROPY, LSE, MASS_SELF, DISTANCE, MASS_FUTURE, MASS_OTHER, MASS_PADDING = (tl.constexpr(i) for i in range(7))
-MEANS = tl.constexpr(7)
-NEGATIVE_ENTROPY, LOGIT = tl.constexpr(7), tl.constexpr(8)
-COLUMNS = tl.constexpr(9)
+TIGHT, LEAKY = tl.constexpr(6), tl.constexpr(9)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["step"])
 def forward(
     p_q, p_k, p_v, p_out, p_shift, p_norm, p_part,  # tensors of heads
     p_scale, p_doc, p_flag, p_table, table_stride,  # masks
@@ -40,7 +40,7 @@ def forward(
     FORBIDDEN: tl.constexpr, PRECISION: tl.constexpr,
     SCORES: tl.constexpr, SHIFT: tl.constexpr, ACCUMULATE: tl.constexpr,
 ):  # fmt: skip
-    """q, k, v: [N, B, H, T, K]. out: [N, B, T, H, K]. shift, norm: [N, B, H, T]. part: [N, B, H, blocks, COLUMNS].
+    """q, k, v: [N, B, H, T, K]. out: [N, B, T, H, K]. shift, norm: [N, B, H, T]. part: [N, B, H, blocks, columns].
 
     Under the plain mask `shift` is the log-sum-exp in base 2; under a table it is the row's shift and
     `norm` the inverse of the sum, as a row of masked scores would lose its sum beside them.
@@ -60,15 +60,9 @@ def forward(
     b_doc_t = o_t
     if DOCUMENTS:
         b_doc_t = load_documents(p_ids, o_t, T)
-    p_seen = p_table
-    flag = 1.0
-    if not PLAIN:
-        p_seen = p_table + n.to(tl.int64) * table_stride
-        if DOCUMENTS:
-            flag = tl.load(p_flag + n)
-    key, threshold, factor = n, n, 1.0
-    if DROPOUT:
-        key, threshold, factor = tl.load(p_key + n), tl.load(p_threshold + n), tl.load(p_factor + n)
+    p_seen, flag, key, threshold, factor = of_run(
+        n, p_flag, p_table, table_stride, p_key, p_threshold, p_factor, PLAIN, DOCUMENTS, DROPOUT
+    )  # fmt: skip
 
     b_acc = tl.zeros([ROWS, BK], tl.float32)
     b_top = tl.full([ROWS], OUTSIDE, tl.float32)
@@ -103,21 +97,24 @@ def forward(
         tl.store(p_shift + rows + o_t, SHIFT(b_top), mask=m_t)
         tl.store(p_norm + rows + o_t, b_norm, mask=m_t)
     if STATS:
-        p_row = p_part + (head.to(tl.int64) * tl.cdiv(T, ROWS) + i_block) * COLUMNS
+        columns: tl.constexpr = LEAKY if FORBIDDEN else TIGHT
+        p_row = p_part + (head.to(tl.int64) * tl.cdiv(T, ROWS) + i_block) * columns
         b_entropy = (b_log - b_spread * b_norm) * LN2
-        keep_mean(p_row + ENTROPY, b_entropy, m_t, per_run)
-        keep_mean(p_row + LSE, (SHIFT(b_top) + b_log) * LN2, m_t, per_run)
-        keep_mean(p_row + MASS_SELF, b_self * b_norm, m_t, per_run)
         b_far *= b_norm
         if PLAIN:
             b_far = o_t.to(tl.float32) - b_far
+        keep_mean(p_row + ENTROPY, b_entropy, m_t, per_run)
+        keep_mean(p_row + LSE, (SHIFT(b_top) + b_log) * LN2, m_t, per_run)
+        keep_mean(p_row + MASS_SELF, b_self * b_norm, m_t, per_run)
         keep_mean(p_row + DISTANCE, b_far, m_t, per_run)
-        keep_mean(p_row + MASS_FUTURE, b_future * b_norm, m_t, per_run)
-        keep_mean(p_row + MASS_OTHER, b_other * b_norm, m_t, per_run)
-        keep_mean(p_row + MASS_PADDING, b_padding * b_norm, m_t, per_run)
-        keep_peak(p_row + NEGATIVE_ENTROPY, -b_entropy, m_t)
-        # A maximum passes over NaN; the sum knows. An infinite score makes the sum NaN and is itself the maximum.
-        keep_peak(p_row + LOGIT, tl.where((b_sum == b_sum) | (b_top == float("inf")), b_top, b_sum) * LN2, m_t)
+        if FORBIDDEN:
+            keep_mean(p_row + MASS_FUTURE, b_future * b_norm, m_t, per_run)
+            keep_mean(p_row + MASS_OTHER, b_other * b_norm, m_t, per_run)
+            keep_mean(p_row + MASS_PADDING, b_padding * b_norm, m_t, per_run)
+        keep_peak(p_row + columns - 2, -b_entropy, m_t)
+        # The running maximum passes over NaN; the sum knows. An infinite score is itself the maximum.
+        m_top = (b_sum == b_sum) | (b_top == float("inf"))
+        keep_peak(p_row + columns - 1, tl.where(m_top, b_top, b_sum) * LN2, m_t)
 
 
 @triton.jit
@@ -129,8 +126,13 @@ def keep_mean(p_x, b_x, m_t, per_run):
 @triton.jit
 def keep_peak(p_x, b_x, m_t):
     """The largest of these rows, NaN if any is."""
-    b_nan = tl.where(m_t & (b_x != b_x), b_x, 0.0)
-    tl.store(p_x, tl.max(tl.where(m_t, b_x, OUTSIDE), 0) + tl.sum(b_nan, 0))
+    tl.store(p_x, tl.reduce(tl.where(m_t, b_x, OUTSIDE), 0, larger))
+
+
+@triton.jit
+def larger(a, b):
+    """The larger of two, NaN if either is."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit

@@ -25,6 +25,27 @@ def place(T, ROWS: tl.constexpr):
 
 
 @triton.jit
+def of_run(
+    n, p_flag, p_table, table_stride, p_key, p_threshold, p_factor,
+    PLAIN: tl.constexpr, DOCUMENTS: tl.constexpr, DROPOUT: tl.constexpr,
+):  # fmt: skip
+    """Table of what is allowed, whether documents are apart, and key, threshold and factor of dropout, of run n.
+
+    What a kernel has no use for is stood in for by something of the same kind.
+    """
+    p_seen = p_table
+    flag = 1.0
+    if not PLAIN:
+        p_seen = p_table + n.to(tl.int64) * table_stride
+        if DOCUMENTS:
+            flag = tl.load(p_flag + n)
+    key, threshold, factor = n, n, 1.0
+    if DROPOUT:
+        key, threshold, factor = tl.load(p_key + n), tl.load(p_threshold + n), tl.load(p_factor + n)
+    return p_seen, flag, key, threshold, factor
+
+
+@triton.jit
 def load_rows(p_x, o_t, T, STRIDE: tl.constexpr, K: tl.constexpr, BK: tl.constexpr):
     """Rows of one head, [len(o_t), BK]; 0 outside."""
     o_k = tl.arange(0, BK)
