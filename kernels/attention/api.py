@@ -13,10 +13,9 @@ from torch import Tensor
 from trainwreck.kernels.attention.dropout import Dropout
 from trainwreck.kernels.attention.mask import Mask
 from trainwreck.kernels.attention.statistics import AttentionStats
+from trainwreck.kernels.selection import choose
 
 AttentionFn = Callable[..., tuple[Tensor, AttentionStats | None]]
-
-IMPLEMENTATIONS = ("reference", "triton")
 
 # Attention done right is called "reference", in either implementation; the others are wrong on purpose.
 # A kernel variant is two files: <name>.py with an `attention` in plain PyTorch, its reference twin, and
@@ -40,29 +39,14 @@ def load_variant(name: str, impl: str = "reference") -> AttentionFn:
     """The attention function of a variant; only the modules asked for are imported."""
     if name not in VARIANTS:
         raise ValueError(f"attention variant: {name!r} is not allowed; allowed: {', '.join(VARIANTS)}")
-    if impl not in IMPLEMENTATIONS:
-        raise ValueError(f"impl: {impl!r} is not allowed; allowed: {', '.join(IMPLEMENTATIONS)}, None")
     if name in ARGUMENT_VARIANTS:
         called = load_variant(ARGUMENT_VARIANTS[name], impl)
         return _mistaken(called, import_module(f"{HOME}.{name}").mistaken)
     if impl == "reference":
         fn: AttentionFn = import_module(f"{HOME}.{name}").attention
         return fn
-    try:
-        fused: AttentionFn = import_module(f"{HOME}.triton").attention
-    except ModuleNotFoundError as error:
-        if error.name != "triton":
-            raise
-        raise ValueError("impl: 'triton' is not allowed without the package triton; allowed: 'reference'") from None
+    fused: AttentionFn = import_module(f"{HOME}.triton").attention
     return fused if name == "reference" else partial(fused, recipe=import_module(f"{HOME}.triton_{name}").RECIPE)
-
-
-def choose(device: torch.device, dtype: torch.dtype) -> str:
-    """The implementation that is used where none is asked for.
-
-    Triton for tensors on CUDA, in any dtype that it has (all but float64); the reference elsewhere.
-    """
-    return "triton" if device.type == "cuda" and dtype != torch.float64 else "reference"
 
 
 def attention(
@@ -81,13 +65,12 @@ def attention(
 
     q, k, v: float16, bfloat16, float32 or float64 (reference only), [N, B, H, T, K].
     scale_N: float, [N]. dropout: of the probabilities, after the statistics.
-    impl: "reference", "triton", or None for `choose`'s rule; nothing falls back from one to another.
+    impl: reference, triton, or None for the rule of `trainwreck.kernels.selection`.
     Returns [N, B, H, T, K] in the dtype of v, and statistics in the accumulation dtype.
     Raises ValueError on shapes, dtypes or devices that don't fit, before any work.
     """
     check_arguments(q_NBHTK, k_NBHSK, v_NBHSK, mask, scale_N, dropout)
-    chosen = choose(q_NBHTK.device, q_NBHTK.dtype) if impl is None else impl
-    fn = load_variant(variant, chosen)
+    fn = load_variant(variant, choose(impl, q_NBHTK))
     return fn(q_NBHTK, k_NBHSK, v_NBHSK, mask=mask, scale_N=scale_N, dropout=dropout, stats=stats)
 
 

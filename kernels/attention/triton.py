@@ -19,9 +19,9 @@ from trainwreck.kernels.attention.dropout import Dropout
 from trainwreck.kernels.attention.mask import Mask
 from trainwreck.kernels.attention.statistics import AttentionStats
 from trainwreck.kernels.attention.tiles import WIDEST, Tile, choose, padded_width
-from trainwreck.kernels.interpreter import INTERPRETED
+from trainwreck.kernels.interpreter import mend
 
-DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+mend()
 
 
 class Recipe(NamedTuple):
@@ -63,13 +63,9 @@ def attention(
 
 
 def check_arguments(q: Tensor) -> None:
-    """ValueError for what only the reference does."""
-    if q.dtype not in DTYPES:
-        raise ValueError(f"q: dtype {q.dtype} is not allowed with impl 'triton'; allowed: {DTYPES}")
+    """ValueError for a shape that only the reference does; dtype and device are `selection`'s to refuse."""
     if q.shape[-1] > WIDEST:
         raise ValueError(f"q: head width {q.shape[-1]} is not allowed with impl 'triton'; allowed: 1 to {WIDEST}")
-    if q.device.type != "cuda" and not (INTERPRETED and q.device.type == "cpu"):
-        raise ValueError(f"q: device {q.device} is not allowed with impl 'triton'; allowed: cuda")
 
 
 class _Attention(torch.autograd.Function):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from trainwreck.kernels.attention import IMPLEMENTATIONS, VARIANTS, Dropout, Mask, attention
+from trainwreck.kernels.attention import VARIANTS, Dropout, Mask, attention
+from trainwreck.kernels.selection import IMPLS
 
 SHAPE = (2, 3, 1, 4, 5)
 DOCUMENTS = torch.zeros(2, 3, 4, dtype=torch.int64)
@@ -60,7 +61,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("impl", IMPLEMENTATIONS)
+@pytest.mark.parametrize("impl", IMPLS)
 @pytest.mark.parametrize("variant", ["reference", "fp16_scores", "mask_missing"])
 @pytest.mark.parametrize(("changed", "line"), BAD)
 def test_an_argument_that_does_not_fit_is_refused_in_one_line(
@@ -79,7 +80,7 @@ def test_an_unknown_variant_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("impl", ["", "cuda", "Triton"])
 def test_an_unknown_implementation_is_refused(impl: str) -> None:
-    line = f"impl: {impl!r} is not allowed; allowed: reference, triton, None"
+    line = f"impl: {impl!r} is not allowed; allowed: reference, triton"
     with pytest.raises(ValueError, match=rf"^{re.escape(line)}$"):
         call(**arguments(), impl=impl)
 
@@ -87,7 +88,11 @@ def test_an_unknown_implementation_is_refused(impl: str) -> None:
 @pytest.mark.parametrize(
     ("shape", "dtype", "line"),
     [
-        (SHAPE, torch.float64, "q: dtype torch.float64 is not allowed with impl 'triton'; allowed: (torch.float16, "),
+        (
+            SHAPE,
+            torch.float64,
+            "impl: 'triton' is not allowed for torch.float64; allowed: reference, or one of torch.float16, ",
+        ),
         ((2, 3, 1, 4, 129), torch.float32, "q: head width 129 is not allowed with impl 'triton'; allowed: 1 to 128"),
     ],
 )

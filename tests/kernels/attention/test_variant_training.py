@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from trainwreck.kernels.attention import VARIANTS
+from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.models import gpt
 from trainwreck.models.config import Init, ModelConfig
-from trainwreck.models.loss import cross_entropy
 from trainwreck.models.parameters import initial_parameters, layout
 
 STEPS, RATE, T = 12, 1.0, 16
