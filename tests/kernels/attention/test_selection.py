@@ -12,12 +12,20 @@ import pytest
 from trainwreck.kernels.attention import VARIANTS, api
 
 
-@pytest.mark.parametrize("name", ["reference", *api.KERNEL_VARIANTS])
-def test_a_variant_is_its_own_module(name: str) -> None:
-    code = f"from trainwreck.kernels.attention import load_variant\nload_variant({name!r})"
-    extra = loaded(code) - loaded("import trainwreck.kernels.attention")
-    assert f"trainwreck.kernels.attention.{name}" in extra
-    assert not any(other in module for module in extra for other in set(VARIANTS) - {name, "reference"})
+def test_a_variant_loads_its_own_module_and_no_other_variants() -> None:
+    names = ["reference", *api.KERNEL_VARIANTS, *api.ARGUMENT_VARIANTS]
+    code = (
+        "import sys\nfrom trainwreck.kernels.attention import load_variant\nnew = {}\n"
+        f"for name in {names}:\n"
+        "    before = set(sys.modules)\n    load_variant(name)\n    new[name] = sorted(set(sys.modules) - before)\n"
+        "import json\nprint(json.dumps(new))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    new = json.loads(done.stdout.splitlines()[-1])
+    for name in names:
+        variants = {module.rpartition(".")[2] for module in new[name]} & set(VARIANTS)
+        assert variants <= {name}
+        assert not any("triton" in module for module in new[name])
 
 
 @cache

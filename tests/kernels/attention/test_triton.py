@@ -85,7 +85,7 @@ def test_so_they_are_with_dropout(kind: str, rate: float, dtype: torch.dtype, de
 
 
 @settings(
-    max_examples=6, deadline=None, derandomize=True, phases=[Phase.generate],
+    max_examples=10, deadline=None, derandomize=True, phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(
@@ -120,7 +120,7 @@ def test_inputs_of_any_layout_give_the_same_bits(device: str, make_problem: Fn, 
 def test_a_run_has_the_bits_that_it_has_alone_and_twice(
     kind: str, dtype: torch.dtype, device: str, make_problem: Fn, attended: Fn, gradients: Fn
 ) -> None:
-    problem = make_problem(n=2, b=1, t=36, width=16, dtype=dtype, rate=0.2, device=device, mask=MASKS[kind](2, 36))
+    problem = make_problem(n=2, b=1, h=1, t=36, width=16, dtype=dtype, rate=0.2, device=device, mask=MASKS[kind](2, 36))
     d_out = torch.randn(problem.v.shape, generator=torch.Generator().manual_seed(1))
     fused = partial(attended, impl="triton")
     bundle, again = gradients(fused, problem, d_out), gradients(fused, problem, d_out)

@@ -65,7 +65,7 @@ def test_ids_need_no_order(
 def test_a_sick_run_leaves_its_neighbours_bit_for_bit(
     leaky: bool, value: float, device: str, make_problem: Fn, attended: Fn, gradients: Fn
 ) -> None:
-    problem = make_problem(n=3, b=1, t=20, width=16, device=device, mask={"leaky": leaky})
+    problem = make_problem(n=3, b=1, h=1, t=20, width=16, device=device, mask={"leaky": leaky})
     d_out = torch.ones_like(problem.v)
     fused = partial(attended, impl="triton")
     calm = gradients(fused, problem, d_out)
