@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -200,12 +201,14 @@ def _nothing_is_zero_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CUDA = torch.cuda.is_available()
+COMPILED = pytest.mark.skipif(CUDA, reason="kernels are compiled here, not interpreted")
+ABSENT = pytest.mark.skipif(find_spec("triton") is None, reason="needs the package triton")
 ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not CUDA, reason="needs a CUDA device")]
 
 
 @pytest.fixture(
     params=[
-        pytest.param("cpu", marks=pytest.mark.skipif(CUDA, reason="kernels are compiled here, not interpreted")),
+        pytest.param("cpu", marks=[COMPILED, ABSENT]),
         pytest.param("cuda", marks=ON_GPU),
     ],
     scope="session",
