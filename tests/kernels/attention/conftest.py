@@ -14,6 +14,9 @@ from trainwreck.kernels.attention import AttentionStats, Dropout, Mask, attentio
 
 Arrays = dict[str, Tensor]
 
+# It has a kernel of its own.
+collect_ignore = [] if find_spec("triton") else ["test_triton_dropout.py"]
+
 
 @dataclass
 class Problem:
