@@ -11,8 +11,9 @@ from trainwreck.models.gpt import healthy_tables
 from trainwreck.models.optim import Kind
 from trainwreck.models.precision import Format
 from trainwreck.scenarios.faults import At, Curve, Scaled, Setting, StateEdit, TableEdit, restore_tables
-from trainwreck.scenarios.job import leaks
-from trainwreck.scenarios.loop import train
+from trainwreck.scenarios.job import is_causal, leaks
+from trainwreck.scenarios.lane import Lane
+from trainwreck.scenarios.loop import fresh_state, train
 from trainwreck.scenarios.schedule import learning_rate
 from trainwreck.scenarios.settings import replaced
 
@@ -80,6 +81,29 @@ def test_a_bad_setting_raises_before_anything_is_trained(step, tiny, make_job):
 def test_leaks(edit, leaky, tiny):
     tables = healthy_tables(tiny.model, 1)
     assert leaks(dataclasses.replace(tables, **edit(tables))) is leaky
+
+
+@pytest.mark.parametrize("window", [None, 1, 3])
+def test_only_the_whole_causal_mask_is_causal(window, tiny):
+    """A window of the last few positions leaks nothing, but no kernel may take it for the causal mask."""
+    tables = healthy_tables(tiny.model, 2)
+    if window is not None:
+        allowed = tables.allowed_NTS.clone()
+        allowed[1] = allowed[1].triu(1 - window)
+        tables = dataclasses.replace(tables, allowed_NTS=allowed)
+    assert not leaks(tables)
+    assert is_causal(tables) == (window is None)
+    assert not is_causal(dataclasses.replace(tables, documents_N=torch.tensor([True, False])))
+    assert not is_causal(dataclasses.replace(tables, allowed_NTS=tables.allowed_NTS.tril(-1)))
+
+
+def test_a_lane_tells_its_tables_whether_they_are_causal(tiny, make_job):
+    for diagonal in (0, 1, -1):
+        job = make_job(0, tiny, At(0, masked(diagonal)))
+        lane = Lane([job], [fresh_state(job)], 0, torch.device("cpu"), torch.float32)
+        assert lane.tables.causal == (diagonal == 0)
+        ids = torch.zeros(1, 1, tiny.model.context, dtype=torch.int64)
+        assert lane.tables.mask(ids).plain == (diagonal == 0)
 
 
 SHARED = {

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from torch import Tensor
 from trainwreck.kernels.attention import AttentionStats, Dropout, Mask, attention
 
 Arrays = dict[str, Tensor]
+
+# It has a kernel of its own.
+collect_ignore = [] if find_spec("triton") else ["test_triton_dropout.py"]
 
 
 @dataclass
@@ -200,12 +204,14 @@ def _nothing_is_zero_by_chance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CUDA = torch.cuda.is_available()
+COMPILED = pytest.mark.skipif(CUDA, reason="kernels are compiled here, not interpreted")
+ABSENT = pytest.mark.skipif(find_spec("triton") is None, reason="needs the package triton")
 ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not CUDA, reason="needs a CUDA device")]
 
 
 @pytest.fixture(
     params=[
-        pytest.param("cpu", marks=pytest.mark.skipif(CUDA, reason="kernels are compiled here, not interpreted")),
+        pytest.param("cpu", marks=[COMPILED, ABSENT]),
         pytest.param("cuda", marks=ON_GPU),
     ],
     scope="session",

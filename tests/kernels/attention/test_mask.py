@@ -74,13 +74,14 @@ def test_what_all_layers_need_is_made_once() -> None:
     assert mask.short_documents() is mask.short_documents()
 
 
-@pytest.mark.parametrize("impl", ["reference", "triton"])
-def test_a_table_may_be_shared_by_runs(impl: str) -> None:
+def test_a_table_may_be_shared_by_runs(device: str) -> None:
     draw = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(3, 2, 2, 1, 6, 4, generator=draw)
-    table = torch.rand(1, 6, 6, generator=draw) < 0.7
-    shared, spelt_out = (
-        attention(q, k, v, mask=Mask(IDS, part), scale_N=torch.ones(2), impl=impl)[0]
-        for part in (table, table.expand(2, 6, 6))
-    )
-    assert torch.equal(shared, spelt_out)
+    q, k, v = torch.randn(3, 2, 2, 1, 6, 4, generator=draw).to(device)
+    table = (torch.rand(1, 6, 6, generator=draw) < 0.7).to(device)
+    scale = torch.ones(2, device=device)
+    for impl in ("reference", "triton"):
+        shared, spelt_out = (
+            attention(q, k, v, mask=Mask(allowed_NTS=part), scale_N=scale, impl=impl)[0]
+            for part in (table, table.expand(2, 6, 6))
+        )
+        assert torch.equal(shared, spelt_out)
