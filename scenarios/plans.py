@@ -18,10 +18,10 @@ E = TypeVar("E", bound=Enum)
 
 CALIBRATION_SEEDS = range(1000, 1008)  # apart from every seed that a test run has
 
-# The demo takes minutes: runs are as short as their proof holds for (results/proof), at the severity
-# that harms most. A budget of 5 % of healthy runs stopped needs sixty to calibrate on: eight of each
+# The demo takes minutes: runs are as short and small as their proof holds for (results/proof), at the
+# severity that harms most. A budget of 5 % of healthy runs stopped needs sixty to calibrate on: eight of each
 # of its seven bases, and four more of the one that costs least.
-DEMO_LENGTHS = {"high_lr": 350, "post_ln_depth": 250}
+DEMO_SETTINGS = {"high_lr": ("model.layers=3", "steps=350"), "post_ln_depth": ("steps=250",)}
 DEMO_ON_TEXT = ("mask_missing", ("data.source=text", "model.vocab_size=256", "steps=200"))
 
 
@@ -29,10 +29,9 @@ def demo() -> list[RunSpec]:
     """Every proven failure and look-alike once, with twin and cure, and what labels need; minutes on 2 cores."""
     specs: list[RunSpec] = []
     for name, entry in scenarios().items():
-        overrides = [f"steps={DEMO_LENGTHS[name]}"] if name in DEMO_LENGTHS else []
         severity = Severity.SEVERE if Severity.SEVERE in entry.severities else None
-        specs += with_calibration(name, range(1), severity=severity, overrides=overrides)
-    name, overrides = DEMO_ON_TEXT[0], list(DEMO_ON_TEXT[1])
+        specs += with_calibration(name, range(1), severity=severity, overrides=DEMO_SETTINGS.get(name, ()))
+    name, overrides = DEMO_ON_TEXT
     specs += with_calibration(name, range(1), overrides=overrides)
     specs += calibration(name, range(1008, 1012), overrides=overrides)
     return unique(specs)
