@@ -47,6 +47,13 @@ step doctor bash -c "$bin/trainwreck doctor --json > '$out/environment.json'"
 step tests $bin/python -m pytest -m gpu tests/gpu tests/kernels --junitxml="$out/tests.xml"
 step attention bench attention
 step fused bench fused
+step training bench cuda
+if command -v compute-sanitizer > /dev/null; then # slow: a few small shapes
+    step sanitizer compute-sanitizer --tool memcheck --error-exitcode 9 $bin/python -m pytest -m gpu tests/kernels \
+        -k "left_as_they_were or shared_by_runs or any_layout"
+else
+    echo "== sanitizer: left out, compute-sanitizer is not on this machine" | tee -a "$out/log.txt"
+fi
 
 if [ ${#failed[@]} -gt 0 ]; then
     echo "failed: ${failed[*]}" | tee -a "$out/log.txt"

@@ -352,13 +352,13 @@ def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("what", type=click.Choice(["train", "telemetry", "workers", "language", "attention", "fused"]))
+@click.argument("what", type=click.Choice(["train", "telemetry", "workers", "cuda", "language", "attention", "fused"]))
 @click.option("--record", is_flag=True, help="Write the result under results/.")
 @as_json
 def bench(what: str, record: bool, as_json: bool) -> None:
     """Measure speed against a named peer, or what each part of the language is worth.
 
-    attention and fused need a CUDA device.
+    cuda, attention and fused need a CUDA device.
     """
     from trainwreck.scenarios.bench import measure
 

@@ -58,7 +58,8 @@ def attention(
     check_arguments(q_NBHTK)
     held: list[AttentionStats] = []
     keeper = held.append if stats else None
-    out: Tensor = _Attention.apply(q_NBHTK, k_NBHSK, v_NBHSK, mask, scale_N, dropout, recipe, keeper)
+    with torch.cuda.device_of(q_NBHTK):  # Triton launches on the current device
+        out: Tensor = _Attention.apply(q_NBHTK, k_NBHSK, v_NBHSK, mask, scale_N, dropout, recipe, keeper)
     return out, held[0] if held else None
 
 

@@ -57,7 +57,7 @@ class Plain(nn.Module):
         if self.position is None:
             angle = (self.cos, self.sin)
         else:
-            x = x + self.position(torch.arange(tokens.shape[1]))
+            x = x + self.position(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x, angle)
         logits = self.head(self.norm(x))
@@ -73,8 +73,9 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class PlainLoop:
     """The loop: get a batch, forward, backward, clip, step."""
 
-    def __init__(self, c: ModelConfig, rows: int, tokens: np.ndarray, rotary: bool) -> None:
-        self.model, self.rows, self.context = Plain(c, rotary), rows, c.context
+    def __init__(self, c: ModelConfig, rows: int, tokens: np.ndarray, rotary: bool, device: str = "cpu") -> None:
+        self.model, self.rows, self.context = Plain(c, rotary).to(device), rows, c.context
+        self.device = device
         self.tokens = tokens
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2, betas=(0.9, 0.99), fused=True)
         self.draw = np.random.default_rng(0)
@@ -84,6 +85,7 @@ class PlainLoop:
         for _ in range(steps):
             starts = self.draw.integers(0, len(self.tokens) - self.context - 1, self.rows)
             rows = torch.stack([torch.from_numpy(self.tokens[s : s + self.context + 1]) for s in starts])
+            rows = rows.to(self.device, non_blocking=True)
             loss = self.model(rows[:, :-1], rows[:, 1:])
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

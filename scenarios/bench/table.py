@@ -60,6 +60,7 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
         "train": train.against_plain_loop,
         "telemetry": train.telemetry_cost,
         "workers": train.two_workers,
+        "cuda": train.on_cuda,
         "language": language.parts,
         "attention": attention.against_peers,
         "fused": fused.against_reference,

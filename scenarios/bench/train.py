@@ -1,21 +1,24 @@
-"""Speed of training: against a plain loop, telemetry on and off, two workers against one.
+"""Speed of training: against a plain loop on either device, telemetry on and off, two workers against one.
 
 Everything that is compared runs in turn, round after round, in one process; a ratio is the median
 over rounds of the ratio within a round, so that a machine whose speed drifts does not matter.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 import numpy as np
+import torch
 from joblib import Parallel, delayed
 
 from trainwreck.evaluation.progress import Tick
+from trainwreck.kernels.selection import IMPLS
 from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.bench.plain import PlainLoop
+from trainwreck.scenarios.bench.stopwatch import require_cuda
 from trainwreck.scenarios.bench.table import Table
 from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.lane import Lane
+from trainwreck.scenarios.lane import Lane, Place
 from trainwreck.scenarios.loop import LANE_ELEMENTS, fresh_state
 from trainwreck.scenarios.process import prepare
 from trainwreck.scenarios.settings import replaced
@@ -66,6 +69,48 @@ def against_plain_loop(tick: Tick) -> Table:
         ),
         rows=tuple(rows),
     )  # fmt: skip
+
+
+def on_cuda(tick: Tick) -> Table:
+    """Run-steps a second of bundles on a CUDA device against the same plain loop there, and a bundle on one core."""
+    require_cuda()
+    return bundles_on("cuda", tick, IMPLS, (1, 16, 64, 256), torch.cuda.synchronize)
+
+
+def bundles_on(
+    device: str, tick: Tick, impls: Sequence[str], sizes: Sequence[int], settle: Callable[[], object]
+) -> Table:
+    """The measurement on a device. settle: waits until it has nothing left to do."""
+    prepare()
+    setup = healthy(Size.MICRO)
+    tokens = training_block(setup, 0, range(STEPS)).inputs.reshape(-1)
+    plain = PlainLoop(setup.model, setup.data.rows, tokens, rotary=True, device=device)
+    core = LANE_ELEMENTS["cpu"] // (setup.data.rows * setup.model.context * setup.model.width)
+    peer = "plain loop on the GPU, one run"
+    subjects: dict[str, tuple[Callable[[], object], int]] = {peer: (lambda: plain.run(STEPS), 1)}
+    for impl in impls:
+        for runs in sizes:
+            subjects[f"bundle of {runs}, {impl} kernels"] = (_bundle(runs, record=True, device=device, impl=impl), runs)
+    subjects[f"bundle of {core} on one CPU core"] = (_bundle(core, record=True), core)
+    seconds = _rounds(subjects, tick, settle)
+    rows = []
+    for name, (_, runs) in subjects.items():
+        ratio = seconds[peer] / seconds[name]
+        spread = f"{np.quantile(ratio, 0.25):.2f} to {np.quantile(ratio, 0.75):.2f}"
+        rows.append((name, runs, float(np.median(STEPS / seconds[name])), float(np.median(ratio)), spread))
+    return Table(
+        name="bench-cuda",
+        title="Training speed at size micro on a CUDA device, fp32",
+        how=(
+            f"{ROUNDS} rounds of {STEPS} steps of each, in turn, in one process, each waited for. Run-steps count the "
+            "steps of every run of a bundle. The bundles have every signal of the schema at every step and validation "
+            f"every {setup.evaluation.every} steps; the plain loop has fused AdamW and clipping and logs nothing. No "
+            "CUDA graph on either side. Token sampling is outside the timing; cutting and moving batches is inside."
+        ),
+        command="trainwreck bench cuda --record",
+        columns=("what", "runs", "run-steps/s (median)", "x plain loop on the GPU", "quartiles"),
+        rows=tuple(rows),
+    )
 
 
 def telemetry_cost(tick: Tick) -> Table:
@@ -131,14 +176,17 @@ def two_workers(tick: Tick) -> Table:
     )
 
 
-def _bundle(runs: int, *, record: bool, validate: bool = True) -> Callable[[], object]:
+def _bundle(
+    runs: int, *, record: bool, validate: bool = True, device: str = "cpu", impl: str | None = None
+) -> Callable[[], object]:
     """A function that trains a bundle for STEPS steps, the last with validation; its batches are sampled here."""
     setup = replaced(healthy(Size.MICRO), evaluation__every=STEPS if validate else 10**6)
     steps = range(1, STEPS + 1)
     jobs = [Job(f"run{i}", i, setup) for i in range(runs)]
     for job in jobs:
         training_block(setup, job.seed, steps)
-    lane = Lane(jobs, [fresh_state(job) for job in jobs], 0)
+    place = Place(torch.device(device), impl=impl)
+    lane = Lane(jobs, [fresh_state(job) for job in jobs], 0, place)
     return lambda: lane.run(steps, record)
 
 
@@ -152,13 +200,20 @@ def _timed_bundle() -> float:
     return perf_counter() - began
 
 
-def _rounds(subjects: dict[str, tuple[Callable[[], object], int]], tick: Tick) -> dict[str, np.ndarray]:
-    """Seconds that each subject takes for STEPS steps of one run, by round (the first is not counted)."""
+def _rounds(
+    subjects: dict[str, tuple[Callable[[], object], int]], tick: Tick, settle: Callable[[], object] = lambda: None
+) -> dict[str, np.ndarray]:
+    """Seconds that each subject takes for STEPS steps of one run, by round (the first is not counted).
+
+    settle: called before each reading of the clock, for a device that works on by itself.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in subjects}
     for done in range(ROUNDS + 1):
         for name, (work, runs) in subjects.items():
+            settle()
             began = perf_counter()
             work()
+            settle()
             if done:
                 seconds[name].append((perf_counter() - began) / runs)
         tick(done, ROUNDS, "round")

@@ -134,3 +134,18 @@ def test_the_worth_of_each_part_at_tiny_settings(monkeypatch, tick):
     assert all(row[2] == table.rows[0][2] > 0 for row in table.rows)
     assert len(table.to_dict()["rows"][0]) == len(table.columns)
     assert tick.ticks == sorted(tick.ticks)
+
+
+@pytest.mark.usefixtures("short")
+def test_bundles_on_a_device_stand_beside_the_plain_loop_there_and_a_core(tick):
+    settled = []
+    table = train.bundles_on("cpu", tick, ["reference"], [1, 2], lambda: settled.append(1))
+    assert [row[:2] for row in table.rows] == [
+        ("plain loop on the GPU, one run", 1),
+        ("bundle of 1, reference kernels", 1),
+        ("bundle of 2, reference kernels", 2),
+        ("bundle of 4 on one CPU core", 4),
+    ]
+    assert table.rows[0][3] == 1.0
+    assert all(row[2] > 0 for row in table.rows)
+    assert len(settled) == 2 * 4 * (train.ROUNDS + 1)

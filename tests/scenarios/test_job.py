@@ -100,7 +100,7 @@ def test_only_the_whole_causal_mask_is_causal(window, tiny):
 def test_a_lane_tells_its_tables_whether_they_are_causal(tiny, make_job):
     for diagonal in (0, 1, -1):
         job = make_job(0, tiny, At(0, masked(diagonal)))
-        lane = Lane([job], [fresh_state(job)], 0, torch.device("cpu"), torch.float32)
+        lane = Lane([job], [fresh_state(job)], 0)
         assert lane.tables.causal == (diagonal == 0)
         ids = torch.zeros(1, 1, tiny.model.context, dtype=torch.int64)
         assert lane.tables.mask(ids).plain == (diagonal == 0)

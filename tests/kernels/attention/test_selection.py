@@ -7,8 +7,6 @@ import subprocess
 import sys
 from functools import cache
 
-import pytest
-
 from trainwreck.kernels.attention import VARIANTS, api
 
 
