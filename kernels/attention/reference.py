@@ -66,7 +66,8 @@ class _Attention(torch.autograd.Function):
         d_probs = matmul(d_out, v.transpose(-1, -2), probs.dtype)
         if keep is not None:
             d_probs.mul_(keep)
-        d_scores = torch.ops.aten._softmax_backward_data(d_probs, probs, -1, probs.dtype)
+        # In place: row by row the kernel sums first and writes then, and these tensors are larger than caches.
+        d_scores = torch.ops.aten._softmax_backward_data.out(d_probs, probs, -1, probs.dtype, grad_input=d_probs)
         d_q = matmul(d_scores, k, d_scores.dtype).mul_(scale.view(-1, 1, 1, 1, 1))
         d_k = matmul(d_scores.transpose(-1, -2), q, k.dtype)
         return d_q.to(k.dtype), d_k, d_v, None, None, None, None, None
