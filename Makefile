@@ -19,11 +19,12 @@ test: .venv/test.done ## all tests but the slow ones
 proof: .venv/test.done ## the slow tests: proofs on one seed, and generate killed again and again
 	$(BIN)/pytest -m slow
 
-lint: .venv/dev.done ## ruff, mypy on an installed copy, codespell
+lint: .venv/dev.done ## ruff, mypy on an installed copy, codespell, no marks of a merge
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tests/packaging/typecheck.py
 	$(BIN)/codespell $$(git ls-files)
+	! git grep -nE '^(<{7}|>{7}) '
 
 format: .venv/dev.done ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
