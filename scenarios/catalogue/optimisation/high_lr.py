@@ -6,7 +6,7 @@ Mechanism: A step along a direction of curvature h overshoots where lr * h > 2 (
     preconditioned curvature, Cohen et al. 2022). As the rate climbs, directions become unstable one
     by one; the gradient grows in them while the loss is still carried by all others.
 Injection: From the onset on, the rate is ramped over `ramp_steps` to `factor` times the twin's and
-    stays there. Post-LN, four layers: the placement that leaves no margin.
+    stays there. Post-LN, four layers (three in the demo): the placement that leaves no margin.
 Signature: The pre-clip gradient norm creeps up many steps before the loss turns; the loss then climbs
     and does not come back.
 Cure: The learning rate divided by the factor, as soon as it has tripled, before the loss turns.
