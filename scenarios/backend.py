@@ -22,6 +22,13 @@ class Backend:
         """As a manifest has it."""
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, content: Any) -> "Backend":
+        """The inverse of `to_json`; InputError for anything else."""
+        if not isinstance(content, dict) or set(content) != {"device", "impl"}:
+            raise InputError(f"backend: {content!r} is not allowed; allowed: device and impl")
+        return cls(**content)
+
 
 CPU = Backend()
 
@@ -44,4 +51,5 @@ def backend(device: str | None = None, impl: str | None = None) -> Backend:
 
 def recorded(manifest: dict[str, Any]) -> Backend:
     """The backend that a data set was made with."""
-    return backend(**manifest.get("backend", CPU.to_json()))
+    made = Backend.from_json(manifest.get("backend", CPU.to_json()))
+    return backend(made.device, made.impl)

@@ -185,7 +185,7 @@ def _claim(specs: list[RunSpec], out: Path, name: str, backend: Backend) -> None
     if file.exists():
         if read_json(file).get("hash") != content["hash"]:
             raise InputError(f"out: {str(out)!r} holds another plan; allowed: an empty folder, or the same plan")
-        begun = Backend(**read_json(file).get("backend", CPU.to_json()))
+        begun = Backend.from_json(read_json(file).get("backend", CPU.to_json()))
         if begun != backend:
             raise InputError(
                 f"out: {str(out)!r} was begun on {begun.device} with {begun.impl} kernels, not on {backend.device} "

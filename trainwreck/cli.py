@@ -10,6 +10,21 @@ import click
 
 from trainwreck.evaluation.errors import InputError, WorkerLostError, unknown
 from trainwreck.evaluation.progress import progress
+from trainwreck.options import (
+    as_backend,
+    as_json,
+    as_severity,
+    as_size,
+    backend_options,
+    default_workers,
+    folder,
+    profile_option,
+    settings,
+    severity_option,
+    size_option,
+    track_option,
+    workers_option,
+)
 from trainwreck.tables import number, print_board, print_json, print_table
 
 INTERRUPTED = 130  # as shells report SIGINT
@@ -51,28 +66,17 @@ def main() -> None:
         sys.exit(1)
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-workers_option = click.option("--workers", type=click.IntRange(1), help="Worker processes; one a core by default.")
-folder = click.argument("dir", type=click.Path(path_type=Path))
-settings = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
-device_option = click.option("--device", help="cpu or cuda; cpu by default.")
-impl_option = click.option("--impl", help="Kernels: reference or triton; triton on cuda, reference on cpu by default.")
-severity_option = click.option("--severity", help="subtle, clear or severe; clear by default.")
-size_option = click.option("--size", help="micro, deep, small or nano; the scenario's own by default.")
-
-
 @cli.command()
 @click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), help="Folder of the data set.")
 @workers_option
-@device_option
-@impl_option
+@backend_options
 @as_json
 def demo(out: Path, workers: int | None, device: str | None, impl: str | None, as_json: bool) -> None:
     """The main job, small: plan, train, label, score, report."""
     from trainwreck.scenarios.plans import resolve
 
     name, specs = resolve(["demo"])
-    _generate(specs, out, name, workers, device, impl, quiet=as_json)
+    _generate(specs, out, name, workers, as_backend(device, impl), quiet=as_json)
     rows = _leaderboard(out, None, ("full",), quiet=as_json)
     page = _report(out, out / "report.html", quiet=as_json)
     if as_json:
@@ -134,8 +138,7 @@ def show(id: str, as_json: bool) -> None:
 @size_option
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--plot", type=click.Path(path_type=Path), help="Where to write the picture; ID.png by default.")
-@device_option
-@impl_option
+@backend_options
 @as_json
 def run(
     id: str,
@@ -152,8 +155,8 @@ def run(
     from trainwreck.scenarios.live import run_live
 
     picture = plot or Path(f"{id}.png")
-    where = _backend(device, impl)
-    facts = run_live(id, seed, _severity(severity), _size(size), overrides, picture, quiet=as_json, backend=where)
+    where = as_backend(device, impl)
+    facts = run_live(id, seed, as_severity(severity), as_size(size), overrides, picture, quiet=as_json, backend=where)
     if as_json:
         return print_json(facts)
     rows = [
@@ -173,8 +176,7 @@ def run(
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/runs/verify"), show_default=True)
 @click.option("--record", is_flag=True, help="Enter the result into the committed table of proofs.")
 @workers_option
-@device_option
-@impl_option
+@backend_options
 @as_json
 def verify(
     words: Sequence[str],
@@ -195,7 +197,7 @@ def verify(
 
     names = [scenario(word).id for word in words if "=" not in word] or list(scenarios())
     overrides = [word for word in words if "=" in word]
-    where = _backend(device, impl)
+    where = as_backend(device, impl)
     proofs: list[proof.Proof] = []
     for name in names:  # one data set a scenario: a slice that resumes alone
         with progress(f"verify {name}", quiet=as_json) as tick:
@@ -203,10 +205,10 @@ def verify(
                 [name],
                 out,
                 seeds=seeds,
-                size=_size(size),
-                severity=_severity(severity),
+                size=as_size(size),
+                severity=as_severity(severity),
                 overrides=overrides,
-                workers=workers or _cores(where.device),
+                workers=workers or default_workers(where.device),
                 backend=where,
                 progress=lambda done, total, steps, all_steps: tick(steps, all_steps, f"bundle {done}/{total}"),
             )
@@ -225,8 +227,7 @@ def verify(
 @click.argument("plan", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the data set.")
 @workers_option
-@device_option
-@impl_option
+@backend_options
 @as_json
 def generate(
     plan: Sequence[str], out: Path, workers: int | None, device: str | None, impl: str | None, as_json: bool
@@ -235,7 +236,7 @@ def generate(
     from trainwreck.scenarios.plans import resolve
 
     name, specs = resolve(plan)
-    dataset = _generate(specs, out, name, workers, device, impl, quiet=as_json)
+    dataset = _generate(specs, out, name, workers, as_backend(device, impl), quiet=as_json)
     kinds = dataset.runs["kind"].value_counts().to_dict()
     if as_json:
         return print_json({"data_set": str(out), "runs": len(dataset), "kinds": kinds})
@@ -258,24 +259,11 @@ def label(dir: Path, as_json: bool) -> None:
     print_table(
         ("run", "scenario", "kind", "onset", "visible", "outcome", "gap (nats)"),
         [
-            (
-                r["run_id"],
-                r["scenario"],
-                r["kind"],
-                r["onset_step"],
-                r["visible_step"],
-                r["outcome"],
-                number(r["final_gap"], "+"),
-            )
+            (r["run_id"], r["scenario"], r["kind"], r["onset_step"], r["visible_step"], r["outcome"],
+             number(r["final_gap"], "+"))
             for r in shown
         ],
-    )
-
-
-profile_option = click.option(
-    "--profile", default="full", show_default=True, help="full, standard, minimal or filtered."
-)
-track_option = click.option("--track", default="blind", show_default=True, help="blind or informed.")
+    )  # fmt: skip
 
 
 @cli.command()
@@ -382,18 +370,16 @@ def doctor(as_json: bool) -> None:
     print_table(("what", "found"), [(k, v if isinstance(v, str) else json.dumps(v)) for k, v in facts.items()])
 
 
-def _generate(
-    specs: Any, out: Path, name: str, workers: int | None, device: str | None, impl: str | None, quiet: bool
-) -> Any:
+def _generate(specs: Any, out: Path, name: str, workers: int | None, where: Any, quiet: bool) -> Any:
     from trainwreck.scenarios.generate import generate as run_plan
 
-    where = _backend(device, impl)
+    workers = workers or default_workers(where.device)
     with progress(f"train {len(specs)} runs", quiet=quiet) as tick:
 
         def told(done: int, total: int, steps: int, all_steps: int) -> None:
             tick(steps, all_steps, f"bundle {done}/{total}")
 
-        return run_plan(specs, out, workers=workers or _cores(where.device), name=name, backend=where, progress=told)
+        return run_plan(specs, out, workers=workers, name=name, backend=where, progress=told)
 
 
 def _leaderboard(dir: Path, extra: Sequence[str] | None, profiles: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
@@ -408,33 +394,6 @@ def _report(dir: Path, out: Path, quiet: bool) -> Path:
 
     with progress("report", quiet=quiet) as tick:
         return write_report(dir, out, tick)
-
-
-def _severity(text: str | None) -> Any:
-    from trainwreck.scenarios.plans import member
-    from trainwreck.scenarios.spec import Severity
-
-    return member(Severity, "severity", text)
-
-
-def _size(text: str | None) -> Any:
-    from trainwreck.scenarios.plans import member
-    from trainwreck.scenarios.sizes import Size
-
-    return member(Size, "size", text)
-
-
-def _backend(device: str | None, impl: str | None) -> Any:
-    from trainwreck.scenarios.backend import backend
-
-    return backend(device, impl)
-
-
-def _cores(device: str) -> int:
-    """Workers by default: one a core, and one for a GPU."""
-    from trainwreck.scenarios.process import cores
-
-    return cores() if device == "cpu" else 1
 
 
 if __name__ == "__main__":

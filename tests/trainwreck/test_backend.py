@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.errors import InputError
+from trainwreck.scenarios.backend import recorded
 from trainwreck.scenarios.plan import Role, family_of
 
 COMMAND = (sys.executable, "-m", "trainwreck")
@@ -78,3 +80,9 @@ def test_a_device_that_is_not_there(command, tmp_path):
     out = [] if command == "run" else ["--out", tmp_path / "out"]
     line(run(command, *words[command], *out, "--device", "cuda", interpreter=False), "without a CUDA device")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("content", [{"device": "cpu"}, {"device": "cpu", "impl": "reference", "x": 1}, "cpu", None])
+def test_a_record_that_names_no_backend_is_one_line(content):
+    with pytest.raises(InputError, match=r"^backend: .* is not allowed; allowed: device and impl$"):
+        recorded({"backend": content})
