@@ -112,7 +112,8 @@ def verify(
 ) -> list[Proof]:
     """Train and judge. `out` keeps the runs, one folder a plan: a second call only judges.
 
-    Proofs of one base in the same folder share their healthy runs. Only runs from seed 0 on are a proof; other seeds are for finding the settings.
+    Proofs of one base in the same folder share their healthy runs. Only runs from seed 0 on are a proof;
+    other seeds are for finding the settings.
     """
     if seeds < 2:
         raise InputError(f"seeds: {seeds} is not allowed; allowed: 2 or more ({FEWEST_SEEDS} for a proof)")
