@@ -76,6 +76,19 @@ def training_batch(setup: Setup, seed: int, step: int) -> Batch:
     return training_block(setup, seed, range(start, start + ALIGNED_BLOCK)).at(step - start)
 
 
+def refilled(batch: Batch, bad: np.ndarray, setup: Setup, draw: np.random.Generator) -> Batch:
+    """A batch [B, T] whose rows that are bad, [B], have made way for further rows of the source."""
+    shape = batch.inputs.shape
+    stream = source(source_key(setup.data))
+    sound = from_rows(stream.sample(int(draw.integers(2**62)), "refill", range(1), *shape)).at(0)
+    return Batch(
+        inputs=np.where(bad[:, None], sound.inputs, batch.inputs),
+        targets=np.where(bad[:, None], sound.targets, batch.targets),
+        weights=np.where(bad[:, None], sound.weights, batch.weights),
+        documents=np.where(bad[:, None], sound.documents, batch.documents),
+    )
+
+
 def pool(setup: Setup, seed: int, rows: int) -> tuple[Batch, Rows]:
     """The rows that a run with a pool of so many has, [R, T], and the same [1, R, T + 1] with the exact nats."""
     key, context = source_key(setup.data), setup.model.context
