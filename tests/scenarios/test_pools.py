@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from trainwreck.scenarios.batches import epochs, fresh, pool, training_batch, training_block, validation
+from trainwreck.kernels.random import generator
+from trainwreck.scenarios.batches import epochs, fresh, pool, refilled, training_batch, training_block, validation
 from trainwreck.scenarios.faults import At, DataTransform, Setting, restore_batches
 from trainwreck.scenarios.lane import run_batches
 from trainwreck.scenarios.loop import train
@@ -62,6 +63,15 @@ def test_fresh_rows_are_neither_held_out_nor_trained_on(tiny):
     ]
     assert len(rows) == tiny.evaluation.rows
     assert not rows & {row.tobytes() for other in others for row in other}
+
+
+def test_bad_rows_make_way_for_others_of_the_source(tiny):
+    batch, bad = training_block(tiny, 3, range(1)).at(0), np.array([False, True, False, True])
+    filled = refilled(batch, bad, tiny, generator(3, "refill"))
+    for name in FIELDS:
+        assert np.array_equal(getattr(filled, name)[~bad], getattr(batch, name)[~bad])
+    assert not np.array_equal(filled.inputs[bad], batch.inputs[bad])
+    assert np.array_equal(filled.targets[:, :-1], filled.inputs[:, 1:])
 
 
 def test_restored_batches_are_the_source_s(tiny, make_job):

@@ -43,7 +43,7 @@ class LoaderStall(Scenario):
     sources = (documents.READING_CURVES,)
     telling = "tokens_per_second"
     knobs = Stall()
-    cure_after = 30
+    cure_after = 32
 
     def base(self, setup: Setup) -> Setup:
         return bases.chain(setup)

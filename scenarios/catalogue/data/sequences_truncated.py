@@ -23,7 +23,7 @@ import numpy as np
 
 from trainwreck.evaluation import shapes
 from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
+from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.batches import Batch, cut
 from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.registry import register
@@ -35,7 +35,7 @@ from trainwreck.scenarios.spec import Family, Knobs, Scenario
 class Limit(Knobs):
     """Tokens that are left of a row; batches to one row that is left whole."""
 
-    longest: int = 32
+    longest: int = 16
     whole: int = 4
 
 
@@ -51,6 +51,9 @@ class SequencesTruncated(Scenario):
     onset = None
     knobs = Limit()
     cure_after = 60
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.short_language(setup)
 
     def fault(self, knobs: Limit, setup: Setup) -> list[Change]:
         def truncate(batch: Batch, since: int, draw: np.random.Generator) -> Batch:

@@ -22,10 +22,10 @@ from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.batches import Batch, pool, taken
 from trainwreck.scenarios.faults import Change, FaultKind, Stream, restore_batches
 from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.settings import Setup
 from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
-ROWS = 400  # fifty steps an epoch
+EPOCH = 50  # steps
 
 
 @register
@@ -41,7 +41,7 @@ class UnshuffledEpochs(Scenario):
     cure_after = 110
 
     def base(self, setup: Setup) -> Setup:
-        return replaced(bases.chain(setup), data__pool=ROWS)
+        return bases.epochs(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         count = setup.data.pool
@@ -56,8 +56,7 @@ class UnshuffledEpochs(Scenario):
         return [Stream(in_order)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        epoch = ROWS // 8
-        boundaries = range(2 * epoch, len(run) - 9, epoch)
+        boundaries = range(2 * EPOCH, len(run) - 9, EPOCH)
         return len(boundaries) > 2 and all(
             run["loss"][b : b + 10].mean() > run["loss"][b - 10 : b].mean() + 0.2 for b in boundaries
         )

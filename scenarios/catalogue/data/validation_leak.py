@@ -24,7 +24,7 @@ from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.batches import Batch, taken, validation
 from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.settings import Setup
 from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
@@ -45,10 +45,10 @@ class ValidationLeak(Scenario):
     sources = (documents.DIVERGENT_LOSS, documents.READING_CURVES)
     telling = "fresh_loss"
     knobs = Share()
-    cure_after = 10
+    cure_after = 4
 
     def base(self, setup: Setup) -> Setup:
-        return replaced(bases.chain(setup), evaluation__rows=16, evaluation__fresh=True)
+        return bases.epochs(setup)
 
     def fault(self, knobs: Share, setup: Setup) -> list[Change]:
         held_out = validation(setup)[0]
@@ -56,12 +56,13 @@ class ValidationLeak(Scenario):
         def leak(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             rows = len(batch.inputs)
             leaked = taken(held_out, draw.integers(0, len(held_out.inputs), rows))
-            hit = (draw.random(rows) < knobs.share)[:, None]
+            hit = draw.random(rows) < knobs.share
+            hit[0] |= since == 0  # the onset is the first leaked row
             return Batch(
-                inputs=np.where(hit, leaked.inputs, batch.inputs),
-                targets=np.where(hit, leaked.targets, batch.targets),
-                weights=np.where(hit, leaked.weights, batch.weights),
-                documents=np.where(hit, leaked.documents, batch.documents),
+                inputs=np.where(hit[:, None], leaked.inputs, batch.inputs),
+                targets=np.where(hit[:, None], leaked.targets, batch.targets),
+                weights=np.where(hit[:, None], leaked.weights, batch.weights),
+                documents=np.where(hit[:, None], leaked.documents, batch.documents),
             )
 
         return [DataTransform(leak, self.id)]
