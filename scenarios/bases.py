@@ -32,11 +32,6 @@ def epochs(setup: Setup) -> Setup:
     return replaced(chain(setup), data__pool=400, evaluation__rows=16, evaluation__fresh=True)
 
 
-def short_language(setup: Setup) -> Setup:
-    """`chain`'s model on the full language."""
-    return replaced(chain(setup), data__dialect=Dialect.FULL)
-
-
 def chain_bytes(setup: Setup) -> np.ndarray:
     """Ids of the tokenizer that text in the chain dialect never uses: they stand for bytes, int64."""
     language = source(source_key(setup.data))
