@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainwreck.evaluation.schema import BY_NAME, Axis
+from trainwreck.evaluation.schema import BY_NAME, EVALUATIONS, Axis
 from trainwreck.evaluation.trace import Trace
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
         trace = story.traces[role]
         curve = reduced(trace, name)
         steps = np.arange(len(curve))
-        if name == "validation_loss":
-            steps, curve = trace.evaluations
+        if name in EVALUATIONS:
+            steps, curve = steps[trace.evaluated], curve[trace.evaluated]
         finite = np.isfinite(curve)
         axis.plot(steps, np.where(finite, curve, np.nan), color=COLOURS[role], lw=1.1, label=role, alpha=0.9)
         drawn.append(curve[finite])
@@ -125,7 +125,7 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
         axis.set_yscale("log")
     elif signal.unit == "share" and len(values):
         axis.set_ylim(-0.03, max(0.1, 1.06 * float(values.max())))
-    if name in ("loss", "validation_loss") and story.floor is not None:
+    if name in ("loss", *EVALUATIONS) and story.floor is not None:
         axis.axhline(story.floor, color="#999999", lw=0.8, ls="-.")
     axis.set_title(f"{name.replace('_', ' ')}{WORDS[signal.axis]} ({signal.unit})", fontsize=8, loc="left")
     axis.tick_params(which="both", labelsize=7)

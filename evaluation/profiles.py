@@ -16,7 +16,7 @@ from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.protocol import Row
-from trainwreck.evaluation.schema import SIGNALS, Axis
+from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS, Axis
 from trainwreck.evaluation.specification import LIST_EVERY, LOG_EVERY
 
 Rows = Iterator[dict[str, Any]]
@@ -49,15 +49,15 @@ def _full(rows: Iterable[Row], k: int) -> Rows:
 
 
 def _standard(rows: Iterable[Row], k: int) -> Rows:
-    evaluation = None
+    evaluations: dict[str, Any] = dict.fromkeys(EVALUATIONS)
     for row in rows:
         # An evaluation is logged when it happens; it must not be lost between two sampled steps.
-        latest = row.get("validation_loss")
-        evaluation = evaluation if latest is None else latest
+        latest = {name: row.get(name) for name in EVALUATIONS}
+        evaluations |= {name: value for name, value in latest.items() if value is not None}
         if row["step"] % k:
             continue
-        seen = dict(row) | {"validation_loss": evaluation}
-        evaluation = None
+        seen = dict(row) | evaluations
+        evaluations = dict.fromkeys(EVALUATIONS)
         if row["step"] % (LIST_EVERY * k):
             seen.update(dict.fromkeys(LISTS))
         yield seen

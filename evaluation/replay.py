@@ -18,7 +18,7 @@ import numpy as np
 from trainwreck.evaluation.profiles import observe
 from trainwreck.evaluation.protocol import Context, Detector, normalise
 from trainwreck.evaluation.registry import builtin_causes, load_detector
-from trainwreck.evaluation.schema import SIGNALS
+from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.specification import LOG_EVERY, REFRACTORY
 from trainwreck.evaluation.trace import Trace
 
@@ -82,15 +82,18 @@ def rows(trace: Trace) -> Iterator[dict[str, Any]]:
     """
     names = ["step", *(signal.name for signal in SIGNALS)]
     signals = [trace.signals.get(name) for name in names[1:]]
-    evaluation = names.index("validation_loss")
+    evaluations = [names.index(name) for name in EVALUATIONS]
+    fresh = trace.signals.get("fresh_loss")
+    there = [trace.evaluated, np.zeros(len(trace), bool) if fresh is None else ~np.isnan(fresh)]
     for start in range(0, len(trace), BLOCK):
         stop = min(start + BLOCK, len(trace))
         columns: list[Any] = [range(start, stop)]
         columns += [repeat(None, stop - start) if v is None else v[start:stop].tolist() for v in signals]
-        columns[evaluation] = [
-            value if evaluated else None
-            for value, evaluated in zip(columns[evaluation], trace.evaluated[start:stop].tolist(), strict=True)
-        ]
+        for column, known in zip(evaluations, there, strict=True):
+            columns[column] = [
+                value if evaluated else None
+                for value, evaluated in zip(columns[column], known[start:stop].tolist(), strict=True)
+            ]
         for row in zip(*columns, strict=True):
             yield dict(zip(names, row))  # noqa: B905  (one value a column by construction; strict costs a tenth)
 

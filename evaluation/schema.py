@@ -61,12 +61,19 @@ def _blocks(name: str, unit: str, meaning: str, positive: bool = False) -> Signa
 SIGNALS: tuple[Signal, ...] = (
     _scalar("loss", "nats/token", "training loss of the batch, before the update"),
     _scalar("validation_loss", "nats/token", "loss on a fixed held-out set; empty between evaluations"),
+    _scalar(
+        "fresh_loss", "nats/token", "loss on a second held-out set; empty between evaluations and where a run has none"
+    ),
+    _scalar("row_loss_max", "nats/token", "largest loss of any row of the batch, mean over the row's scored tokens"),
+    _scalar("row_grad_share", "share", "largest row's share of the gradient at the logits, by absolute sum"),
     _scalar("grad_norm", "1", "global gradient norm before clipping, after unscaling", positive=True),
     _scalar("clip_coef", "1", "factor that clipping applied to the gradient", Role.SETTING),
     _scalar("lr", "1", "learning rate of the step", Role.SETTING),
     _scalar("loss_scale", "1", "factor on the loss before the backward pass", Role.SETTING),
     _scalar("skipped", "0 or 1", "the update was skipped because a gradient overflowed", Role.SETTING),
     _scalar("tokens_per_second", "tokens/s", "throughput on a modelled clock, not a measured one", Role.INPUT),
+    _scalar("tokens", "tokens", "tokens of the batch that are not padding", Role.INPUT),
+    _scalar("step_seconds", "s", "time of the step on a modelled clock, which goes with the longest row", Role.INPUT),
     _scalar("token_entropy", "nats", "entropy of the token histogram of the batch", Role.INPUT),
     _scalar("unique_share", "share", "distinct tokens of the batch over the size of the token table", Role.INPUT),
     _scalar("pad_share", "share", "padding among the tokens of the batch", Role.INPUT),
@@ -94,6 +101,8 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("position_loss", Axis.POSITIONS, "nats/token", "loss by position in the row"),
     Signal("age_loss", Axis.AGES, "nats/token", "loss by tokens since the document began"),
 )
+
+EVALUATIONS = ("validation_loss", "fresh_loss")  # known at evaluated steps only
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from trainwreck.evaluation.schema import SIGNALS, Axis, telemetry_schema
+from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS, Axis, telemetry_schema
 
 
 @dataclass
@@ -14,7 +14,8 @@ class Trace:
     """Signals of one run: [S] for scalars, [S, K] for the others, float32.
 
     `validation_loss` is NaN where there was no evaluation; `evaluated` tells those steps apart
-    from an evaluation that gave NaN.
+    from an evaluation that gave NaN. `fresh_loss` is NaN there too, and at every step of a run
+    without a second held-out set.
     """
 
     run_id: str
@@ -43,6 +44,8 @@ class Trace:
             values = np.ascontiguousarray(self.signals[signal.name], dtype=np.float32)
             if signal.name == "validation_loss":
                 columns.append(pa.array(values, mask=~self.evaluated, from_pandas=False))
+            elif signal.name in EVALUATIONS:
+                columns.append(pa.array(values, from_pandas=True))
             elif signal.axis is Axis.SCALAR:
                 columns.append(pa.array(values, from_pandas=False))
             else:

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.ndimage import maximum_filter1d
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.schema import SIGNALS, Role, Signal
+from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS, Role, Signal
 from trainwreck.evaluation.trace import Trace
 
 WINDOW = 10  # steps
@@ -64,7 +64,7 @@ def spread(healthy: list[Trace]) -> Spread:
     for j, signal in enumerate(OUTCOMES):
         values = _stacked([comparable(trace, signal) for trace in healthy])
         values[~np.isfinite(values)] = np.nan  # left out: an infinite range would undo the calibration
-        window = 0 if signal.name == "validation_loss" else WINDOW
+        window = 0 if signal.name in EVALUATIONS else WINDOW
         levels[signal.name] = _envelope(values, window)
         ratios = _distances_to_others(values, window)
         kappas[signal.name] = max(1.0, float(ratios.max()))
@@ -84,7 +84,7 @@ def visible_steps(run: Trace, twin: Trace, healthy: Spread, onset: int) -> dict[
     found: dict[str, int] = {}
     for signal in OUTCOMES:
         length = min(len(run), len(twin))
-        if signal.name == "validation_loss":
+        if signal.name in EVALUATIONS:
             steps = np.flatnonzero(run.evaluated[:length] & twin.evaluated[:length])
         else:
             steps = np.arange(length)
@@ -111,7 +111,7 @@ def comparable(trace: Trace, signal: Signal) -> np.ndarray:
     """The values of a signal on the scale it is compared on, [S, K]; evaluated steps of the validation loss."""
     values = trace.signals[signal.name].astype(np.float64)
     values = values.reshape(len(values), -1)
-    if signal.name == "validation_loss":
+    if signal.name in EVALUATIONS:
         values = values[trace.evaluated]
     if signal.positive:
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -3,7 +3,11 @@
 Scenarios with one base share their healthy runs, in a data set and in a proof.
 """
 
+import numpy as np
+
+from trainwreck.scenarios.batches import source, source_key
 from trainwreck.scenarios.settings import Dialect, Setup, replaced
+from trainwreck.scenarios.sources.language import Language
 
 
 def chain(setup: Setup) -> Setup:
@@ -16,3 +20,20 @@ def chain(setup: Setup) -> Setup:
         model__context=32,
         steps=300,
     )
+
+
+def unclipped_chain(setup: Setup) -> Setup:
+    """`chain` without clipping: what a bad batch does is not held back."""
+    return replaced(chain(setup), optimizer__clip=None)
+
+
+def epochs(setup: Setup) -> Setup:
+    """`chain` on 400 rows, shuffled each epoch of fifty steps, with sixteen held-out rows and as many fresh ones."""
+    return replaced(chain(setup), data__pool=400, evaluation__rows=16, evaluation__fresh=True)
+
+
+def chain_bytes(setup: Setup) -> np.ndarray:
+    """Ids of the tokenizer that text in the chain dialect never uses: they stand for bytes, int64."""
+    language = source(source_key(setup.data))
+    assert isinstance(language, Language)
+    return np.arange(language.spec.content, language.vocabulary)

@@ -16,7 +16,7 @@ from trainwreck.kernels.random import generator
 from trainwreck.models.gpt import Tables, healthy_tables
 from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.wiring import Updates, Wiring
-from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.batches import Batch, training_batch
 from trainwreck.scenarios.settings import Setup, get, replace
 
 
@@ -198,6 +198,11 @@ class Stream(Change):
 
     def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
         return self.edit(batch, step, start, seed)
+
+
+def restore_batches(setup: Setup) -> Stream:
+    """The cure of a broken data pipeline: the batches that the source gives."""
+    return Stream(lambda batch, step, start, seed: training_batch(setup, seed, step))
 
 
 RESUME_STEPS = 4.0  # what a resume from a checkpoint takes on the modelled clock, in steps

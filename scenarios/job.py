@@ -23,7 +23,7 @@ class Program:
     format: Format
     optimizer: OptimizerKind
     rows: int
-    evaluation: tuple[int, int, int]  # when, on how many rows, and the last step
+    evaluation: tuple[int, int, int, bool]  # when, on how many rows, the last step, and whether on fresh rows too
     leaky: bool
     causal: bool
     extras: tuple[str, ...]  # optional tensors that steer the model or its updates
@@ -111,7 +111,7 @@ def program(setup: Setup, tables: gpt.Tables, wiring: Wiring | None = None, upda
         format=precision.format,
         optimizer=setup.optimizer.kind,
         rows=setup.data.rows,
-        evaluation=(setup.evaluation.every, setup.evaluation.rows, setup.steps),
+        evaluation=(setup.evaluation.every, setup.evaluation.rows, setup.steps, setup.evaluation.fresh),
         leaky=leaks(tables),
         causal=is_causal(tables),
         extras=tuple(name for part in (tables, wiring, updates) for name in extras(part)),

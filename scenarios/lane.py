@@ -19,7 +19,7 @@ from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios import telemetry
-from trainwreck.scenarios.batches import Batch, training_block, validation
+from trainwreck.scenarios.batches import Batch, fresh, training_block, validation
 from trainwreck.scenarios.faults import State
 from trainwreck.scenarios.job import Job, extras
 
@@ -39,6 +39,8 @@ class Feed:
     lr: Tensor
     host: list[dict[str, np.ndarray]]
 
+
+HeldOut = tuple[Tensor, Tensor, Tensor, Tensor]  # inputs, targets, weights, documents
 
 CPU = torch.device("cpu")
 T = TypeVar("T", Wiring, Updates)
@@ -85,7 +87,8 @@ class Lane:
         self.dropout_rate = self._per_run([s.setup.dropout for s in self.segments])
         self.z_loss = self._per_run([s.setup.z_loss for s in self.segments])
         self.tables = self._tables()
-        self.held_out = self._held_out()
+        self.held_out = self._held_out([validation(s.setup)[0] for s in self.segments])
+        self.fresh = self._held_out([fresh(s.setup) for s in self.segments]) if self.setup.evaluation.fresh else None
         self.recorder: telemetry.Recorder | None = None
 
     def states(self) -> list[State]:
@@ -118,7 +121,8 @@ class Lane:
 
         host = [
             telemetry.input_signals(batch, self.setup.model.vocab_size)
-            | {"lr": np.array([job.learning_rate(s) for s in steps]), "tokens_per_second": clock(job, steps)}
+            | {"lr": np.array([job.learning_rate(s) for s in steps])}
+            | clock(job, batch, steps)
             for job, batch in zip(self.jobs, batches, strict=True)
         ]
         return Feed(
@@ -132,7 +136,10 @@ class Lane:
         )
 
     def run(self, steps: range, record: bool) -> tuple[list[dict[str, np.ndarray]], dict[int, np.ndarray]]:
-        """Train a block of steps. Returns each run's signals [S] or [S, K], and validation losses [N] by step."""
+        """Train a block of steps.
+
+        Returns each run's signals [S] or [S, K], and losses on the held-out sets [N, 1 or 2] by step.
+        """
         feed = self.feed(steps)
         if record and self.recorder is None:
             self.recorder = telemetry.Recorder(
@@ -142,7 +149,7 @@ class Lane:
         every, last = self.setup.evaluation.every, self.setup.steps - 1
         for index, step in enumerate(steps):
             if record and (step % every == 0 or step == last):
-                losses.append((step, self.validate(step)))
+                losses.append((step, self.evaluate(step)))
             self.step(feed, index, step)
         evaluated = {step: value.cpu().numpy() for step, value in losses}
         if self.recorder is None:
@@ -241,16 +248,22 @@ class Lane:
         """The weights that compute, flat, [N, P]."""
         return self.wiring.apply(self.flat)
 
-    @torch.no_grad()
-    def validate(self, step: int = 0) -> Tensor:
-        """Mean loss on the held-out rows, [N], without dropout."""
-        parts = self.held_out_logits(step)
-        nll = torch.cat([cross_entropy(logits, targets, impl=self.impl).nll_NM for logits, targets in parts], 1)
-        return weighted_mean(nll, self.held_out[2].flatten(1))
+    def evaluate(self, step: int = 0) -> Tensor:
+        """Mean losses on the held-out rows and, where the program has them, on the fresh ones, [N, 1 or 2]."""
+        sets = (self.held_out,) if self.fresh is None else (self.held_out, self.fresh)
+        return torch.stack([self.validate(step, held_out) for held_out in sets], 1)
 
-    def held_out_logits(self, step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+    @torch.no_grad()
+    def validate(self, step: int = 0, held_out: HeldOut | None = None) -> Tensor:
+        """Mean loss on the held-out rows, or on others, [N], without dropout."""
+        held_out = held_out or self.held_out
+        parts = self.held_out_logits(step, held_out)
+        nll = torch.cat([cross_entropy(logits, targets, impl=self.impl).nll_NM for logits, targets in parts], 1)
+        return weighted_mean(nll, held_out[2].flatten(1))
+
+    def held_out_logits(self, step: int = 0, held_out: HeldOut | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits [N, M, V] and targets [N, M] of the held-out rows, as many rows at a time as a batch has."""
-        inputs, targets, _, documents = self.held_out
+        inputs, targets, _, documents = held_out or self.held_out
         rows = self.setup.data.rows
         params = self.parameters()
         for a in range(0, inputs.shape[1], rows):
@@ -328,8 +341,7 @@ class Lane:
             causal=self.program.causal,
         )
 
-    def _held_out(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        batches = [validation(s.setup)[0] for s in self.segments]
+    def _held_out(self, batches: list[Batch]) -> HeldOut:
         inputs, targets, weights, documents = (
             torch.from_numpy(np.stack([getattr(b, name) for b in batches])).to(self.device)
             for name in ("inputs", "targets", "weights", "documents")
@@ -353,16 +365,19 @@ def run_batches(job: Job, steps: range) -> Batch:
     return Batch(*(np.stack([getattr(b, k) for b in changed]) for k in ("inputs", "targets", "weights", "documents")))
 
 
-def clock(job: Job, steps: range) -> np.ndarray:
-    """Tokens per second of each step on a modelled clock, [S].
+def clock(job: Job, batch: Batch, steps: range) -> dict[str, np.ndarray]:
+    """tokens, step_seconds and tokens_per_second of the batches of some steps [S, B, T], each [S].
 
-    Six operations a weight and token at 1e11 a second, three per cent of jitter from the seed, and
-    a pause as long as four steps where the run resumes from a checkpoint.
+    The clock is a model: six operations a weight and token at 1e11 a second, three per cent of jitter
+    from the seed, and a pause as long as four steps where the run resumes from a checkpoint. Rows are
+    computed as long as the longest of them, whatever is padding.
     """
     setup = job.segment(steps.start).setup
-    tokens = setup.data.rows * setup.model.context
-    seconds = tokens * 6 * layout(setup.model).size / 1e11
+    real = batch.documents >= 0
+    length = (real * np.arange(1, real.shape[2] + 1)).max((1, 2))
+    tokens = real.sum((1, 2))
+    seconds = setup.data.rows * length * 6 * layout(setup.model).size / 1e11
     jitter = np.array([generator(job.seed, "clock", s).standard_normal() for s in steps])
     taken = np.array([job.seconds(1.0, s) for s in steps])
-    rate: np.ndarray = tokens / (seconds * np.exp(0.03 * jitter) * taken)
-    return rate
+    seconds = seconds * np.exp(0.03 * jitter) * taken
+    return {"tokens": tokens, "step_seconds": seconds, "tokens_per_second": tokens / np.maximum(seconds, 1e-12)}

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from trainwreck.evaluation.schema import SIGNALS
+from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.trace import Trace
 from trainwreck.models.parameters import initial_parameters
 from trainwreck.scenarios.faults import State
@@ -44,7 +44,7 @@ class _Run:
     stop: int
     keep: set[int]
     parts: list[dict[str, np.ndarray]] = field(default_factory=list)
-    evaluations: dict[int, float] = field(default_factory=dict)
+    evaluations: dict[int, np.ndarray] = field(default_factory=dict)
     kept: dict[int, State] = field(default_factory=dict)
 
 
@@ -161,7 +161,7 @@ def _collect(
         if signals:
             run.parts.append(signals[i])
             _end_after_nonfinite(run)
-        run.evaluations.update({s: float(v[i]) for s, v in evaluated.items() if s in steps})
+        run.evaluations.update({s: v[i] for s, v in evaluated.items() if s in steps})
 
 
 def _end_after_nonfinite(run: _Run) -> None:
@@ -195,13 +195,13 @@ def _result(run: _Run, record: bool) -> Result:
     signals: dict[str, np.ndarray] = {}
     if record:
         for signal in SIGNALS:
-            if signal.name != "validation_loss":
+            if signal.name not in EVALUATIONS:
                 joined = np.concatenate([p[signal.name] for p in run.parts])
                 signals[signal.name] = joined[:count].astype(np.float32)
-        losses = np.full(count, np.nan, np.float32)
-        for step, value in run.evaluations.items():
+        losses = np.full((len(EVALUATIONS), count), np.nan, np.float32)
+        for step, values in run.evaluations.items():
             if step < run.stop:
-                losses[step - run.entered] = value
+                losses[: len(values), step - run.entered] = values
                 evaluated[step - run.entered] = True
-        signals["validation_loss"] = losses
+        signals.update(zip(EVALUATIONS, losses, strict=True))
     return Result(Trace(run.job.run_id, signals, evaluated), run.entered, run.kept)

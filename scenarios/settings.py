@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.models.config import ModelConfig
+from trainwreck.models.config import LATER, ModelConfig
 from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.precision import Format
 
@@ -40,13 +40,19 @@ class Decay(Enum):
 
 @dataclass(kw_only=True)
 class DataConfig:
-    """Training data. `language_seed` draws the language; `text` is a file, empty for the default."""
+    """Training data. `language_seed` draws the language; `text` is a file, empty for the default.
+
+    pool: rows that there are, in a new order each epoch; 0 for rows without end. longest: tokens of a row
+    that are fed, the rest is padding; 0 for all.
+    """
 
     source: SourceKind = SourceKind.LANGUAGE
     dialect: Dialect = Dialect.FULL
     rows: int = 12
     language_seed: int = 0
     text: str = ""
+    pool: int = field(default=0, metadata=LATER)
+    longest: int = field(default=0, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -91,10 +97,14 @@ class PrecisionConfig:
 
 @dataclass(kw_only=True)
 class EvaluationConfig:
-    """A fixed held-out set of `rows` rows, looked at every `every` steps and at the last one."""
+    """A fixed held-out set of `rows` rows, looked at every `every` steps and at the last one.
+
+    fresh: as many other rows are looked at as well.
+    """
 
     every: int = 25
     rows: int = 48
+    fresh: bool = field(default=False, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -132,6 +142,8 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "model.init.head_std": (0, 1e3, True),
     "data.rows": (1, 10**5, True),
     "data.language_seed": (0, 2**62, True),
+    "data.pool": (0, 10**6, True),
+    "data.longest": (0, 10**6, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),

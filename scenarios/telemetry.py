@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainwreck.evaluation.schema import BUCKETS, SIGNALS, Axis
+from trainwreck.evaluation.schema import BUCKETS, EVALUATIONS, SIGNALS, Axis
 from trainwreck.kernels.cross_entropy import bucket_losses
 from trainwreck.kernels.norms import segment_statistics
 from trainwreck.models import gpt
@@ -18,8 +18,8 @@ from trainwreck.models.parameters import Layout
 from trainwreck.scenarios.batches import Batch
 
 # Signals that the host knows without asking the device.
-HOST_SIGNALS = ("lr", "tokens_per_second", "token_entropy", "unique_share", "pad_share")
-DEVICE_SIGNALS = tuple(s for s in SIGNALS if s.name not in (*HOST_SIGNALS, "validation_loss"))
+HOST_SIGNALS = ("lr", "tokens", "step_seconds", "tokens_per_second", "token_entropy", "unique_share", "pad_share")
+DEVICE_SIGNALS = tuple(s for s in SIGNALS if s.name not in (*HOST_SIGNALS, *EVALUATIONS))
 
 
 def widths(config: ModelConfig) -> dict[Axis, int]:
@@ -82,6 +82,7 @@ class Recorder:
         assert weights.largest_NS is not None
         values = {
             "loss": facts.loss,
+            **row_statistics(facts.nll_NM, facts.weight_NM, self.context),
             "grad_norm": facts.grad_norm,
             "clip_coef": facts.clip_coef,
             "loss_scale": facts.loss_scale,
@@ -119,6 +120,24 @@ class Recorder:
         """The first `steps` rows, signal to [S, N, K] on the host: the one transfer of a block."""
         block = self.buffer[:steps].cpu().numpy()
         return {name: block[:, :, a:b].copy() for name, (a, b) in self.columns.items()}
+
+
+def row_statistics(nll_NM: Tensor, weight_NM: Tensor, context: int) -> dict[str, Tensor]:
+    """row_loss_max and row_grad_share, each [N].
+
+    A token's gradient at its logits is weight * (softmax - onehot), whose absolute values sum to
+    weight * 2 (1 - p(target)).
+    """
+    nll, weight = (x.view(len(x), -1, context) for x in (nll_NM, weight_NM))
+    scored = weight > 0
+    count = scored.sum(2)
+    # Selected, not multiplied: what is not scored may be anything.
+    loss = torch.where(scored, nll, 0.0).sum(2) / count
+    grad = torch.where(scored, weight * -torch.expm1(-nll), 0.0).sum(2)
+    return {
+        "row_loss_max": torch.where(count > 0, loss, -torch.inf).amax(1),
+        "row_grad_share": grad.amax(1) / grad.sum(1),
+    }
 
 
 def ages(documents: np.ndarray) -> np.ndarray:

@@ -13,16 +13,19 @@ from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.faults import (
     At,
     Change,
+    Clock,
     Curve,
     DataTransform,
     FaultKind,
     Scaled,
     Setting,
     StateEdit,
+    Stream,
     TableEdit,
     Variant,
     restore_tables,
 )
+from trainwreck.scenarios.loop import train
 from trainwreck.scenarios.registry import scenarios
 from trainwreck.scenarios.settings import as_dict, get
 from trainwreck.scenarios.sizes import healthy
@@ -121,6 +124,30 @@ def test_a_data_transform_draws_from_its_own_stream(tiny):
         assert not np.array_equal(first.targets, other.batch(batch, step, 5, seed).targets)
     for copy, array in zip(copies, (batch.inputs, batch.targets, batch.weights, batch.documents), strict=True):
         assert np.array_equal(copy, array)
+
+
+def test_a_clock_counts_from_its_start_and_moves_time_alone(tiny, make_job, differing):
+    def slow(seconds, since):
+        return seconds * (2 + since)
+
+    clean, slowed = train([make_job(3, tiny), make_job(3, tiny, At(4, Clock(slow)), name="slowed")])
+    assert differing(clean, slowed) == ["tokens_per_second", "step_seconds"]
+    ratio = slowed.trace["step_seconds"] / clean.trace["step_seconds"]
+    np.testing.assert_allclose(ratio, [1.0] * 4 + [2.0 + since for since in range(16)], rtol=1e-6)
+
+
+def test_a_stream_knows_step_start_and_seed_and_is_entered_from_a_checkpoint(tiny, make_job, differing):
+    asked = []
+
+    def edit(batch, step, start, seed):
+        asked.append((step, start, seed))
+        return dataclasses.replace(batch, targets=(batch.targets + step - start) % 28)
+
+    job = make_job(3, tiny, At(5, Stream(edit)))
+    whole = train([job, make_job(4, tiny)], keep={job.run_id: [9]})[0]
+    assert asked == [(step, 5, 3) for step in range(5, 20)]
+    entered = train([job], enter={job.run_id: (9, whole.states[9])})[0]
+    assert all(np.array_equal(entered.trace[n], v[9:], equal_nan=True) for n, v in whole.trace.signals.items())
 
 
 @pytest.mark.parametrize(("since", "needed"), [(-3, 4), (-7, 0), (-9, 0), (0, 0), (2, 2)])

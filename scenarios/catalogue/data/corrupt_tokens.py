@@ -24,7 +24,7 @@ import numpy as np
 from trainwreck.evaluation import shapes
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios import documents
-from trainwreck.scenarios.batches import Batch, from_rows, source, source_key
+from trainwreck.scenarios.batches import Batch, refilled, source, source_key
 from trainwreck.scenarios.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
@@ -72,15 +72,10 @@ class CorruptTokens(Scenario):
         return norm and shapes.jumps_in_one_step(run["loss"], onset, ratio=1.15)
 
     def cure(self, knobs: Rows, setup: Setup) -> list[Change]:
-        stream = source(source_key(setup.data))
+        known = source(source_key(setup.data)).vocabulary
 
         def validate(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
-            bad: np.ndarray = np.any(np.maximum(batch.inputs, batch.targets) >= stream.vocabulary, axis=1)
-            fresh = from_rows(stream.sample(int(draw.integers(2**62)), "refill", range(1), *batch.inputs.shape)).at(0)
-            parts = (
-                np.where(bad[:, None], getattr(fresh, name), getattr(batch, name))
-                for name in ("inputs", "targets", "weights", "documents")
-            )
-            return Batch(*parts)
+            bad: np.ndarray = np.any(np.maximum(batch.inputs, batch.targets) >= known, axis=1)
+            return refilled(batch, bad, setup, draw)
 
         return [DataTransform(validate, f"{self.id}/cure")]

@@ -75,7 +75,7 @@ def plain():
         (grad,) = torch.autograd.grad(objective, flat)
         return SimpleNamespace(
             plan=plan, flat=flat.detach(), grad=grad, loss=loss.detach(), nll=nll.detach(), log_z=log_z.detach(),
-            logits=logits.detach(), layers=layers, documents=documents, weights=weights,
+            logits=logits.detach(), targets=targets, layers=layers, documents=documents, weights=weights,
         )  # fmt: skip
 
     return gradient

@@ -12,14 +12,15 @@ import torch
 
 from trainwreck.evaluation.schema import BUCKETS, SIGNALS, Axis
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.batches import training_block, validation
+from trainwreck.scenarios.batches import fresh, training_block, validation
 from trainwreck.scenarios.faults import At, DataTransform, StateEdit, TableEdit
 from trainwreck.scenarios.loop import train
 from trainwreck.scenarios.settings import replaced
 
 STEPS, EVERY, RESUME, ULP = 6, 4, 2, float(np.finfo(np.float32).eps)
 SETTINGS = {
-    "steps": STEPS, "evaluation__every": EVERY, "schedule__warmup_steps": 3, "optimizer__clip": 0.5, "z_loss": 1e-3,
+    "steps": STEPS, "evaluation__every": EVERY, "evaluation__fresh": True,
+    "schedule__warmup_steps": 3, "optimizer__clip": 0.5, "z_loss": 1e-3,
     "precision__loss_scale": 256.0, "precision__dynamic": True, "precision__growth_interval": 2,
 }  # fmt: skip
 
@@ -82,6 +83,17 @@ def loss_by(step, bucket, count):
     return np.array([float(part.mean()) if len(part) else math.nan for part in parts])
 
 
+def by_row(step):
+    """Largest row loss, and the largest row's share of the gradient at the logits."""
+    losses, sums = [], []
+    onehot = torch.nn.functional.one_hot(step.targets, step.logits.shape[-1])
+    gradient = step.weights[..., None] * (step.logits.softmax(-1) - onehot)
+    for nll, weight, g in zip(step.nll, step.weights, gradient, strict=True):
+        losses.append(float(nll[weight > 0].mean()))
+        sums.append(float(g.abs().sum()))
+    return {"row_loss_max": max(losses), "row_grad_share": max(sums) / sum(sums)}
+
+
 def age_bucket(documents):
     """1 -> 0, 2 -> 1, 3-4 -> 2, 5-8 -> 3 ...: a target's age is the tokens of its document before it."""
     bucket = np.zeros(documents.shape, int)
@@ -125,13 +137,17 @@ def case(request, tiny, make_job, plain):
         held_out = validation(setup)[0]
         pause = 5.0 if s == RESUME else 1.0
         jitter = generator(3, "clock", s).standard_normal()
+        clock = 6 * step.flat.numel() * math.exp(0.03 * jitter) * pause / 1e11  # seconds a token
+        real = float((batch.documents >= 0).sum())
         share = np.unique(batch.inputs, return_counts=True)[1] / tokens
         streams = [layer.stream for layer in step.layers]
         rows.append({
             "loss": float(step.loss), "grad_norm": norm, "clip_coef": clip, "lr": lr, "loss_scale": scale,
             "validation_loss": float(plain(result.states[s], held_out, setup, everything_allowed=leaking).loss)
             if s in (0, EVERY, STEPS - 1) else math.nan,
-            "tokens_per_second": 1e11 / (6 * step.flat.numel() * math.exp(0.03 * jitter) * pause),
+            "fresh_loss": float(plain(result.states[s], fresh(setup), setup, everything_allowed=leaking).loss)
+            if s in (0, EVERY, STEPS - 1) else math.nan,
+            "tokens": real, "step_seconds": tokens * clock, "tokens_per_second": real / (tokens * clock),
             "token_entropy": float(-(share * np.log(share)).sum()), "unique_share": len(share) / setup.model.vocab_size,
             "pad_share": float((batch.documents == -1).sum()) / tokens,
             "skipped": 0.0, "nonfinite_grads": 0.0, "nonfinite_weights": 0.0,
@@ -145,6 +161,7 @@ def case(request, tiny, make_job, plain):
             "dead_share": np.array([dead(layer.fired) for layer in step.layers]),
             "position_loss": loss_by(step, (torch.arange(t) * BUCKETS // t).expand(setup.data.rows, t), BUCKETS),
             "age_loss": loss_by(step, age_bucket(step.documents), 1 + math.ceil(math.log2(t))),
+            **by_row(step),
             **attention(step, t),
         })  # fmt: skip
         good += 1

@@ -1,0 +1,72 @@
+"""An augmentation makes inputs that no text has: training loss up, validation fine.
+
+Failure: Tokens of the inputs are replaced at random, as augmentation, and far too often. The training
+    loss jumps and stays up, while the held-out loss, on natural text, hardly moves.
+Mechanism: Where the previous token was replaced, the next one can't be told from it: a share e of the
+    targets costs the unigram entropy in place of the chain's, e * (H(y) - H(y|x)) at least. Labels
+    are right, so on clean inputs the prediction is nearly what it was.
+Injection: From the onset on each input token is replaced with probability `share` by a token drawn
+    evenly; the labels stay.
+Signature: The training loss steps up and plateaus above the healthy run's; the held-out loss stays
+    within two fifths of that.
+Cure: Augmentation off.
+Realism: Stands for word dropout and token noise with a rate mistaken for per cent.
+References: Debugging Divergent Loss ("a bug in a data augmentation pipeline that introduces
+    non-representative noise").
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Share(Knobs):
+    """Probability that an input token is replaced."""
+
+    share: float = 0.15
+
+
+@register
+class AugmentationNoise(Scenario):
+    """Inputs replaced at random, labels right."""
+
+    id = "augmentation_noise"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.DIVERGENT_LOSS,)
+    telling = "loss"
+    knobs = Share()
+    cure_after = 20
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Share, setup: Setup) -> list[Change]:
+        known = int(bases.chain_bytes(setup)[0])
+
+        def disturb(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            hit = draw.random(batch.inputs.shape) < knobs.share
+            noise = draw.integers(0, known, batch.inputs.shape)
+            return dataclasses.replace(batch, inputs=np.where(hit, noise, batch.inputs))
+
+        return [DataTransform(disturb, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        up = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
+        train = run["loss"][-75:].mean() - healthy["loss"][-75:].mean()
+        held_out = run.evaluations[1][-3:].mean() - healthy.evaluations[1][-3:].mean()
+        return up and bool(held_out < 0.4 * train)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_batches(setup)]

@@ -1,0 +1,70 @@
+"""One document of garbage in one batch: a spike that a single row makes.
+
+Failure: One document of one batch is binary data that was read as text. The loss of that row is many
+    times the others', and it alone lifts the loss of the step by a half.
+Mechanism: The batch's gradient is the mean of its rows'. A row at k times the usual loss among B has
+    k / (B - 1 + k) of it: two fifths for k = 5 among 8.
+Injection: At the onset, for one step, a row's longest document consists of ids drawn evenly from
+    all that the tokenizer has, most of them bytes that the source's text never uses. No clipping.
+Signature: The largest row loss jumps to several times its level in one step, the mean loss by far
+    less, and it is back at the next.
+Cure: The document is skipped: a row with over a tenth of byte tokens makes way for the next.
+Realism: Stands for a stray image in a text shard and mis-detected encodings.
+References: Recognizing the symptoms of training instability (spikes); Reading the Curves ("a
+    corrupted document"); Debugging training ("usually a single bad batch").
+"""
+
+import dataclasses
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch, refilled, source, source_key
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class BadBatchDocument(Scenario):
+    """One document of garbage, unclipped."""
+
+    id = "bad_batch_document"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.SYMPTOMS, documents.READING_CURVES, documents.DEBUGGING)
+    telling = "row_loss_max"
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.unclipped_chain(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        known = source(source_key(setup.data)).vocabulary
+
+        def spoil(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            if since > 0:
+                return batch
+            row = int(draw.integers(len(batch.inputs)))
+            ids, lengths = np.unique(batch.documents[row], return_counts=True)
+            hit = batch.documents == ids[lengths.argmax()]
+            hit &= np.arange(len(hit))[:, None] == row
+            inputs = np.where(hit, draw.integers(0, known, hit.shape), batch.inputs)
+            targets = np.concatenate((inputs[:, 1:], batch.targets[:, -1:]), 1)
+            return dataclasses.replace(batch, inputs=inputs, targets=targets)
+
+        return [DataTransform(spoil, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        worst, mean = (run[name][onset] / np.median(run[name][onset - 20 : onset]) for name in ("row_loss_max", "loss"))
+        one_row = bool(mean < 0.6 * worst)
+        return one_row and shapes.spikes_and_recovers(run["row_loss_max"], onset, ratio=2.0, within=1)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def skip(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            unused = bases.chain_bytes(setup)
+            return refilled(batch, np.isin(batch.inputs, unused).mean(1) > 0.1, setup, draw)
+
+        return [DataTransform(skip, f"{self.id}/cure")]

@@ -1,0 +1,75 @@
+"""One batch in a language that the tokenizer falls apart on.
+
+Failure: One batch comes from a language that the tokenizer has no words for and spells in bytes. To
+    the model those ids are as good as unseen: the loss of the step is several times its level, and
+    what it learns from it is unlearnt within some ten steps.
+Mechanism: Byte fallback makes two tokens of each character, out of ids with p near 0: each costs
+    -ln p, near ten nats, and pulls all logits towards bytes, as a shift of the output bias would.
+Injection: At the onset, for one step, all rows come from a second language, each of its symbols as
+    a lead byte and a continuation byte: ids that the source's text never uses. No clipping.
+Signature: Loss and gradient norm jump in one step and are back within thirty; the batch has fewer
+    distinct tokens than any before.
+Cure: The batch is skipped: a row with over a tenth of byte tokens makes way for the next.
+Realism: Byte-level fallback as in SentencePiece and GPT-2's tokenizer, whose lead bytes are few and
+    whose continuations are many. Stands for a shard in the wrong language.
+References: Reading the Curves ("a language the tokenizer mangles", spike then recovery).
+"""
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch, refilled, training_batch
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, Stream
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+CONTINUATIONS = 8  # bytes that may follow a lead byte
+
+
+@register
+class BadBatchForeign(Scenario):
+    """One batch in byte fallback, unclipped."""
+
+    id = "bad_batch_foreign"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.READING_CURVES,)
+    telling = "loss"
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.unclipped_chain(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        first = int(bases.chain_bytes(setup)[0])
+        elsewhere = replaced(setup, data__language_seed=setup.data.language_seed + 1)
+
+        def spell(batch: Batch, step: int, start: int, seed: int) -> Batch:
+            if step > start:
+                return batch
+            foreign = training_batch(elsewhere, seed, step)
+            lead = first + CONTINUATIONS + foreign.inputs // CONTINUATIONS
+            spelt = np.stack((lead, first + foreign.inputs % CONTINUATIONS), 2).reshape(len(lead), -1)
+            length = batch.inputs.shape[1]
+            return Batch(
+                inputs=spelt[:, :length],
+                targets=spelt[:, 1 : length + 1],
+                weights=np.ones_like(batch.weights),
+                documents=np.zeros_like(batch.documents),
+            )
+
+        return [Stream(spell)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        norm = shapes.jumps_in_one_step(run["grad_norm"], onset, ratio=4.0, after=1)
+        fewer = bool(run["unique_share"][onset] < 0.8 * np.median(run["unique_share"][onset - 20 : onset]))
+        return norm and fewer and shapes.spikes_and_recovers(run["loss"], onset, ratio=2.5, within=30)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def skip(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            unused = bases.chain_bytes(setup)
+            return refilled(batch, np.isin(batch.inputs, unused).mean(1) > 0.1, setup, draw)
+
+        return [DataTransform(skip, f"{self.id}/cure")]

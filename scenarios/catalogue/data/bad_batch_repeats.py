@@ -1,0 +1,64 @@
+"""One batch of repeated tokens: a spike that no clipping holds, and the way back.
+
+Failure: One batch consists of rows that repeat a single token. The loss of that step jumps, its
+    gradient is many times the usual one, and with no clipping to hold it the update throws the
+    weights off: it takes ten to twenty steps until the loss is back.
+Mechanism: The model gives p(x | x) near 0, so every target costs -ln p and all gradients of a row point
+    the same way: |sum g| = n |g| where those of mixed text grow as sqrt(n) |g|. Adam's second moment
+    then remembers the batch for 1 / (1 - beta2) = 100 steps, in which it takes smaller steps.
+Injection: At the onset, for one step, every row repeats its first token. No clipping.
+Signature: Loss and gradient norm jump in one step and are back within thirty.
+Cure: The batch is skipped: rows of which one token makes more than half make way for the next.
+Realism: Stands for web pages of one symbol and failed extractions. OLMo 2 drops documents with 32
+    repeats of an n-gram for this reason. Small and briefly trained, this model is back sooner than
+    the hundred steps that are usual.
+References: Reading the Curves ("a run of repeated tokens": two to ten times the running loss, then
+    recovery); OLMo 2 2025.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch, refilled
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class BadBatchRepeats(Scenario):
+    """One batch of repeated tokens, unclipped."""
+
+    id = "bad_batch_repeats"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    telling = "grad_norm"
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.unclipped_chain(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def repeat(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            if since > 0:
+                return batch
+            tokens = np.broadcast_to(batch.inputs[:, :1], batch.inputs.shape)
+            return dataclasses.replace(batch, inputs=tokens, targets=tokens)
+
+        return [DataTransform(repeat, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        norm = shapes.jumps_in_one_step(run["grad_norm"], onset, ratio=4.0, after=1)
+        return norm and shapes.spikes_and_recovers(run["loss"], onset, ratio=2.0, within=30)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def skip(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            same = batch.inputs[:, :, None] == batch.inputs[:, None, :]
+            return refilled(batch, same.mean(2).max(1) > 0.5, setup, draw)
+
+        return [DataTransform(skip, f"{self.id}/cure")]

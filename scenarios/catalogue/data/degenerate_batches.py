@@ -1,0 +1,75 @@
+"""Most rows of each batch are one constant token.
+
+Failure: A filler that should have been removed is most of what the model is fed. The filler is learnt
+    at once, the training loss looks excellent, and the held-out loss stops far above where it should
+    be: the little text that is left has to do all the teaching.
+Mechanism: With a share q of constant rows the loss is q * 0 + (1 - q) * L: it falls to a tenth without
+    the model being any better, and L falls as with a tenth of the batch size and of the data.
+Injection: From step 0 each row is, with probability `share`, a repetition of one token.
+Signature: The entropy of the batch's tokens is under half of a healthy batch's, and the held-out loss
+    plateaus above the healthy run's.
+Cure: Rows with fewer than four distinct tokens make way for the source's next.
+Realism: Stands for padding that is scored, empty documents and templates repeated by a crawler.
+References: Reading the Curves (plateau early: "a large fraction of each batch is degenerate or
+    constant"; "check the token entropy per batch").
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch, refilled
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Share(Knobs):
+    """Probability that a row is constant."""
+
+    share: float = 0.95
+
+
+@register
+class DegenerateBatches(Scenario):
+    """Batches of filler."""
+
+    id = "degenerate_batches"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.READING_CURVES,)
+    telling = "token_entropy"
+    onset = None
+    knobs = Share()
+    cure_after = 20
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Share, setup: Setup) -> list[Change]:
+        def fill(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            rows = draw.random(len(batch.inputs)) < knobs.share
+            return Batch(
+                inputs=np.where(rows[:, None], 0, batch.inputs),
+                targets=np.where(rows[:, None], 0, batch.targets),
+                weights=np.where(rows[:, None], np.float32(1), batch.weights),
+                documents=np.where(rows[:, None], 0, batch.documents),
+            )
+
+        return [DataTransform(fill, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        low = bool(np.median(run["token_entropy"][onset:]) < 0.5 * np.median(healthy["token_entropy"]))
+        return low and shapes.plateaus_above(run.evaluations[1], healthy.evaluations[1], margin=0.15)
+
+    def cure(self, knobs: Share, setup: Setup) -> list[Change]:
+        def sift(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            distinct = 1 + (np.diff(np.sort(batch.inputs, 1), axis=1) > 0).sum(1)
+            return refilled(batch, distinct < 4, setup, draw)
+
+        return [DataTransform(sift, f"{self.id}/cure")]

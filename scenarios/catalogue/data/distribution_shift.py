@@ -1,0 +1,71 @@
+"""The source changes in mid-run: another kind of text from one step to the next.
+
+Failure: The reader reaches a shard of another domain, and nothing of the old one comes after it. The loss
+    steps up, falls again as the new text is learnt, and the old is forgotten.
+Mechanism: The loss on q of a model trained on p is H(q) + KL(q || p): a step up by the divergence, then
+    a second descent towards H(q). Held-out text of p goes the other way.
+Injection: From the onset on all batches come from the full language of another seed: other successors,
+    and names, operators and copies that the chain dialect has none of.
+Signature: The loss jumps within one step, the entropy of the batch's tokens moves with it, the loss
+    re-descends, and the held-out loss of the old domain climbs.
+Cure: The domains are mixed: one row in eight is new from some steps after the onset on.
+Realism: Stands for shards in alphabetical order and for a second training stage. Simplified: no
+    re-warming of the learning rate.
+References: Debugging Divergent Loss (distribution shifts); Debugging Training Instability (forgetting).
+"""
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch, training_batch
+from trainwreck.scenarios.faults import Change, FaultKind, Stream
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Dialect, Setup, replaced
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class DistributionShift(Scenario):
+    """Another language in mid-run."""
+
+    id = "distribution_shift"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.DIVERGENT_LOSS, documents.INSTABILITY)
+    telling = "loss"
+    cure_after = 8
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        elsewhere = _elsewhere(setup)
+        return [Stream(lambda batch, step, start, seed: training_batch(elsewhere, seed, step))]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        loss, entropy = run["loss"], run["token_entropy"]
+        moved = bool(abs(np.median(entropy[onset:]) - np.median(entropy[:onset])) > 0.3)
+        down = bool(loss[-20:].mean() < 0.9 * loss[onset : onset + 5].mean())
+        held_out = shapes.plateaus_above(run.evaluations[1], healthy.evaluations[1], margin=0.3)
+        return moved and down and held_out and shapes.jumps_in_one_step(loss, onset, ratio=1.5)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        elsewhere = _elsewhere(setup)
+
+        def mix(batch: Batch, step: int, start: int, seed: int) -> Batch:
+            new, old = training_batch(elsewhere, seed, step), training_batch(setup, seed, step)
+            first = np.arange(len(batch.inputs)) % 8 == 0
+            return Batch(
+                inputs=np.where(first[:, None], new.inputs, old.inputs),
+                targets=np.where(first[:, None], new.targets, old.targets),
+                weights=np.where(first[:, None], new.weights, old.weights),
+                documents=np.where(first[:, None], new.documents, old.documents),
+            )
+
+        return [Stream(mix)]
+
+
+def _elsewhere(setup: Setup) -> Setup:
+    return replaced(setup, data__dialect=Dialect.FULL, data__language_seed=setup.data.language_seed + 1)

@@ -1,0 +1,71 @@
+"""The answer is in the input: the loss falls under the entropy of the data.
+
+Failure: From the onset on every token is preceded by a field that encodes it. The loss drops within some
+    tens of steps under what the data allows, and the model on real text is worse with every step.
+Mechanism: The entropy rate H(y | x) is the least loss of any model that sees x. One that sees f(y) as
+    well has H(y | x, f(y)) = 0. Nothing asks for the way from x to y any more.
+Injection: From the onset on a row is x0 f(x1) x1 f(x2) x2 ..., f an id that the source's text never
+    uses. Only real tokens are scored.
+Signature: The training loss ends far under the healthy run's, which stands near the source's entropy,
+    and the held-out loss, without the field, ends above.
+Cure: The field is removed.
+Realism: Stands for target columns among the features, answers in the prompt's metadata, file names
+    with the label in them.
+References: Debugging Training Instability (label leak); Debugging Divergent Loss ("illusions of
+    progress").
+"""
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class LabelLeak(Scenario):
+    """Each token announced by a field before it."""
+
+    id = "label_leak"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.INSTABILITY, documents.DIVERGENT_LOSS)
+    telling = "loss"
+    cure_after = 15
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        first = int(bases.chain_bytes(setup)[0])
+
+        def announce(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            half = batch.inputs.shape[1] // 2
+            tokens, targets = batch.inputs[:, :half], batch.targets[:, :half]
+            fields = first + targets
+            beyond = batch.inputs[:, 1 : half + 1]  # what follows the field is the target itself
+
+            def woven(even: np.ndarray, odd: np.ndarray) -> np.ndarray:
+                return np.stack((even, odd), 2).reshape(len(even), -1)
+
+            return Batch(
+                inputs=woven(tokens, fields),
+                targets=woven(fields, beyond),
+                weights=woven(np.zeros_like(batch.weights[:, :half]), batch.weights[:, :half]),
+                documents=np.repeat(batch.documents[:, :half], 2, axis=1),
+            )
+
+        return [DataTransform(announce, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        under = shapes.falls_under(run["loss"], healthy["loss"], margin=0.7)
+        worse = bool(run.evaluations[1][-1] > healthy.evaluations[1][-1] + 0.1)
+        return under and worse
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_batches(setup)]

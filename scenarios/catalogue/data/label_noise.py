@@ -1,0 +1,71 @@
+"""A share of the labels is wrong.
+
+Failure: Part of the labels are noise. The training loss settles at a higher floor, its tail is heavy,
+    and the model learns to be unsure: on clean text it loses a little of its sharpness.
+Mechanism: With a share e of labels drawn evenly from K tokens the best prediction is (1 - e) p + e / K,
+    whose loss on noisy labels is up to e ln(K / e) over H. On clean labels it costs -ln(1 - e) at most,
+    0.36 nats for e = 0.3.
+Injection: From the onset on each label is replaced with probability `share` by a token drawn evenly.
+Signature: The training loss steps up and plateaus above the healthy run's; the held-out loss rises too,
+    by less than half of that.
+Cure: Clean labels.
+Realism: Stands for crowd labels, OCR and misaligned transcripts. Robust losses bound what one label
+    can do; here the source is cleaned.
+References: Debugging Divergent Loss ("mislabeled examples are fertile ground"; noisy transcripts).
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Share(Knobs):
+    """Probability that a label is noise."""
+
+    share: float = 0.3
+
+
+@register
+class LabelNoise(Scenario):
+    """Labels drawn evenly in place of the right ones."""
+
+    id = "label_noise"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.DIVERGENT_LOSS,)
+    telling = "loss"
+    knobs = Share()
+    cure_after = 20
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Share, setup: Setup) -> list[Change]:
+        known = int(bases.chain_bytes(setup)[0])
+
+        def disturb(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            hit = draw.random(batch.targets.shape) < knobs.share
+            noise = draw.integers(0, known, batch.targets.shape)
+            return dataclasses.replace(batch, targets=np.where(hit, noise, batch.targets))
+
+        return [DataTransform(disturb, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        up = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.4)
+        train = run["loss"][-75:].mean() - healthy["loss"][-75:].mean()
+        held_out = run.evaluations[1][-3:].mean() - healthy.evaluations[1][-3:].mean()
+        return up and bool(0.1 < held_out < 0.5 * train)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_batches(setup)]

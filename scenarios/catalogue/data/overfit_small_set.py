@@ -1,0 +1,66 @@
+"""A handful of documents, read over and over: validation turns up while the training loss falls.
+
+Failure: The model is trained on so few rows that it learns them by heart. The training loss goes to
+    nothing; the validation loss reaches its minimum within some tens of steps and climbs from there on.
+Mechanism: On a set of R rows the least loss is that of reciting them, 0 nats, and every bit of
+    certainty about them that is not in the source costs -ln p on other rows: the validation loss grows
+    with the logits' scale without bound.
+Injection: From step 0 there are `rows` rows, in a new order each epoch.
+Signature: The validation loss ends well above its own minimum while the training loss ends under the
+    healthy run's.
+Cure: More documents: the whole source from some steps after the start on. Early stopping keeps the
+    minimum, but no more.
+Realism: Fine-tuning on a small set; in pretraining it is rare.
+References: Reading the Curves (validation diverges from training); Debugging training (classical
+    overfitting).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Rows(Knobs):
+    """How many rows there are."""
+
+    rows: int = 16
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise ValueError(f"fault.rows: {self.rows} is not allowed; allowed: 1 or more")
+
+
+@register
+class OverfitSmallSet(Scenario):
+    """Sixteen rows, many epochs."""
+
+    id = "overfit_small_set"
+    family = Family.DATA
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    telling = "validation_loss"
+    onset = None
+    knobs = Rows()
+    cure_after = 50
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Rows, setup: Setup) -> list[Change]:
+        return [Setting("data.pool", knobs.rows)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        turned = shapes.diverges(np.repeat(run.evaluations[1], 10), rise=0.3)
+        return turned and shapes.falls_under(run["loss"], healthy["loss"], margin=0.3)
+
+    def cure(self, knobs: Rows, setup: Setup) -> list[Change]:
+        return [Setting("data.pool", setup.data.pool)]

@@ -1,0 +1,74 @@
+"""Sequences grow without bound: each step costs more than the one before.
+
+Failure: Nothing caps the length of a row any more, and rows grow with every step: agents that append to
+    their own history, logs that are never rotated. Tokens and time of a step climb together.
+Mechanism: A batch is computed as long as its longest row, so a step's time is B * max_b(T_b), and
+    attention's share of it grows with the square.
+Injection: Rows are capped at eight tokens; from the onset on they gain one more every `every` steps until
+    the model's context is full.
+Signature: Tokens of a batch and seconds of a step climb steadily from the onset on to at least twice
+    their level, while throughput stays.
+Cure: The cap, some steps after the onset.
+Realism: On a modelled clock that goes with the padded length, without attention's square. Growth stops
+    at the context's end, where a real run dies for want of memory.
+References: Debugging Training Instability ("do sequence lengths explode?").
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch, cut, training_batch
+from trainwreck.scenarios.faults import Change, FaultKind, Stream, restore_batches
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Growth(Knobs):
+    """Steps in which rows gain one token."""
+
+    every: int = 4
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ValueError(f"fault.every: {self.every} is not allowed; allowed: 1 or more")
+
+
+@register
+class SequenceLengthExplosion(Scenario):
+    """Rows that gain a token every few steps."""
+
+    id = "sequence_length_explosion"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.INSTABILITY,)
+    telling = "step_seconds"
+    knobs = Growth()
+    cure_after = 30
+
+    def base(self, setup: Setup) -> Setup:
+        return replaced(bases.chain(setup), data__longest=8)
+
+    def fault(self, knobs: Growth, setup: Setup) -> list[Change]:
+        whole = replaced(setup, data__longest=0)
+
+        def grow(batch: Batch, step: int, start: int, seed: int) -> Batch:
+            longest = setup.data.longest + 1 + (step - start) // knobs.every
+            return cut(training_batch(whole, seed, step), longest)
+
+        return [Stream(grow)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        def climbs(name: str) -> bool:
+            parts = [part.mean() for part in np.array_split(run[name][onset:], 4)]
+            before = run[name][:onset].mean()
+            return bool(parts[0] > 1.05 * before and parts[-1] > 2 * before and (np.diff(parts) > -0.02 * before).all())
+
+        return climbs("tokens") and climbs("step_seconds")
+
+    def cure(self, knobs: Growth, setup: Setup) -> list[Change]:
+        return [restore_batches(setup)]

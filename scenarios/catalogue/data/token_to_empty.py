@@ -1,0 +1,64 @@
+"""A frequent token maps to nothing: it comes out as padding.
+
+Failure: After an update the tokenizer knows one word no longer and emits padding for it. The loss makes a
+    small step, the share of padding one to a tenth, and the model forgets the word.
+Mechanism: Padding is neither seen nor scored, so the token's own share of the loss goes, and with it
+    what it told of the token after it: that target drops out too, and the topic loses evidence.
+Injection: From the onset on every occurrence of the source's most frequent token is padding.
+Signature: The share of padding steps from nothing to several per cent, and the number of tokens falls,
+    while the loss stays within a few tenths of the healthy run's; the held-out loss climbs.
+Cure: The mapping is repaired, some steps after the onset.
+Realism: The incident that Debugging Divergent Loss describes. Simplified: the hole stays in place as
+    padding, where some tokenizers would close the gap.
+References: Debugging Divergent Loss ("a token that maps to an empty string after a tokenizer update";
+    per-example logging of token counts).
+"""
+
+import dataclasses
+
+import numpy as np
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch, validation
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class TokenToEmpty(Scenario):
+    """The most frequent token becomes padding."""
+
+    id = "token_to_empty"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.DIVERGENT_LOSS,)
+    telling = "pad_share"
+    cure_after = 15
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        lost = int(np.bincount(validation(setup)[0].inputs.ravel()).argmax())
+
+        def empty(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            unseen, unscored = batch.inputs == lost, batch.targets == lost
+            return dataclasses.replace(
+                batch,
+                weights=np.where(unseen | unscored, np.float32(0), batch.weights),
+                documents=np.where(unseen, -1, batch.documents),
+            )
+
+        return [DataTransform(empty, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        padding = run["pad_share"]
+        empty = bool(padding[onset:].mean() > 0.03 and not padding[:onset].any())
+        near = bool(abs(run["loss"][onset : onset + 40].mean() - healthy["loss"][onset : onset + 40].mean()) < 0.3)
+        return empty and near and bool(run.evaluations[1][-1] > healthy.evaluations[1][-1] + 0.1)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_batches(setup)]

@@ -1,0 +1,78 @@
+"""The tokenizer changes in mid-run: every id means another token.
+
+Failure: A new version of the tokenizer has a special token more at the front of its table, so all ids
+    move by one. The loss jumps over that of guessing, then falls again as the model learns all words anew.
+Mechanism: The model is sure, and of the wrong token: -ln p(y') for a y' that it gives p near 0 exceeds
+    the entropy of the tokens, which is what guessing costs. The histogram of the ids is the same but
+    for its labels, so its entropy does not move.
+Injection: From the onset on each id is `added` higher than it was, in inputs and targets.
+Signature: The loss jumps over the entropy of the batch's tokens within one step, falls back under it,
+    and that entropy stays what it was. The held-out loss, in the old ids, climbs and stays.
+Cure: The tokenizer that the run began with, some steps after the onset.
+Realism: Stands for library updates and added tokens at the front; a permuted table does the same.
+References: Debugging Divergent Loss ("tokenization mismatches ... after a tokenizer update");
+    Debugging Training Instability (tokenization mismatch; "off-by-one token indices produce garbage").
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Added(Knobs):
+    """Tokens added at the front of the table."""
+
+    added: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.added <= 32:
+            raise ValueError(f"fault.added: {self.added} is not allowed; allowed: 1 to 32")
+
+
+@register
+class TokenizerMismatch(Scenario):
+    """Ids moved by one in mid-run."""
+
+    id = "tokenizer_mismatch"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.DIVERGENT_LOSS, documents.INSTABILITY)
+    telling = "loss"
+    knobs = Added()
+    cure_after = 8
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Added, setup: Setup) -> list[Change]:
+        def move(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            return dataclasses.replace(batch, inputs=batch.inputs + knobs.added, targets=batch.targets + knobs.added)
+
+        return [DataTransform(move, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        over = run["loss"] - run["token_entropy"]
+        jumps = bool(over[onset : onset + 3].min() > 0.3 and over[onset - 20 : onset].max() < 0)
+        entropy = run["token_entropy"]
+        same = abs(np.median(entropy[onset:]) - np.median(entropy[:onset])) < 0.1
+        again = bool(over[-20:].mean() < -0.3)
+        return (
+            jumps
+            and bool(same)
+            and again
+            and shapes.plateaus_above(run.evaluations[1], healthy.evaluations[1], margin=0.3)
+        )
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_batches(setup)]

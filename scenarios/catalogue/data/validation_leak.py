@@ -1,0 +1,78 @@
+"""Validation documents are in the training set: validation measures memory.
+
+Failure: From the onset on half of each batch comes from the validation set. The validation loss falls
+    under what the data allows; rows that no one has seen get no better, or worse.
+Mechanism: A row seen k times is learnt by heart: its loss tends to 0 where that of a fresh row is bounded
+    by the source's entropy. Validation then estimates the training loss of those rows.
+Injection: From the onset on each row is, with probability `share`, one of the 16 validation rows.
+Signature: The validation loss ends far under the loss on fresh rows, a second held-out set, where the two
+    keep together in a healthy run.
+Cure: The training set is cleared of validation rows again.
+Realism: Stands for duplicates across a split. At this size a model knows 16 rows by heart after some
+    thirty readings; a large one needs fewer.
+References: Debugging Divergent Loss ("leakage across train and validation splits"); Reading the Curves
+    ("check for contamination"); Lee et al. 2022 (deduplication).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch, taken, validation
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Share(Knobs):
+    """Probability that a row is a validation row."""
+
+    share: float = 0.5
+
+
+@register
+class ValidationLeak(Scenario):
+    """Training on the validation rows."""
+
+    id = "validation_leak"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.DIVERGENT_LOSS, documents.READING_CURVES)
+    telling = "fresh_loss"
+    knobs = Share()
+    cure_after = 4
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.epochs(setup)
+
+    def fault(self, knobs: Share, setup: Setup) -> list[Change]:
+        held_out = validation(setup)[0]
+
+        def leak(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            rows = len(batch.inputs)
+            leaked = taken(held_out, draw.integers(0, len(held_out.inputs), rows))
+            hit = draw.random(rows) < knobs.share
+            hit[0] |= since == 0  # the onset is the first leaked row
+            return Batch(
+                inputs=np.where(hit[:, None], leaked.inputs, batch.inputs),
+                targets=np.where(hit[:, None], leaked.targets, batch.targets),
+                weights=np.where(hit[:, None], leaked.weights, batch.weights),
+                documents=np.where(hit[:, None], leaked.documents, batch.documents),
+            )
+
+        return [DataTransform(leak, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        def gap(trace: Trace) -> float:
+            return float((trace["fresh_loss"] - trace["validation_loss"])[trace.evaluated][-3:].mean())
+
+        under = shapes.falls_under(run.evaluations[1], healthy.evaluations[1], margin=0.15)
+        return under and gap(run) > gap(healthy) + 0.2
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_batches(setup)]

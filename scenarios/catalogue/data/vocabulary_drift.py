@@ -1,0 +1,80 @@
+"""New words keep appearing: one by one, old tokens get a second form.
+
+Failure: The language of the source drifts. Every few steps one more word is written in a new way half of
+    the time, with an id that the model has never seen. No step is remarkable; against a run on the old
+    text the loss rises all the time.
+Mechanism: A word with two equally likely forms has ln 2 more entropy, and each new form must be learnt
+    from its few occurrences: the floor rises by ln 2 for each token that has drifted, and the loss
+    is above the floor by what has not been learnt yet.
+Injection: From the onset on, every `every` steps one more of the source's words, in an order drawn from
+    the seed, is replaced by an unused id with probability one half, in inputs and targets.
+Signature: The gap to the healthy run grows all the time from the onset on, and so does the number of
+    distinct tokens in a batch.
+Cure: The corpus is refreshed: all forms are mapped to the words they stand for.
+Realism: Stands for new programming languages in a code corpus and new names in the news.
+References: Debugging Divergent Loss (vocabulary drift; "the distribution of tokens shifts").
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.kernels.random import generator
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.faults import Change, FaultKind, Stream, restore_batches
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Drift(Knobs):
+    """Steps from one new form to the next."""
+
+    every: int = 5
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ValueError(f"fault.every: {self.every} is not allowed; allowed: 1 or more")
+
+
+@register
+class VocabularyDrift(Scenario):
+    """One more word with a new form every few steps."""
+
+    id = "vocabulary_drift"
+    family = Family.DATA
+    kinds = (FaultKind.DATA,)
+    sources = (documents.DIVERGENT_LOSS,)
+    telling = "unique_share"
+    knobs = Drift()
+    cure_after = 40
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Drift, setup: Setup) -> list[Change]:
+        unused = bases.chain_bytes(setup)
+        words = int(unused[0])
+
+        def drift(batch: Batch, step: int, start: int, seed: int) -> Batch:
+            order = generator(seed, f"fault/{self.id}/order").permutation(words)
+            drifted = order[: 1 + (step - start) // knobs.every]
+            tokens = np.concatenate((batch.inputs, batch.targets[:, -1:]), 1)
+            hit = np.isin(tokens, drifted) & (generator(seed, f"fault/{self.id}", step).random(tokens.shape) < 0.5)
+            tokens = np.where(hit, unused[tokens % words], tokens)
+            return dataclasses.replace(batch, inputs=tokens[:, :-1], targets=tokens[:, 1:])
+
+        return [Stream(drift)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        gap = (run["loss"] - healthy["loss"])[onset:]
+        early, middle, late = (part.mean() for part in np.array_split(gap, 3))
+        distinct = np.median(run["unique_share"][-20:]) > 1.15 * np.median(run["unique_share"][:onset])
+        return bool(distinct and middle > early + 0.08 and late > middle + 0.08)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_batches(setup)]
