@@ -38,6 +38,17 @@ def from_rows(rows: Rows) -> Batch:
     )
 
 
+def one_document(batch: Batch, pad: int) -> Batch:
+    """Rows that end with their first document: after it padding, of id `pad`, unscored."""
+    outside = batch.documents != batch.documents[..., :1]
+    return Batch(
+        inputs=np.where(outside, pad, batch.inputs),
+        targets=np.where(outside | (batch.weights == 0), pad, batch.targets),
+        weights=np.where(outside, np.float32(0), batch.weights),
+        documents=np.where(outside, -1, batch.documents),
+    )
+
+
 # What a source is named by; runs that agree on it share a source.
 SourceKey = tuple[SourceKind, Dialect, int, str]
 
@@ -58,19 +69,28 @@ def source(key: SourceKey) -> Language | Text:
 
 def training_block(setup: Setup, seed: int, steps: range) -> Batch:
     """Training batches of a range of steps, [S, B, T]; a pure function of setup, seed and steps."""
-    return _block(source_key(setup.data), seed, steps, setup.data.rows, setup.model.context)
+    pool = setup.data.pool
+    key, shape = (source_key(setup.data), setup.data.padded), (setup.data.rows, setup.model.context)
+    if not pool:
+        return _block(*key, seed, steps, *shape)
+    epoch, order = _block(*key, seed, range(pool), *shape), np.arange(steps.start, steps.stop) % pool
+    return Batch(epoch.inputs[order], epoch.targets[order], epoch.weights[order], epoch.documents[order])
 
 
 # Runs of one seed share their batches, so a bundle of faulty, twin and cured samples them once.
 @lru_cache(maxsize=64)
-def _block(key: SourceKey, seed: int, steps: range, rows: int, context: int) -> Batch:
-    return from_rows(source(key).sample(seed, "train", steps, rows, context))
+def _block(key: SourceKey, padded: bool, seed: int, steps: range, rows: int, context: int) -> Batch:
+    return _batch(source(key).sample(seed, "train", steps, rows, context), key, padded)
 
 
 @lru_cache(maxsize=16)
-def _held_out(key: SourceKey, rows: int, context: int) -> tuple[Batch, Rows]:
+def _held_out(key: SourceKey, padded: bool, rows: int, context: int) -> tuple[Batch, Rows]:
     sampled = source(key).sample(key[2], "validation", range(1), rows, context)
-    return from_rows(sampled).at(0), sampled
+    return _batch(sampled, key, padded).at(0), sampled
+
+
+def _batch(rows: Rows, key: SourceKey, padded: bool) -> Batch:
+    return one_document(from_rows(rows), source(key).vocabulary) if padded else from_rows(rows)
 
 
 def validation(setup: Setup) -> tuple[Batch, Rows]:
@@ -78,7 +98,8 @@ def validation(setup: Setup) -> tuple[Batch, Rows]:
 
     The same for every run of a source, whatever its seed.
     """
-    return _held_out(source_key(setup.data), setup.evaluation.rows, setup.model.context)
+    data = setup.data
+    return _held_out(source_key(data), data.padded, setup.evaluation.rows, setup.model.context)
 
 
 def entropy_floor(setup: Setup) -> float:

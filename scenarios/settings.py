@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.models.config import ModelConfig
+from trainwreck.models.config import LATER, ModelConfig
 from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.precision import Format
 
@@ -30,6 +30,13 @@ class Dialect(Enum):
     CHAIN = "chain"  # content alone, mostly a sharp Markov chain: needs no attention
 
 
+class Reduction(Enum):
+    """How the losses of a batch's tokens become one number."""
+
+    MEAN = "mean"
+    SUM = "sum"
+
+
 class Decay(Enum):
     """Shape of the learning rate after the warm-up."""
 
@@ -40,13 +47,19 @@ class Decay(Enum):
 
 @dataclass(kw_only=True)
 class DataConfig:
-    """Training data. `language_seed` draws the language; `text` is a file, empty for the default."""
+    """Training data. `language_seed` draws the language; `text` is a file, empty for the default.
+
+    pool: batches of an epoch, after which the same ones come again; 0 for fresh ones at every step.
+    padded: a row has one document and then padding, in place of packed documents.
+    """
 
     source: SourceKind = SourceKind.LANGUAGE
     dialect: Dialect = Dialect.FULL
     rows: int = 12
     language_seed: int = 0
     text: str = ""
+    pool: int = field(default=0, metadata=LATER)
+    padded: bool = field(default=False, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -102,7 +115,7 @@ class Setup:
     """Everything that decides a healthy run, given its seed.
 
     tail: steps a run goes on for after its loss has become non-finite, so that the aftermath is
-    on record.
+    on record. label_smoothing: share of the training target that is spread over all tokens.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -115,6 +128,8 @@ class Setup:
     dropout: float = 0.0
     z_loss: float = 0.0
     tail: int = 20
+    label_smoothing: float = field(default=0.0, metadata=LATER)
+    reduction: Reduction = field(default=Reduction.MEAN, metadata=LATER)
 
 
 UNDER_ONE = 0.999999  # Adam divides by 1 - beta
@@ -127,10 +142,13 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "tail": (0, 10**6, True),
     "dropout": (0, 0.95, True),
     "z_loss": (0, 1, True),
+    "label_smoothing": (0, 1, True),
+    "model.init.mlp_bias": (-1e3, 1e3, True),
     "model.init.embedding_std": (0, 1e3, True),
     "model.init.matrix_std": (0, 1e3, True),
     "model.init.head_std": (0, 1e3, True),
     "data.rows": (1, 10**5, True),
+    "data.pool": (0, 10**7, True),
     "data.language_seed": (0, 2**62, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
