@@ -16,3 +16,13 @@ def chain(setup: Setup) -> Setup:
         model__context=32,
         steps=300,
     )
+
+
+def echo(setup: Setup) -> Setup:
+    """As `chain`, on the echo dialect: as cheap, and half a nat hangs on what the second layer attends to."""
+    return replaced(chain(setup), data__dialect=Dialect.ECHO)
+
+
+def cool(setup: Setup) -> Setup:
+    """`chain` at a third of the learning rate, at which the initialisation is felt to the end."""
+    return replaced(chain(setup), optimizer__lr=3e-3)

@@ -28,6 +28,7 @@ class Dialect(Enum):
 
     FULL = "full"  # every structure
     CHAIN = "chain"  # content alone, mostly a sharp Markov chain: needs no attention
+    ECHO = "echo"  # a chain with triggers that copy the token three back: needs attention, learnt soon
 
 
 class Reduction(Enum):
@@ -49,7 +50,6 @@ class Decay(Enum):
 class DataConfig:
     """Training data. `language_seed` draws the language; `text` is a file, empty for the default.
 
-    pool: batches of an epoch, after which the same ones come again; 0 for fresh ones at every step.
     padded: a row has one document and then padding, in place of packed documents.
     """
 
@@ -58,7 +58,6 @@ class DataConfig:
     rows: int = 12
     language_seed: int = 0
     text: str = ""
-    pool: int = field(default=0, metadata=LATER)
     padded: bool = field(default=False, metadata=LATER)
 
 
@@ -148,7 +147,6 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "model.init.matrix_std": (0, 1e3, True),
     "model.init.head_std": (0, 1e3, True),
     "data.rows": (1, 10**5, True),
-    "data.pool": (0, 10**7, True),
     "data.language_seed": (0, 2**62, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
