@@ -122,6 +122,21 @@ def falls_under(y: Curve, reference: Curve, margin: float, share: float = 0.1) -
     return bool(np.isfinite(y[start:n]).all() and y[start:n].mean() < reference[start:n].mean() - margin)
 
 
+def above_validation(loss: Curve, validation: Curve, margin: float, share: float = 0.25) -> bool:
+    r"""Training loss stands at least `margin` above validation loss through the last part of the run.
+
+    |\__________  training
+    | \_._._._._  validation
+
+    validation: NaN between evaluations. A negative margin asks whether it is no further under it than that.
+    """
+    start = int(len(loss) * (1 - share))
+    late = validation[start:]
+    if not np.isfinite(loss[start:]).all() or not np.isfinite(late).any():
+        return False
+    return bool(loss[start:].mean() > np.nanmean(late) + margin)
+
+
 def oscillates(y: Curve, reference: Curve, factor: float) -> bool:
     r"""Moves up and down from step to step by `factor` times as much as the reference does.
 

@@ -330,3 +330,15 @@ def test_smooth_is_the_trailing_mean(y: np.ndarray, window: int) -> None:
             assert abs(found[t] - part.mean()) <= budget / len(part)
         else:
             assert found[t] == np.inf
+
+
+def test_above_validation():
+    validation = np.full(100, np.nan)
+    validation[::10] = 1.0
+    validation[0] = 4.0
+    loss = np.full(100, 1.2)
+    assert shapes.above_validation(loss, validation, margin=0.15)
+    assert not shapes.above_validation(loss, validation, margin=0.25)
+    assert not shapes.above_validation(2.0 - loss, validation, margin=0.0)
+    assert not shapes.above_validation(np.where(np.arange(100) == 90, np.nan, loss), validation, margin=0.1)
+    assert not shapes.above_validation(loss, np.full(100, np.nan), margin=0.1)
