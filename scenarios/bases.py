@@ -3,6 +3,7 @@
 Scenarios with one base share their healthy runs, in a data set and in a proof.
 """
 
+from trainwreck.models.config import Init
 from trainwreck.scenarios.settings import Dialect, Setup, replaced
 
 
@@ -21,6 +22,20 @@ def chain(setup: Setup) -> Setup:
 def echo(setup: Setup) -> Setup:
     """As `chain`, on the echo dialect: as cheap, and half a nat hangs on what the second layer attends to."""
     return replaced(chain(setup), data__dialect=Dialect.ECHO)
+
+
+def deep_chain(setup: Setup) -> Setup:
+    """`chain` on four layers that start as He et al. 2015 would have them, residual branches not shrunk."""
+    return replaced(
+        chain(setup),
+        model__layers=4,
+        model__init=Init(embedding_std=1.0, matrix_std=0.2, head_std=0.1, scale_residual=False),
+    )
+
+
+def recall(setup: Setup) -> Setup:
+    """`chain`'s shape on the recall dialect: what a name goes with is settled anew in each short document."""
+    return replaced(chain(setup), data__dialect=Dialect.RECALL)
 
 
 def cool(setup: Setup) -> Setup:

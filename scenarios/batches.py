@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from trainwreck.scenarios.settings import DataConfig, Dialect, Setup, SourceKind
-from trainwreck.scenarios.sources.language import Language, LanguageSpec, Rows, chain, echo
+from trainwreck.scenarios.sources.language import Language, LanguageSpec, Rows, chain, echo, recall
 from trainwreck.scenarios.sources.text import Text, open_text
 
 
@@ -58,7 +58,12 @@ def source_key(data: DataConfig) -> SourceKey:
     return data.source, data.dialect, data.language_seed, data.text
 
 
-SPECS = {Dialect.FULL: lambda seed: LanguageSpec(seed=seed), Dialect.CHAIN: chain, Dialect.ECHO: echo}
+SPECS = {
+    Dialect.FULL: lambda seed: LanguageSpec(seed=seed),
+    Dialect.CHAIN: chain,
+    Dialect.ECHO: echo,
+    Dialect.RECALL: recall,
+}
 
 
 @lru_cache(maxsize=16)
