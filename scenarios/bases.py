@@ -3,6 +3,7 @@
 Scenarios with one base share their healthy runs, in a data set and in a proof.
 """
 
+from trainwreck.models.config import Placement
 from trainwreck.scenarios.settings import Dialect, Setup, replaced
 
 
@@ -16,3 +17,13 @@ def chain(setup: Setup) -> Setup:
         model__context=32,
         steps=300,
     )
+
+
+def echo(setup: Setup) -> Setup:
+    """As `chain`, on the echo dialect: as cheap, and half a nat hangs on what the second layer attends to."""
+    return replaced(chain(setup), data__dialect=Dialect.ECHO)
+
+
+def echo_post(setup: Setup) -> Setup:
+    """As `echo`, with the norms after the sums: what a norm puts out is the residual stream itself."""
+    return replaced(echo(setup), model__placement=Placement.POST)

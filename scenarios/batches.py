@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from trainwreck.scenarios.settings import DataConfig, Dialect, Setup, SourceKind
-from trainwreck.scenarios.sources.language import Language, LanguageSpec, Rows, chain
+from trainwreck.scenarios.sources.language import Language, LanguageSpec, Rows, chain, echo
 from trainwreck.scenarios.sources.text import Text, open_text
 
 
@@ -47,13 +47,16 @@ def source_key(data: DataConfig) -> SourceKey:
     return data.source, data.dialect, data.language_seed, data.text
 
 
+SPECS = {Dialect.FULL: lambda seed: LanguageSpec(seed=seed), Dialect.CHAIN: chain, Dialect.ECHO: echo}
+
+
 @lru_cache(maxsize=16)
 def source(key: SourceKey) -> Language | Text:
     """The source that a key names."""
     kind, dialect, seed, text = key
     if kind is SourceKind.TEXT:
         return open_text(text)
-    return Language(chain(seed) if dialect is Dialect.CHAIN else LanguageSpec(seed=seed))
+    return Language(SPECS[dialect](seed))
 
 
 def training_block(setup: Setup, seed: int, steps: range) -> Batch:

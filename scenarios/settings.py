@@ -28,6 +28,7 @@ class Dialect(Enum):
 
     FULL = "full"  # every structure
     CHAIN = "chain"  # content alone, mostly a sharp Markov chain: needs no attention
+    ECHO = "echo"  # a chain with triggers that copy the token three back: needs attention, learnt soon
 
 
 class Decay(Enum):
