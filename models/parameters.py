@@ -57,6 +57,11 @@ class Layout:
             mask[slot.start : slot.stop] = float(slot.decay)
         return mask
 
+    def places(self, name: str) -> Tensor:
+        """Where a parameter's elements lie in the flat buffer: int64, of the parameter's shape."""
+        slot = next(slot for slot in self.slots if slot.name == name)
+        return torch.arange(slot.start, slot.stop).view(slot.shape)
+
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """Name to view, each [N, *shape], of a flat buffer [N, P]."""
         return {slot.name: flat[:, slot.start : slot.stop].unflatten(1, slot.shape) for slot in self.slots}

@@ -3,7 +3,7 @@
 Scenarios with one base share their healthy runs, in a data set and in a proof.
 """
 
-from trainwreck.models.config import Init
+from trainwreck.models.config import Init, Placement
 from trainwreck.scenarios.settings import Dialect, Setup, replaced
 
 
@@ -41,3 +41,8 @@ def recall(setup: Setup) -> Setup:
 def cool(setup: Setup) -> Setup:
     """`chain` at a third of the learning rate, at which the initialisation is felt to the end."""
     return replaced(chain(setup), optimizer__lr=3e-3)
+
+
+def echo_post(setup: Setup) -> Setup:
+    """As `echo`, with the norms after the sums: what a norm puts out is the residual stream itself."""
+    return replaced(echo(setup), model__placement=Placement.POST)
