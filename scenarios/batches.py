@@ -77,24 +77,21 @@ def source(key: SourceKey) -> Language | Text:
 
 def training_block(setup: Setup, seed: int, steps: range) -> Batch:
     """Training batches of a range of steps, [S, B, T]; a pure function of setup, seed and steps."""
-    data = setup.data
-    return _block(source_key(data), data.padded, seed, steps, data.rows, setup.model.context)
+    data, key = setup.data, source_key(setup.data)
+    block = _block(key, seed, steps, data.rows, setup.model.context)
+    return one_document(block, source(key).vocabulary) if data.padded else block
 
 
 # Runs of one seed share their batches, so a bundle of faulty, twin and cured samples them once.
 @lru_cache(maxsize=64)
-def _block(key: SourceKey, padded: bool, seed: int, steps: range, rows: int, context: int) -> Batch:
-    return _batch(source(key).sample(seed, "train", steps, rows, context), key, padded)
+def _block(key: SourceKey, seed: int, steps: range, rows: int, context: int) -> Batch:
+    return from_rows(source(key).sample(seed, "train", steps, rows, context))
 
 
 @lru_cache(maxsize=16)
-def _held_out(key: SourceKey, padded: bool, rows: int, context: int) -> tuple[Batch, Rows]:
+def _held_out(key: SourceKey, rows: int, context: int) -> tuple[Batch, Rows]:
     sampled = source(key).sample(key[2], "validation", range(1), rows, context)
-    return _batch(sampled, key, padded).at(0), sampled
-
-
-def _batch(rows: Rows, key: SourceKey, padded: bool) -> Batch:
-    return one_document(from_rows(rows), source(key).vocabulary) if padded else from_rows(rows)
+    return from_rows(sampled).at(0), sampled
 
 
 def validation(setup: Setup) -> tuple[Batch, Rows]:
@@ -102,8 +99,9 @@ def validation(setup: Setup) -> tuple[Batch, Rows]:
 
     The same for every run of a source, whatever its seed.
     """
-    data = setup.data
-    return _held_out(source_key(data), data.padded, setup.evaluation.rows, setup.model.context)
+    data, key = setup.data, source_key(setup.data)
+    batch, rows = _held_out(key, setup.evaluation.rows, setup.model.context)
+    return (one_document(batch, source(key).vocabulary) if data.padded else batch), rows
 
 
 def entropy_floor(setup: Setup) -> float:
