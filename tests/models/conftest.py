@@ -31,6 +31,7 @@ class Knobs:
     angle_k: Tensor | None = None
     branch_gain: Tensor | None = None  # [L, 2]
     keep: dict[str, Tensor] | None = None  # scaled dropout masks by site
+    bare: Tensor | None = None  # bool, [L, 2]: branches without their norm, whose gain and shift still act
 
 
 def _angles(c: ModelConfig) -> Tensor:
@@ -63,8 +64,10 @@ def _logits(
     scale = 1 / math.sqrt(c.head_width) if o.scale is None else o.scale
     angle_q, angle_k = (_angles(c) if angle is None else angle for angle in (o.angle_q, o.angle_k))
 
-    def norm(x: Tensor, name: str) -> Tensor:
+    def norm(x: Tensor, name: str, bare: bool = False) -> Tensor:
         gain, shift = w[f"{name}.gain"], w.get(f"{name}.bias")
+        if bare:
+            return x * gain + (0 if shift is None else shift)
         if c.norm is Norm.RMS:
             return F.rms_norm(x, (c.width,), gain, c.norm_eps)
         return F.layer_norm(x, (c.width,), gain, shift, c.norm_eps)
@@ -101,10 +104,11 @@ def _logits(
     for i in range(c.layers):
         for j, (branch, norm_name) in enumerate(((attend, "attention_norm"), (mlp, "mlp_norm"))):
             name, gain = f"layer_{i}", 1.0 if o.branch_gain is None else o.branch_gain[i, j]
+            bare = o.bare is not None and bool(o.bare[i, j])
             if c.placement is Placement.PRE:
-                x = c.residual_gain * x + gain * branch(norm(x, f"{name}.{norm_name}"), name)
+                x = c.residual_gain * x + gain * branch(norm(x, f"{name}.{norm_name}", bare), name)
             else:
-                x = norm(c.residual_gain * x + gain * branch(x, name), f"{name}.{norm_name}")
+                x = norm(c.residual_gain * x + gain * branch(x, name), f"{name}.{norm_name}", bare)
         if seen is not None:
             seen["stream"].append(x.detach())
     x = norm(x, "final_norm") if c.placement is Placement.PRE else x

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from trainwreck.models import gpt
+from trainwreck.models.config import Norm, Placement
 from trainwreck.models.rotary import rotary_table
 
 T = 7
@@ -29,6 +30,7 @@ def faults(angles: torch.Tensor) -> dict[str, dict[str, Any]]:
         "rotary of keys offset": {"angle_k": angles + angles[1]},
         "rotary stretched": {"angle_q": angles / 4, "angle_k": angles / 4},
         "branches scaled": {"branch_gain": torch.tensor([[0.0, 1.0], [2.0, -0.5]])},
+        "a norm missing": {"bare": torch.tensor([[False, False], [True, False]])},
     }
 
 
@@ -50,11 +52,15 @@ def tables_of(config: Any, knobs: list[Any], dtype: torch.dtype, leaky: bool) ->
         rotary_q_NTK=rows("angle_q", tables.rotary_q_NTK, circle),
         rotary_k_NTK=rows("angle_k", tables.rotary_k_NTK, circle),
         branch_gain_NL2=rows("branch_gain", ones, lambda x: x.to(dtype)),
+        bare_NL2=rows("bare", ones < 0),
         leaky=leaky,
     )
 
 
+@pytest.mark.parametrize(("placement", "norm"), [(Placement.PRE, Norm.LAYER), (Placement.POST, Norm.RMS)])
 def test_faulty_runs_of_every_kind_side_by_side_are_the_plain_model_with_that_fault(
+    placement: Placement,
+    norm: Norm,
     make_problem: Callable[..., Any],
     make_knobs: type[Any],
     plain_angles: Callable[..., Any],
@@ -62,7 +68,7 @@ def test_faulty_runs_of_every_kind_side_by_side_are_the_plain_model_with_that_fa
 ) -> None:
     problem = make_problem(runs=1, context=T)
     known = faults(plain_angles(problem.config))
-    problem = make_problem(runs=len(known), context=T)
+    problem = make_problem(runs=len(known), context=T, placement=placement, norm=norm)
     problem.knobs = [make_knobs(**changed) for changed in known.values()]
     exact = problem.plain(torch.float64)
     tables = tables_of(problem.config, problem.knobs, torch.float64, leaky=True)
@@ -109,6 +115,7 @@ def test_a_healthy_run_has_the_same_bits_in_a_program_made_for_leaky_ones(
     problem = make_problem(runs=3)
     tight = gpt.healthy_tables(problem.config, 3, dtype)
     wide = dataclasses.replace(tight, leaky=True, branch_gain_NL2=torch.ones(3, 2, 2, dtype=dtype))
+    wide = dataclasses.replace(wide, bare_NL2=torch.zeros(3, 2, 2, dtype=torch.bool))
     one, other = stacked(problem, dtype, tables=tight), stacked(problem, dtype, tables=wide)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
