@@ -38,6 +38,16 @@ def recall(setup: Setup) -> Setup:
     return replaced(chain(setup), data__dialect=Dialect.RECALL)
 
 
+def compact(setup: Setup) -> Setup:
+    """The full language at `chain`'s shape, for failures that take its structures away; outcomes spread more."""
+    return replaced(chain(setup), data__dialect=Dialect.FULL, steps=400)
+
+
+def hot_chain(setup: Setup) -> Setup:
+    """`chain` at a high learning rate, without weight decay and clipping: what holds the weights is the data."""
+    return replaced(chain(setup), optimizer__lr=0.04, optimizer__weight_decay=0.0, optimizer__clip=None)
+
+
 def cool(setup: Setup) -> Setup:
     """`chain` at a third of the learning rate, at which the initialisation is felt to the end."""
     return replaced(chain(setup), optimizer__lr=3e-3)

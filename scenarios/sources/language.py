@@ -69,9 +69,7 @@ def chain(seed: int) -> LanguageSpec:
 
 def recall(seed: int) -> LanguageSpec:
     """Short documents in which every other free token is a name, to be followed by its attribute."""
-    return LanguageSpec(
-        seed=seed, p_trigger=0.0, p_name=0.5, p_operator=0.0, bigram_share=0.9, shortest=8, longest=24
-    )
+    return LanguageSpec(seed=seed, p_trigger=0.0, p_name=0.5, p_operator=0.0, bigram_share=0.9, shortest=8, longest=24)
 
 
 def echo(seed: int) -> LanguageSpec:

@@ -34,15 +34,15 @@ class CapacityTooSmall(Scenario):
     onset = None
 
     def base(self, setup: Setup) -> Setup:
-        return bases.echo(setup)
+        return bases.compact(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Variant("model.width", 16), Variant("model.mlp_ratio", 1)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        plateau = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05)
+        plateau = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
         together = not shapes.above_validation(run["loss"], run["validation_loss"], margin=0.1)
-        return plateau and together and run.final_loss() > healthy.final_loss() + 0.05
+        return plateau and together and run.final_loss() > healthy.final_loss() + 0.1
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Variant("model.width", setup.model.width), Variant("model.mlp_ratio", 6)]
