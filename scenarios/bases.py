@@ -44,8 +44,14 @@ def compact(setup: Setup) -> Setup:
 
 
 def hot_chain(setup: Setup) -> Setup:
-    """`chain` at a high learning rate, without weight decay and clipping: what holds the weights is the data."""
-    return replaced(chain(setup), optimizer__lr=0.04, optimizer__weight_decay=0.0, optimizer__clip=None)
+    """`chain` at a high learning rate that ends at zero, without weight decay and clipping."""
+    return replaced(
+        chain(setup),
+        optimizer__lr=0.04,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+        schedule__final_fraction=0.0,
+    )
 
 
 def cool(setup: Setup) -> Setup:

@@ -8,8 +8,8 @@ Mechanism: Scores are a product of two learnt maps, so a step of size lr on each
     spectral norm of W_q W_k' (Zhai et al. 2023), and with it the gradient that could turn it back.
 Injection: The learning rate times `factor`, from step 0. Twin and faulty run have neither weight decay
     nor clipping.
-Signature: The largest attention logit passes 1e4, having passed 100 before the loss leaves the twin's;
-    entropy collapses; the loss plateaus above the twin's.
+Signature: The largest attention logit climbs steadily, tenfold from step 50 to step 100, and passes
+    1e4; entropy collapses; the loss plateaus above the twin's.
 Cure: A norm on queries and keys (qk-norm), from the start and at the same high rate.
 Realism: In models of up to 1.2 billion weights, runs whose largest logit went over 1e4 diverged, and
     qk-norm let them train at the highest rates.
@@ -57,7 +57,8 @@ class AttentionLogitGrowth(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         logits = run["attention_logit_max"].max(1)
-        grown = bool(np.median(logits[-50:]) > 1e4)
+        climbs = logits[20:30].mean() * 9 < logits[45:55].mean() * 3 < logits[95:105].mean()
+        grown = bool(climbs and np.median(logits[-50:]) > 1e4)
         entropy = run["attention_entropy"][-50:].mean() < 0.1 * healthy["attention_entropy"][-50:].mean()
         return grown and bool(entropy) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
 

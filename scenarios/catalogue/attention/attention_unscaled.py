@@ -8,7 +8,7 @@ Mechanism: For queries and keys of unit features q k' has variance d, so scores 
 Injection: From step 0 the factor on q k' is 1.
 Signature: The entropy of attention collapses far under the twin's, early and for good, and the loss
     plateaus above it.
-Cure: The scale back after twenty steps.
+Cure: The scale back after eight steps.
 Realism: Stands for a kernel call without its scale argument, or a scale folded into weights that were
     drawn anew. Queries and keys can learn to be smaller, so a small initialisation hides the fault.
 References: Reading the Curves ("scores computed without proper scaling"); Vaswani et al. 2017,
@@ -40,7 +40,7 @@ class AttentionUnscaled(Scenario):
     sources = (documents.READING_CURVES,)
     telling = "attention_entropy"
     onset = None
-    cure_after = 20
+    cure_after = 8
 
     def base(self, setup: Setup) -> Setup:
         return bases.compact(setup)
