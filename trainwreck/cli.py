@@ -28,6 +28,7 @@ from trainwreck.options import (
 from trainwreck.proving import verify
 from trainwreck.tables import number, print_board, print_json, print_table
 
+MEASUREMENTS = ("train", "telemetry", "workers", "cuda", "language", "fidelity", "attention", "fused")
 INTERRUPTED = 130  # as shells report SIGINT
 
 
@@ -289,13 +290,13 @@ def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("what", type=click.Choice(["train", "telemetry", "workers", "cuda", "language", "attention", "fused"]))
+@click.argument("what", type=click.Choice(MEASUREMENTS))
 @click.option("--record", is_flag=True, help="Write the result under results/.")
 @as_json
 def bench(what: str, record: bool, as_json: bool) -> None:
-    """Measure speed against a named peer, or what each part of the language is worth.
+    """Measure speed against a named peer, what each part of the language is worth, or mechanisms.
 
-    cuda, attention and fused need a CUDA device.
+    fidelity puts mechanisms beside the numbers of the literature. cuda, attention and fused need a CUDA device.
     """
     from trainwreck.scenarios.bench import measure
 
