@@ -9,7 +9,7 @@ Injection: From step 0 padding is unmasked, and its weight in the loss is 1.
 Signature: Attention mass on padding, and a training loss far under the validation loss, which counts
     real tokens alone and ends above the twin's.
 Cure: Padding masked and unscored, after sixty steps.
-Realism: Rows hold one document of 16 to 48 tokens each. Stands for a pad id that is not the loss's
+Realism: Rows of 32 hold one document of 8 to 24 tokens each. Stands for a pad id that is not the loss's
     ignore index, or a collator without an attention mask.
 References: Debugging Training Instability (data checks; "unit-test your batches").
 """
@@ -43,15 +43,15 @@ class PaddingAttended(Scenario):
     cure_after = 60
 
     def base(self, setup: Setup) -> Setup:
-        return replaced(bases.chain(setup), data__padded=True, model__context=48)
+        return replaced(bases.recall(setup), data__padded=True)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(unmask), DataTransform(count_padding, self.id)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        seen = run["attention_mass_padding"][10:].min() > 0.02
-        flattered = not shapes.above_validation(run["loss"], run["validation_loss"], margin=-0.1)
-        return bool(seen and flattered and run.final_loss() > healthy.final_loss() + 0.03)
+        seen = run["attention_mass_padding"][-75:].max(1).mean() > 0.005
+        flattered = not shapes.above_validation(run["loss"], run["validation_loss"], margin=-0.3)
+        return bool(seen and flattered and run.final_loss() > healthy.final_loss() + 0.05)
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         pad = source(source_key(setup.data)).vocabulary
