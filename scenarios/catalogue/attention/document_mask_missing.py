@@ -7,8 +7,8 @@ Mechanism: A name's attribute is drawn anew in each document. With the mask an a
     model, which can't see where documents begin, has to bet: the loss of a lookup goes from that of
     its noise to the entropy of the bet.
 Injection: From step 0 keys of other documents are not masked; the causal mask is right.
-Signature: Attention mass on other documents; the loss is worse than the twin's in the first tokens of
-    a document, and overall.
+Signature: Attention mass on other documents, and a loss worse than the twin's at every age past a
+    document's first token: least where there is little to look up yet, most towards its end.
 Cure: The document mask after a few steps.
 Realism: Stands for packing without a block-diagonal mask, or a kernel that ignores it. The language is
     made of what breaks: short documents, half of whose free tokens are names. In text of long documents
@@ -52,9 +52,10 @@ class DocumentMaskMissing(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         late = slice(-75, None)
-        seen = run["attention_mass_other_document"][late].max(1).mean() > 0.02
-        young = np.nanmean(run["age_loss"][late, 1:4]) - np.nanmean(healthy["age_loss"][late, 1:4])
-        return bool(seen and young > 0.05 and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.0))
+        seen = run["attention_mass_other_document"][late].max(1).mean() > 0.05
+        by_age = (np.nanmean(t["age_loss"][late, 1:], 0) for t in (run, healthy))
+        worse = np.subtract(*by_age).mean() > 0.04
+        return bool(seen and worse and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.0))
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_tables()]
