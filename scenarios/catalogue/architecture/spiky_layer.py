@@ -1,20 +1,20 @@
 """One layer's weights have a numerical problem of their own.
 
 Failure: The query, key and value weights of one layer grow at every step by a share of themselves. Its
-    largest weight climbs first; some dozen steps later its gradient stands out from its neighbours'
-    and is spiky.
+    largest weight climbs first; a dozen steps later its gradient stands out from its neighbours'.
 Mechanism: w <- (1 + lr * r) w on top of each update is exponential growth that the gradient must hold.
-    Scores grow with the square of w, the layer's attention becomes a choice of one, and its gradient,
-    |w| times a softmax that is flat nearly everywhere, is small on most tokens and huge on a few.
+    Scores grow with the square of w and the layer's attention becomes a choice of one; its gradient is
+    |w| times a softmax that is flat for most tokens and a cliff for a few.
 Injection: From the onset on, weight decay has the wrong sign and `times` its size on the last layer's
     query, key and value weights.
 Signature: That layer's largest weight has doubled before its gradient norm is three times the twin's;
-    in the end its gradient norm is far over the twin's and every other layer's is not.
+    in the end its gradient norm is over ten times the twin's and no other layer's is.
 Cure: After forty steps the right decay, and the layer's weights and moments taken from the checkpoint
     at the onset.
 Realism: Stands for whatever writes weights back too large: a drifting scale of a low-precision format,
-    biased rounding, a parameter group with a decay of its own. Simplified: growth is smooth. Where
-    the language does not need attention (the chain dialect) the same growth spikes nothing.
+    biased rounding, a parameter group with a decay of its own. Simplified: growth is smooth, so the
+    gradient is raised for good where a real layer's comes in spikes. Where the language does not need
+    attention (the chain dialect) the same growth moves no gradient.
 References: Reading the Curves ("when a single layer is spiky while its neighbors are calm"; "watch
     whether the max blows up before the spike"); Debugging training (weight norms without bound).
 """
@@ -68,7 +68,7 @@ class SpikyLayer(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         layers, reference = run["layer_grad_norm"], healthy["layer_grad_norm"]
-        if not shapes.one_layer_apart(layers[-100:], reference[-100:], factor=5):
+        if not shapes.one_layer_apart(layers[-100:], reference[-100:], factor=10):
             return False
         apart = int(np.argmax(np.median(layers[-100:], 0) / np.median(reference[-100:], 0)))
         level = np.median(reference[onset:, apart])
