@@ -41,6 +41,7 @@ class AttentionUnscaled(Scenario):
     telling = "attention_entropy"
     onset = None
     cure_after = 8
+    tolerance = 0.14  # 16 healthy re-seeds of this base end 0.139 nats apart
 
     def base(self, setup: Setup) -> Setup:
         return bases.compact(setup)
@@ -52,7 +53,7 @@ class AttentionUnscaled(Scenario):
         early = slice(20, 120)
         entropy = np.median(run["attention_entropy"][early].mean(1))
         sharp = entropy < 0.6 * np.median(healthy["attention_entropy"][early].mean(1))
-        return bool(sharp and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1))
+        return bool(sharp and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05))
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_tables()]
