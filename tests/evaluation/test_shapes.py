@@ -38,6 +38,7 @@ TURNS = steps((150, 3.0))
 DOWN = profile(4, 3.6, 3, 2.8, 2.5, 2.2, 2.1, 2.0)
 GRADS = profile(1, 1, 1, 1, 1, 1)
 ONE = np.where(np.arange(6) == 2, 20.0, 1.0) * GRADS
+EVERY_TENTH = np.where(T % 10 == 0, 1.0, np.nan)  # a validation loss
 
 # shape: how it is asked, then the curves by name, each with whether it has the shape.
 Case = tuple[Callable[[Any], bool], dict[str, tuple[np.ndarray, bool]]]
@@ -222,6 +223,21 @@ CASES: dict[str, Case] = {
             "inf": (np.full_like(GRADS, np.inf), False),
         },
     ),
+    "above_validation": (
+        lambda pair: shapes.above_validation(pair[0], pair[1], margin=0.15),
+        {
+            "above": (np.stack([1.2 * FLAT, EVERY_TENTH]), True),
+            "above in the end": (np.stack([steps((140, 1.2)), EVERY_TENTH]), True),
+            "too little": (np.stack([1.1 * FLAT, EVERY_TENTH]), False),
+            "under": (np.stack([0.8 * FLAT, EVERY_TENTH]), False),
+            "above before the end": (np.stack([steps((140, 1.0), start=1.5), EVERY_TENTH]), False),
+            "not finite at a step": (np.stack([steps((180, np.nan), (181, 1.2), start=1.2), EVERY_TENTH]), False),
+            "no validation in the end": (np.stack([1.2 * FLAT, np.where(T < 140, EVERY_TENTH, np.nan)]), False),
+            "flat": (np.stack([FLAT, FLAT]), False),
+            "nan": (np.stack([NAN, NAN]), False),
+            "inf": (np.stack([INF, INF]), False),
+        },
+    ),
     "one_layer_apart": (
         lambda g: shapes.one_layer_apart(g, GRADS, factor=10.0),
         {
@@ -330,15 +346,3 @@ def test_smooth_is_the_trailing_mean(y: np.ndarray, window: int) -> None:
             assert abs(found[t] - part.mean()) <= budget / len(part)
         else:
             assert found[t] == np.inf
-
-
-def test_above_validation():
-    validation = np.full(100, np.nan)
-    validation[::10] = 1.0
-    validation[0] = 4.0
-    loss = np.full(100, 1.2)
-    assert shapes.above_validation(loss, validation, margin=0.15)
-    assert not shapes.above_validation(loss, validation, margin=0.25)
-    assert not shapes.above_validation(2.0 - loss, validation, margin=0.0)
-    assert not shapes.above_validation(np.where(np.arange(100) == 90, np.nan, loss), validation, margin=0.1)
-    assert not shapes.above_validation(loss, np.full(100, np.nan), margin=0.1)

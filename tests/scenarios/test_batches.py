@@ -59,6 +59,7 @@ def test_a_run_s_batches_without_a_fault_are_the_source_s(tiny, make_job):
 
 
 def test_a_padded_row_is_its_first_document_and_then_padding_that_is_not_scored(tiny):
+    tiny = replaced(tiny, data__dialect=Dialect.RECALL)  # short documents
     padded = replaced(tiny, data__padded=True)
     pad = source(source_key(tiny.data)).vocabulary
     pairs = ((training_block(tiny, 3, range(9)), training_block(padded, 3, range(9))),)
