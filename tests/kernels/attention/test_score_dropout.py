@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from trainwreck.kernels.attention import load_variant
+from trainwreck.kernels.attention import Dropout, Mask, attention, load_variant
+from trainwreck.kernels.random import run_keys
+from trainwreck.kernels.rotary import split_and_rotate
 
 Fn = Callable[..., Any]
 
@@ -51,3 +53,18 @@ def test_it_has_no_fused_kernel() -> None:
     line = "impl: 'triton' is not allowed for attention 'score_dropout'; allowed: reference"
     with pytest.raises(ValueError, match=f"^{re.escape(line)}$"):
         load_variant("score_dropout", "triton")
+
+
+def test_its_gradients_go_through_the_rotation() -> None:
+    """They are laid out as the rotation's backward pass wants them."""
+    draw = torch.Generator().manual_seed(0)
+    qkv = torch.randn(2, 3, 5, 24, generator=draw).requires_grad_()
+    turn = torch.ones(2, 5, 2, dtype=torch.complex64)
+    q, k, v = split_and_rotate(qkv, turn, turn, 2)
+    dropout = Dropout(run_keys((3, 4), "x", q.device), 1, torch.tensor([0.5, 0.0]))
+    out, _ = attention(
+        q, k, v, mask=Mask(), scale_N=torch.ones(2), dropout=dropout, variant="score_dropout", impl="reference"
+    )
+    (grad,) = torch.autograd.grad(out.square().sum(), qkv)
+    assert grad.abs().min() >= 0
+    assert grad.any()
