@@ -27,8 +27,3 @@ def echo(setup: Setup) -> Setup:
 def echo_post(setup: Setup) -> Setup:
     """As `echo`, with the norms after the sums: what a norm puts out is the residual stream itself."""
     return replaced(echo(setup), model__placement=Placement.POST)
-
-
-def echo_dropout(setup: Setup) -> Setup:
-    """As `echo`, with dropout."""
-    return replaced(echo(setup), dropout=0.1)

@@ -30,8 +30,6 @@ ARGUMENT_VARIANTS = {
     "documents_ignored": "reference",
 }
 VARIANTS = ("reference", *KERNEL_VARIANTS, *ARGUMENT_VARIANTS)
-# These exist in plain PyTorch alone; asked for them, the fused kernels refuse.
-PLAIN_VARIANTS = ("score_dropout",)
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 HOME = "trainwreck.kernels.attention"
@@ -39,10 +37,7 @@ HOME = "trainwreck.kernels.attention"
 
 def load_variant(name: str, impl: str = "reference") -> AttentionFn:
     """The attention function of a variant; only the modules asked for are imported."""
-    if name in PLAIN_VARIANTS:
-        if impl != "reference":
-            raise ValueError(f"impl: {impl!r} is not allowed for attention {name!r}; allowed: reference")
-    elif name not in VARIANTS:
+    if name not in VARIANTS:
         raise ValueError(f"attention variant: {name!r} is not allowed; allowed: {', '.join(VARIANTS)}")
     if name in ARGUMENT_VARIANTS:
         called = load_variant(ARGUMENT_VARIANTS[name], impl)

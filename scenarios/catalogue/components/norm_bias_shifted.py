@@ -33,7 +33,7 @@ from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
 class Amount(Knobs):
     """What is added to each feature."""
 
-    amount: float = 8.0
+    amount: float = 12.0
 
 
 @register
@@ -46,9 +46,9 @@ class NormBiasShifted(Scenario):
     sources = (documents.DEBUGGING, documents.INSTABILITY)
     telling = "activation_mean"
     severities = {
-        Severity.SUBTLE: Amount(amount=4.0),
-        Severity.CLEAR: Amount(amount=8.0),
-        Severity.SEVERE: Amount(amount=16.0),
+        Severity.SUBTLE: Amount(amount=6.0),
+        Severity.CLEAR: Amount(amount=12.0),
+        Severity.SEVERE: Amount(amount=24.0),
     }
     cure_after = 4
 

@@ -1,4 +1,4 @@
-"""The gain of one norm is nearly zero: the residual stream behind it all but vanishes.
+"""The gain of one norm is nearly zero: the residual stream behind it is a whisper.
 
 Failure: With the norm after the sum, what it puts out is the stream itself. A gain that is a fraction
     of what it was leaves the next layer a whisper to work with.
@@ -8,7 +8,7 @@ Mechanism: y = g * (x - mean) / std + b. Under Post-LN the next layer's scores a
 Injection: From the onset on, the gain of the norm after the first layer's MLP computes `factor` times
     as large. The base has its norms after the sums.
 Signature: The stream's standard deviation after that layer drops within one step, after the last one it
-    does not; the loss jumps and plateaus above.
+    does not; the loss jumps. From a fraction the layers behind recover, from nothing they don't.
 Cure: The trained gain computes, a few steps after the onset.
 Realism: Stands for gains stored as g - 1 and loaded as g, and for weight decay on gains.
 References: Debugging training (activations: mean and standard deviation); Reading the Curves
@@ -70,7 +70,7 @@ class NormGainScaled(Scenario):
         std = run["activation_std"]
         first = shapes.drops_in_one_step(std[:, 0], onset, ratio=0.4)
         last = shapes.drops_in_one_step(std[:, -1], onset, ratio=0.7)
-        return first and not last and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05)
+        return first and not last and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.3)
 
     def cure(self, knobs: Fraction, setup: Setup) -> list[Change]:
         return [restore_wiring()]
