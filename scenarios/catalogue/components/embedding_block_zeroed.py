@@ -25,7 +25,7 @@ from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -48,11 +48,7 @@ class EmbeddingBlockZeroed(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (documents.INSTABILITY, documents.DEBUGGING)
     telling = "layer_weight_norm"
-    severities = {
-        Severity.SUBTLE: Block(share=0.25),
-        Severity.CLEAR: Block(share=0.5),
-        Severity.SEVERE: Block(share=0.75),
-    }
+    knobs = Block()
     cure_after = 8
 
     def base(self, setup: Setup) -> Setup:

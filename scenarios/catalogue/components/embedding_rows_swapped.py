@@ -24,7 +24,7 @@ from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -47,11 +47,7 @@ class EmbeddingRowsSwapped(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (documents.INSTABILITY, documents.READING_CURVES)
     telling = "loss"
-    severities = {
-        Severity.SUBTLE: Pairs(pairs=3),
-        Severity.CLEAR: Pairs(pairs=8),
-        Severity.SEVERE: Pairs(pairs=14),
-    }
+    knobs = Pairs()
     cure_after = 2
 
     def base(self, setup: Setup) -> Setup:

@@ -27,7 +27,7 @@ from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -50,11 +50,7 @@ class FfnScaled(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (documents.DEBUGGING, documents.READING_CURVES)
     telling = "activation_std"
-    severities = {
-        Severity.SUBTLE: Louder(factor=5.0),
-        Severity.CLEAR: Louder(factor=8.0),
-        Severity.SEVERE: Louder(factor=16.0),
-    }
+    knobs = Louder()
     cure_after = 8
 
     def base(self, setup: Setup) -> Setup:

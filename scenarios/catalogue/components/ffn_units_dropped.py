@@ -27,7 +27,7 @@ from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -50,11 +50,7 @@ class FfnUnitsDropped(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (documents.DEBUGGING, documents.READING_CURVES)
     telling = "dead_share"
-    severities = {
-        Severity.SUBTLE: Units(share=0.6),
-        Severity.CLEAR: Units(share=0.75),
-        Severity.SEVERE: Units(share=0.9),
-    }
+    knobs = Units()
     cure_after = 8
 
     def base(self, setup: Setup) -> Setup:

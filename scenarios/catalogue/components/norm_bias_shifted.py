@@ -26,7 +26,7 @@ from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -45,11 +45,7 @@ class NormBiasShifted(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (documents.DEBUGGING, documents.INSTABILITY)
     telling = "activation_mean"
-    severities = {
-        Severity.SUBTLE: Amount(amount=6.0),
-        Severity.CLEAR: Amount(amount=12.0),
-        Severity.SEVERE: Amount(amount=24.0),
-    }
+    knobs = Amount()
     cure_after = 4
 
     def base(self, setup: Setup) -> Setup:

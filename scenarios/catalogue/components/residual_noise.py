@@ -10,7 +10,7 @@ Signature: The stream's standard deviation jumps within one step and goes on gro
     twin's; the loss jumps and stays above.
 Cure: No noise, a few steps after the onset.
 Realism: Stands for broken hardware and low-precision buffers between stages. Its size is far over what
-    rounding does; at half the standard deviation of the stream the loss hardly shows it.
+    rounding does; at a fifth of the stream's standard deviation the loss hardly shows it.
 References: Debugging training (activations); Debugging Training Instability (hardware, precision);
     Dixit et al. 2021 (silent data corruption).
 """

@@ -58,7 +58,7 @@ class ResidualScaled(Scenario):
     severities = {
         Severity.SUBTLE: Leak(factor=0.45),
         Severity.CLEAR: Leak(factor=0.3),
-        Severity.SEVERE: Leak(factor=0.2),
+        Severity.SEVERE: Leak(factor=0.25),
     }
     cure_after = 8
 
