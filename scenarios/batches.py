@@ -1,5 +1,6 @@
 """Batches of one run: what the model is fed at each step, and the held-out set."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -47,7 +48,11 @@ def source_key(data: DataConfig) -> SourceKey:
     return data.source, data.dialect, data.language_seed, data.text
 
 
-SPECS = {Dialect.FULL: lambda seed: LanguageSpec(seed=seed), Dialect.CHAIN: chain, Dialect.ECHO: echo}
+SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
+    Dialect.FULL: lambda seed: LanguageSpec(seed=seed),
+    Dialect.CHAIN: chain,
+    Dialect.ECHO: echo,
+}
 
 
 @lru_cache(maxsize=16)
