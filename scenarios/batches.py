@@ -1,5 +1,6 @@
 """Batches of one run: what the model is fed at each step, and the held-out set."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -58,7 +59,7 @@ def source_key(data: DataConfig) -> SourceKey:
     return data.source, data.dialect, data.language_seed, data.text
 
 
-SPECS = {
+SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
     Dialect.FULL: lambda seed: LanguageSpec(seed=seed),
     Dialect.CHAIN: chain,
     Dialect.ECHO: echo,

@@ -5,7 +5,8 @@ Failure: A table of positions is shorter than the row, and the index is clamped 
 Mechanism: With p(t) = min(t, limit) all tokens beyond the limit have distance p(s) - p(t) = 0, so the
     rotation R_(p(s) - p(t)) is the identity for each of them and order is lost.
 Injection: From the onset on, queries and keys are rotated by the clipped positions.
-Signature: Loss by position is the twin's up to the limit, and above it beyond, to the end of the run.
+Signature: Loss by position is the twin's up to the limit and far above it beyond; the loss stays above
+    to the end of the run.
 Cure: The whole table, a few steps after the onset.
 Realism: Stands for a context extended past max_position_embeddings whose lookup clamps, as gathers do
     on some devices where others raise.
@@ -56,7 +57,7 @@ class PositionTruncated(Scenario):
     severities = {
         Severity.SUBTLE: Limit(share=0.75),
         Severity.CLEAR: Limit(share=0.5),
-        Severity.SEVERE: Limit(share=0.25),
+        Severity.SEVERE: Limit(share=0.375),
     }
     cure_after = 8
 
@@ -73,9 +74,11 @@ class PositionTruncated(Scenario):
         return [TableEdit(clip)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        after, usual = run["position_loss"][onset:], healthy["position_loss"][onset:]
-        buckets = range(1, after.shape[1])
-        return any(shapes.worse_beyond_position(after, usual, place, margin=0.25) for place in buckets)
+        soon = slice(onset, onset + 12)  # later on, what is learnt beyond the limit tells before it as well
+        profile, usual = run["position_loss"][soon], healthy["position_loss"][soon]
+        beyond = (shapes.worse_beyond_position(profile, usual, place, margin=0.4) for place in range(1, 7))
+        last = len(run) - 50
+        return any(beyond) and shapes.steps_above(run["loss"], healthy["loss"], last, margin=0.05, last=50)
 
     def cure(self, knobs: Limit, setup: Setup) -> list[Change]:
         return [restore_tables()]
