@@ -48,6 +48,38 @@ def jumps_in_one_step(y: Curve, onset: int, ratio: float, before: int = 20, afte
     )
 
 
+def drops_in_one_step(y: Curve, onset: int, ratio: float, before: int = 20, after: int = 5) -> bool:
+    r"""Flat, then at most `ratio` times as high within one step, and so for the next few.
+
+    |------|
+    |      |______
+    """
+    level = np.median(y[max(0, onset - before) : onset])
+    window = y[onset : onset + after]
+    return bool(np.isfinite(window).all() and np.mean(window) < ratio * level)
+
+
+def steps_above(y: Curve, reference: Curve, onset: int, margin: float, first: int = 0, last: int = 5) -> bool:
+    r"""From `first` to `last` steps after the onset more than `margin` above the reference, on average.
+
+    |      |\_
+    |______|__\__  reference
+    """
+    return _gap(y, reference, onset + first, onset + last) > margin
+
+
+def readapts(y: Curve, reference: Curve, onset: int, share: float, early: int = 10, late: int = 50) -> bool:
+    r"""Above the reference right after the onset; in the last `late` steps under `share` of that is left.
+
+    |      |\_
+    |______|  \___
+    |______________  reference
+    """
+    n = min(len(y), len(reference))
+    start = _gap(y, reference, onset, onset + early)
+    return start > 0 and _gap(y, reference, n - late, n) < share * start
+
+
 def spikes_and_recovers(y: Curve, onset: int, ratio: float, within: int, before: int = 20) -> bool:
     r"""At least `ratio` times its level at some step soon after the onset, back within `within` steps.
 
@@ -120,6 +152,21 @@ def falls_under(y: Curve, reference: Curve, margin: float, share: float = 0.1) -
     n = min(len(y), len(reference))
     start = int(n * (1 - share))
     return bool(np.isfinite(y[start:n]).all() and y[start:n].mean() < reference[start:n].mean() - margin)
+
+
+def above_validation(loss: Curve, validation: Curve, margin: float, share: float = 0.25) -> bool:
+    r"""Training loss stands at least `margin` above validation loss through the last part of the run.
+
+    |\__________  training
+    | \_._._._._  validation
+
+    validation: NaN between evaluations. A negative margin asks whether it is no further under it than that.
+    """
+    start = int(len(loss) * (1 - share))
+    late = validation[start:]
+    if not np.isfinite(loss[start:]).all() or not np.isfinite(late).any():
+        return False
+    return bool(loss[start:].mean() > np.nanmean(late) + margin)
 
 
 def oscillates(y: Curve, reference: Curve, factor: float) -> bool:
@@ -213,6 +260,12 @@ def collapses_to_zero(y: Curve, onset: int, share: float = 0.02) -> bool:
     """
     before, after = np.median(np.abs(y[:onset])), np.median(np.abs(y[onset:]))
     return bool(after < share * before)
+
+
+def _gap(y: Curve, reference: Curve, start: int, stop: int) -> float:
+    """Mean of a curve less the reference's over some steps; infinite where the curve is not finite."""
+    window = y[start:stop]
+    return float(window.mean() - reference[start:stop].mean()) if np.isfinite(window).all() else np.inf
 
 
 def _ratio(layers: Curve, reference: Curve) -> Curve:

@@ -35,13 +35,14 @@ class Init:
     """Standard deviations of the normal initialisation. Biases start at 0, gains at 1.
 
     Matrices of a residual branch's end are divided by sqrt(2 * layers) (GPT-2) where
-    `scale_residual` is set.
+    `scale_residual` is set. mlp_bias is what the biases of an MLP's hidden units start at instead of 0.
     """
 
     embedding_std: float = 0.09
     matrix_std: float = 0.09
     head_std: float = 0.02
     scale_residual: bool = True
+    mlp_bias: float = field(default=0.0, metadata=LATER)
 
 
 @dataclass(kw_only=True)

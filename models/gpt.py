@@ -27,6 +27,7 @@ class Tables:
     are masked. scale_N: float, multiplies q k'. rotary_q_NTK, rotary_k_NTK: complex, [N, T, K/2].
     branch_gain_NL2: float, factor on what attention and MLP of each layer add; shortcut_gain_NL2: on what
     goes past them; logit_gain_N: on the output logits. None is 1 for all.
+    bare_NL2: bool, attention and MLP of each layer whose norm leaves its input as it is; None is none.
     noise_N: float, standard deviation of noise in the residual stream after each layer; None is none.
     leaky: some run lets a query see the future, another document or padding.
     causal: in every run the mask is the causal one and documents are kept apart, so a kernel need not
@@ -41,6 +42,7 @@ class Tables:
     branch_gain_NL2: Tensor | None = None
     shortcut_gain_NL2: Tensor | None = None
     logit_gain_N: Tensor | None = None
+    bare_NL2: Tensor | None = None
     noise_N: Tensor | None = None
     leaky: bool = False
     causal: bool = False
@@ -164,14 +166,17 @@ def forward(
     def scale(name: str) -> tuple[Tensor, Tensor | None]:
         return params[f"{name}.gain"], params.get(f"{name}.bias")
 
-    def enter(x: Tensor, norm: str, matrix: str) -> Tensor:
+    def bare(layer: int, branch: int) -> Tensor | None:
+        return None if tables.bare_NL2 is None else tables.bare_NL2[:, layer, branch]
+
+    def enter(x: Tensor, norm: str, matrix: str, bare_N: Tensor | None = None) -> Tensor:
         """What a branch, or the head, begins with: under pre-LN its norm, then its matrix."""
         if pre:
-            return norm_linear(x, *scale(norm), *weights(matrix), config, fmt)
+            return norm_linear(x, *scale(norm), *weights(matrix), config, fmt, bare_N)
         return linear(x, *weights(matrix), fmt)
 
-    def attend(x: Tensor, layer: str) -> Tensor:
-        qkv = enter(x, f"{layer}.attention_norm", f"{layer}.qkv")
+    def attend(x: Tensor, layer: str, bare_N: Tensor | None) -> Tensor:
+        qkv = enter(x, f"{layer}.attention_norm", f"{layer}.qkv", bare_N)
         if config.qk_norm:
             qkv = norm_heads(qkv, params[f"{layer}.qk_gain"], config)
         turns = tables.rotary_q_NTK, tables.rotary_k_NTK
@@ -192,8 +197,8 @@ def forward(
         merged = out.transpose(2, 3).reshape(n, m, d)
         return drop(linear(merged, *weights(f"{layer}.attention_out"), fmt), f"{layer}/attention")
 
-    def mlp(x: Tensor, layer: str) -> Tensor:
-        hidden = enter(x, f"{layer}.mlp_norm", f"{layer}.mlp_in")
+    def mlp(x: Tensor, layer: str, bare_N: Tensor | None) -> Tensor:
+        hidden = enter(x, f"{layer}.mlp_norm", f"{layer}.mlp_in", bare_N)
         gate, up = hidden.chunk(2, -1) if config.activation is Activation.SWIGLU else (hidden, None)
         fired = activate(gate, config.activation)
         if probe is not None:
@@ -208,12 +213,12 @@ def forward(
             shortcut = x if config.residual_gain == 1.0 else x * config.residual_gain
             if tables.shortcut_gain_NL2 is not None:
                 shortcut = shortcut * tables.shortcut_gain_NL2[:, i, j].view(-1, 1, 1)
-            added = branch(x, layer)
+            added = branch(x, layer, bare(i, j))
             if tables.branch_gain_NL2 is not None:
                 added = added * tables.branch_gain_NL2[:, i, j].view(-1, 1, 1)
             x = shortcut + added
             if not pre:
-                x = normalise(x, *scale(f"{layer}.{norm}"), config)
+                x = normalise(x, *scale(f"{layer}.{norm}"), config, bare(i, j))
         if tables.noise_N is not None and noise is not None:
             x = x + noise.draw(layer, tables.noise_N, m, d).to(x.dtype)
         if probe is not None:
@@ -229,16 +234,19 @@ def embed(table_NVD: Tensor, tokens_NM: Tensor) -> Tensor:
     return F.embedding((tokens_NM + offset).view(-1), table_NVD.reshape(n * v, d)).view(n, -1, d)
 
 
-def standardise(x_NMD: Tensor, config: ModelConfig) -> Tensor:
-    """LayerNorm or RMSNorm over D without gain and shift, never in a half format."""
+def standardise(x_NMD: Tensor, config: ModelConfig, bare_N: Tensor | None = None) -> Tensor:
+    """LayerNorm or RMSNorm over D without gain and shift, never in a half format; x itself in the bare runs."""
     x = widen(x_NMD)
     norm = F.layer_norm if config.norm is Norm.LAYER else F.rms_norm
-    return norm(x, x.shape[-1:], eps=config.norm_eps)
+    y = norm(x, x.shape[-1:], eps=config.norm_eps)
+    return y if bare_N is None else torch.where(bare_N.view(-1, 1, 1), x, y)
 
 
-def normalise(x_NMD: Tensor, gain_ND: Tensor, shift_ND: Tensor | None, config: ModelConfig) -> Tensor:
+def normalise(
+    x_NMD: Tensor, gain_ND: Tensor, shift_ND: Tensor | None, config: ModelConfig, bare_N: Tensor | None = None
+) -> Tensor:
     """LayerNorm or RMSNorm with the gain and shift of each run."""
-    y, gain = standardise(x_NMD, config), gain_ND.unsqueeze(1)
+    y, gain = standardise(x_NMD, config, bare_N), gain_ND.unsqueeze(1)
     return y * gain if shift_ND is None else torch.addcmul(shift_ND.unsqueeze(1), y, gain)
 
 
@@ -250,6 +258,7 @@ def norm_linear(
     bias_NO: Tensor | None,
     config: ModelConfig,
     fmt: Format,
+    bare_N: Tensor | None = None,
 ) -> Tensor:
     """A norm and the matrix after it.
 
@@ -258,13 +267,13 @@ def norm_linear(
     output, so there it has to exist.
     """
     if fmt is not Format.FP32:
-        return linear(normalise(x_NMD, gain_ND, shift_ND, config), weight_NDO, bias_NO, fmt)
+        return linear(normalise(x_NMD, gain_ND, shift_ND, config, bare_N), weight_NDO, bias_NO, fmt)
     weight = gain_ND.unsqueeze(2) * weight_NDO
     bias = bias_NO
     if shift_ND is not None:
         moved = torch.bmm(shift_ND.unsqueeze(1), weight_NDO).squeeze(1)
         bias = moved if bias is None else bias + moved
-    return linear(standardise(x_NMD, config), weight, bias, fmt)
+    return linear(standardise(x_NMD, config, bare_N), weight, bias, fmt)
 
 
 def norm_heads(qkv_NMD: Tensor, gain_N2K: Tensor, config: ModelConfig) -> Tensor:

@@ -57,6 +57,11 @@ class Layout:
             mask[slot.start : slot.stop] = float(slot.decay)
         return mask
 
+    def places(self, name: str) -> Tensor:
+        """Where a parameter's elements lie in the flat buffer: int64, of the parameter's shape."""
+        slot = next(slot for slot in self.slots if slot.name == name)
+        return torch.arange(slot.start, slot.stop).view(slot.shape)
+
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """Name to view, each [N, *shape], of a flat buffer [N, P]."""
         return {slot.name: flat[:, slot.start : slot.stop].unflatten(1, slot.shape) for slot in self.slots}
@@ -74,10 +79,10 @@ def layout(config: ModelConfig) -> Layout:
         start = result.slots[-1].stop if result.slots else 0
         result.slots.append(Slot(name, shape, start, mean, std, decay))
 
-    def matrix(name: str, rows: int, columns: int, std: float) -> None:
+    def matrix(name: str, rows: int, columns: int, std: float, bias: float = 0.0) -> None:
         add(f"{name}.weight", rows, columns, std=std, decay=True)
         if config.bias:
-            add(f"{name}.bias", columns)
+            add(f"{name}.bias", columns, mean=bias)
 
     def norm(name: str) -> None:
         add(f"{name}.gain", d, mean=1.0)
@@ -97,7 +102,7 @@ def layout(config: ModelConfig) -> Layout:
             add(f"layer_{i}.qk_gain", 2, config.head_width, mean=1.0)
         matrix(f"layer_{i}.attention_out", d, d, out_std)
         norm(f"layer_{i}.mlp_norm")
-        matrix(f"layer_{i}.mlp_in", d, fan_in, init.matrix_std)
+        matrix(f"layer_{i}.mlp_in", d, fan_in, init.matrix_std, init.mlp_bias)
         matrix(f"layer_{i}.mlp_out", hidden, d, out_std)
         close(f"layer_{i}")
     if config.placement is Placement.PRE:

@@ -3,10 +3,12 @@
 Both are optional tensors with one row a run; None is the ordinary way, which costs nothing. N runs, P parameters.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from trainwreck.models.parameters import Layout
 
 
 @dataclass
@@ -25,6 +27,25 @@ class Wiring:
         used = trained_NP if self.index_NP is None else trained_NP.gather(1, self.index_NP)
         used = used if self.gain_NP is None else used * self.gain_NP
         return used if self.shift_NP is None else used + self.shift_NP
+
+    def scaled(self, places: Tensor, factor: float, size: int) -> "Wiring":
+        """The wiring of one run with the weights in these places, of `size` in all, times a factor."""
+        gain = torch.ones(1, size) if self.gain_NP is None else self.gain_NP.clone()
+        gain[:, places.flatten()] *= factor
+        return replace(self, gain_NP=gain)
+
+    def moved(self, to: Tensor, origin: Tensor, size: int) -> "Wiring":
+        """With the weights from `origin` in the places `to`; what lies elsewhere stays."""
+        index = torch.arange(size).unsqueeze(0) if self.index_NP is None else self.index_NP
+        changed = index.clone()
+        changed[:, to.flatten()] = index[:, origin.flatten()]
+        return replace(self, index_NP=changed)
+
+    def shifted(self, places: Tensor, amount: float, size: int) -> "Wiring":
+        """With an amount added to the weights in these places."""
+        shift = torch.zeros(1, size) if self.shift_NP is None else self.shift_NP.clone()
+        shift[:, places.flatten()] += amount
+        return replace(self, shift_NP=shift)
 
 
 @dataclass
@@ -52,3 +73,15 @@ class Updates:
         if self.kept_N is not None and carried_NP is not None:
             grads_NP = torch.where(self.kept_N.unsqueeze(1), grads_NP + carried_NP, grads_NP)
         return grads_NP
+
+
+def projections(plan: Layout, layer: int, heads: int) -> Tensor:
+    """Where a layer's queries, keys and values are made: int64, [D + 1, 3, H, K], the last row the biases.
+
+    [D, 3, H, K] for a model without biases.
+    """
+    name = f"layer_{layer}.qkv"
+    places = plan.places(f"{name}.weight")
+    if any(slot.name == f"{name}.bias" for slot in plan.slots):
+        places = torch.cat((places, plan.places(f"{name}.bias").unsqueeze(0)))
+    return places.unflatten(1, (3, heads, -1))

@@ -1,5 +1,6 @@
 """Batches of one run: what the model is fed at each step, and the held-out set."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.settings import DataConfig, Dialect, Setup, SourceKind
-from trainwreck.scenarios.sources.language import Language, LanguageSpec, Rows, chain
+from trainwreck.scenarios.sources.language import Language, LanguageSpec, Rows, chain, echo, recall
 from trainwreck.scenarios.sources.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
@@ -41,6 +42,17 @@ def from_rows(rows: Rows) -> Batch:
     )
 
 
+def one_document(batch: Batch, pad: int) -> Batch:
+    """Rows that end with their first document: after it padding, of id `pad`, unscored."""
+    outside = batch.documents != batch.documents[..., :1]
+    return Batch(
+        inputs=np.where(outside, pad, batch.inputs),
+        targets=np.where(outside | (batch.weights == 0), pad, batch.targets),
+        weights=np.where(outside, np.float32(0), batch.weights),
+        documents=np.where(outside, -1, batch.documents),
+    )
+
+
 # What a source is named by; runs that agree on it share a source.
 SourceKey = tuple[SourceKind, Dialect, int, str]
 
@@ -50,13 +62,21 @@ def source_key(data: DataConfig) -> SourceKey:
     return data.source, data.dialect, data.language_seed, data.text
 
 
+SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
+    Dialect.FULL: lambda seed: LanguageSpec(seed=seed),
+    Dialect.CHAIN: chain,
+    Dialect.ECHO: echo,
+    Dialect.RECALL: recall,
+}
+
+
 @lru_cache(maxsize=16)
 def source(key: SourceKey) -> Language | Text:
     """The source that a key names."""
     kind, dialect, seed, text = key
     if kind is SourceKind.TEXT:
         return open_text(text)
-    return Language(chain(seed) if dialect is Dialect.CHAIN else LanguageSpec(seed=seed))
+    return Language(SPECS[dialect](seed))
 
 
 def training_block(setup: Setup, seed: int, steps: range) -> Batch:
@@ -67,6 +87,8 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
         block = taken(_pool(key, seed, data.pool, context), index.reshape(len(steps), data.rows))
     else:
         block = _block(key, seed, steps, data.rows, context)
+    if data.padded:
+        block = one_document(block, source(key).vocabulary)
     return cut(block, data.longest) if data.longest else block
 
 
@@ -150,7 +172,9 @@ def validation(setup: Setup) -> tuple[Batch, Rows]:
 
     The same for every run of a source, whatever its seed.
     """
-    return _held_out(source_key(setup.data), setup.evaluation.rows, setup.model.context)
+    data, key = setup.data, source_key(setup.data)
+    batch, rows = _held_out(key, setup.evaluation.rows, setup.model.context)
+    return (one_document(batch, source(key).vocabulary) if data.padded else batch), rows
 
 
 def fresh(setup: Setup) -> Batch:

@@ -12,7 +12,7 @@ from trainwreck.models.precision import Format
 from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios.faults import At, FaultKind
 from trainwreck.scenarios.schedule import learning_rate
-from trainwreck.scenarios.settings import Setup, check, essence, fingerprint
+from trainwreck.scenarios.settings import Reduction, Setup, check, essence, fingerprint
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Program:
     extras: tuple[str, ...]  # optional tensors that steer the model or its updates
     dropout: bool
     z_loss: bool
+    smoothed: bool
+    reduction: Reduction
     scaled: bool
 
 
@@ -117,6 +119,8 @@ def program(setup: Setup, tables: gpt.Tables, wiring: Wiring | None = None, upda
         extras=tuple(name for part in (tables, wiring, updates) for name in extras(part)),
         dropout=setup.dropout > 0,
         z_loss=setup.z_loss > 0,
+        smoothed=setup.label_smoothing > 0,
+        reduction=setup.reduction,
         scaled=precision.dynamic or precision.loss_scale != 1.0,
     )
 

@@ -15,13 +15,14 @@ from trainwreck.kernels.norms import segment_statistics
 from trainwreck.kernels.random import generator
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
-from trainwreck.models.loss import weighted_mean
+from trainwreck.models.loss import smoothed, weighted_mean
 from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios import telemetry
 from trainwreck.scenarios.batches import Batch, fresh, training_block, validation
 from trainwreck.scenarios.faults import State
 from trainwreck.scenarios.job import Job, extras
+from trainwreck.scenarios.settings import Reduction
 
 
 @dataclass
@@ -86,6 +87,7 @@ class Lane:
             self.decay_mask = self.updates.decays_NP
         self.dropout_rate = self._per_run([s.setup.dropout for s in self.segments])
         self.z_loss = self._per_run([s.setup.z_loss for s in self.segments])
+        self.smoothing = self._per_run([s.setup.label_smoothing for s in self.segments])
         self.tables = self._tables()
         self.held_out = self._held_out([validation(s.setup)[0] for s in self.segments])
         self.fresh = self._held_out([fresh(s.setup) for s in self.segments]) if self.setup.evaluation.fresh else None
@@ -181,7 +183,13 @@ class Lane:
         )
         weights = feed.weights[index]
         nll, log_z, largest = cross_entropy(logits, feed.targets[index], largest=probe is not None, impl=self.impl)
-        loss = objective = weighted_mean(nll, weights)
+        value = nll
+        if self.program.smoothed:
+            value = smoothed(nll, log_z, logits, self.smoothing)
+        loss = weighted_mean(value, weights)
+        if self.program.reduction is Reduction.SUM:
+            loss = loss * weights.sum(1)
+        objective = loss
         if self.program.z_loss:
             objective = loss + self.z_loss * weighted_mean(log_z**2, weights)
         scale = self.scaler.scale

@@ -28,6 +28,15 @@ class Dialect(Enum):
 
     FULL = "full"  # every structure
     CHAIN = "chain"  # content alone, mostly a sharp Markov chain: needs no attention
+    RECALL = "recall"  # short documents full of names whose attribute holds for the document
+    ECHO = "echo"  # a chain with triggers that copy the token three back: needs attention, learnt soon
+
+
+class Reduction(Enum):
+    """How the losses of a batch's tokens become one number."""
+
+    MEAN = "mean"
+    SUM = "sum"
 
 
 class Decay(Enum):
@@ -44,6 +53,7 @@ class DataConfig:
 
     pool: rows that there are, in a new order each epoch; 0 for rows without end. longest: tokens of a row
     that are fed, the rest is padding; 0 for all.
+    padded: a row has one document and then padding, in place of packed documents.
     """
 
     source: SourceKind = SourceKind.LANGUAGE
@@ -53,6 +63,7 @@ class DataConfig:
     text: str = ""
     pool: int = field(default=0, metadata=LATER)
     longest: int = field(default=0, metadata=LATER)
+    padded: bool = field(default=False, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -112,7 +123,7 @@ class Setup:
     """Everything that decides a healthy run, given its seed.
 
     tail: steps a run goes on for after its loss has become non-finite, so that the aftermath is
-    on record.
+    on record. label_smoothing: share of the training target that is spread over all tokens.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -125,6 +136,8 @@ class Setup:
     dropout: float = 0.0
     z_loss: float = 0.0
     tail: int = 20
+    label_smoothing: float = field(default=0.0, metadata=LATER)
+    reduction: Reduction = field(default=Reduction.MEAN, metadata=LATER)
 
 
 UNDER_ONE = 0.999999  # Adam divides by 1 - beta
@@ -137,6 +150,8 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "tail": (0, 10**6, True),
     "dropout": (0, 0.95, True),
     "z_loss": (0, 1, True),
+    "label_smoothing": (0, 1, True),
+    "model.init.mlp_bias": (-1e3, 1e3, True),
     "model.init.embedding_std": (0, 1e3, True),
     "model.init.matrix_std": (0, 1e3, True),
     "model.init.head_std": (0, 1e3, True),

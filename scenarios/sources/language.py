@@ -67,6 +67,16 @@ def chain(seed: int) -> LanguageSpec:
     return LanguageSpec(seed=seed, p_trigger=0.0, p_name=0.0, p_operator=0.0, bigram_share=0.9)
 
 
+def recall(seed: int) -> LanguageSpec:
+    """Short documents in which every other free token is a name, to be followed by its attribute."""
+    return LanguageSpec(seed=seed, p_trigger=0.0, p_name=0.5, p_operator=0.0, bigram_share=0.9, shortest=8, longest=24)
+
+
+def echo(seed: int) -> LanguageSpec:
+    """A chain in which four in ten free tokens are triggers: the next token repeats the one three back."""
+    return LanguageSpec(seed=seed, lookbacks=(3,), p_trigger=0.4, p_name=0.0, p_operator=0.0, bigram_share=0.9)
+
+
 @dataclass
 class Rows:
     """Packed rows of tokens with what is true of them, each [..., T + 1].

@@ -38,6 +38,7 @@ TURNS = steps((150, 3.0))
 DOWN = profile(4, 3.6, 3, 2.8, 2.5, 2.2, 2.1, 2.0)
 GRADS = profile(1, 1, 1, 1, 1, 1)
 ONE = np.where(np.arange(6) == 2, 20.0, 1.0) * GRADS
+EVERY_TENTH = np.where(T % 10 == 0, 1.0, np.nan)  # a validation loss
 
 # shape: how it is asked, then the curves by name, each with whether it has the shape.
 Case = tuple[Callable[[Any], bool], dict[str, tuple[np.ndarray, bool]]]
@@ -54,6 +55,54 @@ CASES: dict[str, Case] = {
             "ramp": (1.0 + np.maximum(0, T - 100) / 50, False),
             "falls": (steps((100, 0.1)), False),
             "flat": (FLAT, False),
+            "nan": (NAN, False),
+            "inf": (INF, False),
+        },
+    ),
+    "drops_in_one_step": (
+        lambda y: shapes.drops_in_one_step(y, onset=100, ratio=0.5),
+        {
+            "drops": (steps((100, 0.4)), True),
+            "to zero": (steps((100, 0.0)), True),
+            "too little": (steps((100, 0.6)), False),
+            "for one step": (steps((100, 0.4), (101, 1.0)), False),
+            "before the onset": (steps((60, 0.4)), False),
+            "a little late": (steps((103, 0.4)), False),
+            "not finite from the onset": (steps((100, np.nan)), False),
+            "rises": (steps((100, 3.0)), False),
+            "flat": (FLAT, False),
+            "nan": (NAN, False),
+            "inf": (-INF, False),
+        },
+    ),
+    "steps_above": (
+        lambda y: shapes.steps_above(y, FALL, onset=100, margin=0.1),
+        {
+            "above": (FALL + 0.2, True),
+            "above for a few steps": (FALL + 0.2 * ((T >= 100) & (T < 105)), True),
+            "shorter": ((FALL + 0.2)[:150], True),
+            "nan": (NAN, True),
+            "inf": (INF, True),
+            "too little": (FALL + 0.09, False),
+            "before alone": (FALL + 0.2 * (T < 100), False),
+            "later alone": (FALL + 0.2 * (T >= 105), False),
+            "under": (FALL - 0.2, False),
+            "the reference": (FALL, False),
+            "flat": (np.full(200, 2.1), False),
+        },
+    ),
+    "readapts": (
+        lambda y: shapes.readapts(y, FALL, onset=100, share=0.5),
+        {
+            "comes down": (FALL + np.where(T < 100, 0.0, np.exp((100 - T) / 30.0)), True),
+            "comes down in part": (FALL + 0.6 * ((T >= 100) & (T < 120)) + 0.2 * (T >= 120), True),
+            "goes under": (FALL + 0.6 * ((T >= 100) & (T < 120)) - 0.2 * (T >= 120), True),
+            "stays": (FALL + 0.6 * (T >= 100), False),
+            "comes down too little": (FALL + 0.6 * ((T >= 100) & (T < 120)) + 0.4 * (T >= 120), False),
+            "never above": (FALL - 0.2 * (T >= 100), False),
+            "not finite in the end": (np.where(T < 190, FALL + (T >= 100), np.nan), False),
+            "the reference": (FALL, False),
+            "flat": (np.full(200, 2.0), False),
             "nan": (NAN, False),
             "inf": (INF, False),
         },
@@ -220,6 +269,21 @@ CASES: dict[str, Case] = {
             "flat": (GRADS, False),
             "nan": (np.full_like(GRADS, np.nan), False),
             "inf": (np.full_like(GRADS, np.inf), False),
+        },
+    ),
+    "above_validation": (
+        lambda pair: shapes.above_validation(pair[0], pair[1], margin=0.15),
+        {
+            "above": (np.stack([1.2 * FLAT, EVERY_TENTH]), True),
+            "above in the end": (np.stack([steps((140, 1.2)), EVERY_TENTH]), True),
+            "too little": (np.stack([1.1 * FLAT, EVERY_TENTH]), False),
+            "under": (np.stack([0.8 * FLAT, EVERY_TENTH]), False),
+            "above before the end": (np.stack([steps((140, 1.0), start=1.5), EVERY_TENTH]), False),
+            "not finite at a step": (np.stack([steps((180, np.nan), (181, 1.2), start=1.2), EVERY_TENTH]), False),
+            "no validation in the end": (np.stack([1.2 * FLAT, np.where(T < 140, EVERY_TENTH, np.nan)]), False),
+            "flat": (np.stack([FLAT, FLAT]), False),
+            "nan": (np.stack([NAN, NAN]), False),
+            "inf": (np.stack([INF, INF]), False),
         },
     ),
     "one_layer_apart": (

@@ -30,7 +30,10 @@ class Knobs:
     angle_q: Tensor | None = None  # radians, float64, [T, K/2]; None for position times frequency
     angle_k: Tensor | None = None
     branch_gain: Tensor | None = None  # [L, 2]
+    shortcut_gain: Tensor | None = None  # [L, 2]
+    logit_gain: float | None = None
     keep: dict[str, Tensor] | None = None  # scaled dropout masks by site
+    bare: Tensor | None = None  # bool, [L, 2]: branches without their norm, whose gain and shift still act
 
 
 def _angles(c: ModelConfig) -> Tensor:
@@ -63,8 +66,10 @@ def _logits(
     scale = 1 / math.sqrt(c.head_width) if o.scale is None else o.scale
     angle_q, angle_k = (_angles(c) if angle is None else angle for angle in (o.angle_q, o.angle_k))
 
-    def norm(x: Tensor, name: str) -> Tensor:
+    def norm(x: Tensor, name: str, bare: bool = False) -> Tensor:
         gain, shift = w[f"{name}.gain"], w.get(f"{name}.bias")
+        if bare:
+            return x * gain + (0 if shift is None else shift)
         if c.norm is Norm.RMS:
             return F.rms_norm(x, (c.width,), gain, c.norm_eps)
         return F.layer_norm(x, (c.width,), gain, shift, c.norm_eps)
@@ -101,14 +106,16 @@ def _logits(
     for i in range(c.layers):
         for j, (branch, norm_name) in enumerate(((attend, "attention_norm"), (mlp, "mlp_norm"))):
             name, gain = f"layer_{i}", 1.0 if o.branch_gain is None else o.branch_gain[i, j]
+            past = c.residual_gain * (1.0 if o.shortcut_gain is None else o.shortcut_gain[i, j])
+            bare = o.bare is not None and bool(o.bare[i, j])
             if c.placement is Placement.PRE:
-                x = c.residual_gain * x + gain * branch(norm(x, f"{name}.{norm_name}"), name)
+                x = past * x + gain * branch(norm(x, f"{name}.{norm_name}", bare), name)
             else:
-                x = norm(c.residual_gain * x + gain * branch(x, name), f"{name}.{norm_name}")
+                x = norm(past * x + gain * branch(x, name), f"{name}.{norm_name}", bare)
         if seen is not None:
             seen["stream"].append(x.detach())
     x = norm(x, "final_norm") if c.placement is Placement.PRE else x
-    return dense(x, "head").flatten(0, 1)
+    return dense(x, "head").flatten(0, 1) * (1.0 if o.logit_gain is None else o.logit_gain)
 
 
 def _objective(logits: Tensor, targets: Tensor, weight: Tensor, z_loss: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from trainwreck.models import gpt
+from trainwreck.models.config import Norm, Placement
 from trainwreck.models.rotary import rotary_table
 
 T = 7
@@ -29,6 +30,9 @@ def faults(angles: torch.Tensor) -> dict[str, dict[str, Any]]:
         "rotary of keys offset": {"angle_k": angles + angles[1]},
         "rotary stretched": {"angle_q": angles / 4, "angle_k": angles / 4},
         "branches scaled": {"branch_gain": torch.tensor([[0.0, 1.0], [2.0, -0.5]])},
+        "shortcuts scaled": {"shortcut_gain": torch.tensor([[0.3, 1.0], [0.0, 1.5]])},
+        "logits scaled": {"logit_gain": 4.0},
+        "a norm missing": {"bare": torch.tensor([[False, False], [True, False]])},
     }
 
 
@@ -50,11 +54,17 @@ def tables_of(config: Any, knobs: list[Any], dtype: torch.dtype, leaky: bool) ->
         rotary_q_NTK=rows("angle_q", tables.rotary_q_NTK, circle),
         rotary_k_NTK=rows("angle_k", tables.rotary_k_NTK, circle),
         branch_gain_NL2=rows("branch_gain", ones, lambda x: x.to(dtype)),
+        shortcut_gain_NL2=rows("shortcut_gain", ones, lambda x: x.to(dtype)),
+        logit_gain_N=rows("logit_gain", ones[:, 0, 0], lambda x: torch.tensor(x, dtype=dtype)),
+        bare_NL2=rows("bare", ones < 0),
         leaky=leaky,
     )
 
 
+@pytest.mark.parametrize(("placement", "norm"), [(Placement.PRE, Norm.LAYER), (Placement.POST, Norm.RMS)])
 def test_faulty_runs_of_every_kind_side_by_side_are_the_plain_model_with_that_fault(
+    placement: Placement,
+    norm: Norm,
     make_problem: Callable[..., Any],
     make_knobs: type[Any],
     plain_angles: Callable[..., Any],
@@ -62,7 +72,7 @@ def test_faulty_runs_of_every_kind_side_by_side_are_the_plain_model_with_that_fa
 ) -> None:
     problem = make_problem(runs=1, context=T)
     known = faults(plain_angles(problem.config))
-    problem = make_problem(runs=len(known), context=T)
+    problem = make_problem(runs=len(known), context=T, placement=placement, norm=norm)
     problem.knobs = [make_knobs(**changed) for changed in known.values()]
     exact = problem.plain(torch.float64)
     tables = tables_of(problem.config, problem.knobs, torch.float64, leaky=True)
@@ -108,7 +118,11 @@ def test_a_healthy_run_has_the_same_bits_in_a_program_made_for_leaky_ones(
 ) -> None:
     problem = make_problem(runs=3)
     tight = gpt.healthy_tables(problem.config, 3, dtype)
-    wide = dataclasses.replace(tight, leaky=True, branch_gain_NL2=torch.ones(3, 2, 2, dtype=dtype))
+    ones = torch.ones(3, 2, 2, dtype=dtype)
+    wide = dataclasses.replace(
+        tight, leaky=True, branch_gain_NL2=ones, shortcut_gain_NL2=ones, logit_gain_N=ones[:, 0, 0]
+    )
+    wide = dataclasses.replace(wide, bare_NL2=ones < 0)
     one, other = stacked(problem, dtype, tables=tight), stacked(problem, dtype, tables=wide)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
@@ -126,3 +140,36 @@ def test_nothing_after_a_token_and_nothing_of_another_document_moves_its_logits(
         document = problem.documents[0, 0]
         sees = (torch.arange(9) >= changed) & (document == document[changed])
         assert torch.equal((after != before).any(-1), sees)
+
+
+def test_noise_is_a_function_of_seed_step_and_site() -> None:
+    std = torch.tensor([2.0, 0.0])
+    draw = gpt.Noise([3, 4], 7).draw("layer_0", std, 500, 8)
+    assert draw[0].std().item() == pytest.approx(2.0, rel=0.05)
+    assert draw[0].mean().item() == pytest.approx(0.0, abs=0.15)
+    assert not draw[1].any()
+    assert torch.equal(gpt.Noise([4, 3], 7).draw("layer_0", std.flip(0), 500, 8)[1], draw[0])
+    for other in (
+        gpt.Noise([3], 8).draw("layer_0", std[:1], 500, 8),
+        gpt.Noise([3], 7).draw("layer_1", std[:1], 500, 8),
+    ):
+        assert not torch.equal(other[0], draw[0])
+
+
+def test_noise_enters_the_stream_after_every_layer(
+    make_problem: Callable[..., Any], stacked: Callable[..., Any]
+) -> None:
+    problem = make_problem(runs=2)
+    tables = dataclasses.replace(
+        gpt.healthy_tables(problem.config, 2, torch.float64), noise_N=torch.tensor([0.5, 0.0], dtype=torch.float64)
+    )
+    params = {name: value.detach() for name, value in problem.leaves(torch.float64).items()}
+    args = params, problem.tokens, problem.documents, tables, problem.config
+    clean, noisy = gpt.Probe(), gpt.Probe()
+    quiet = gpt.forward(*args, probe=clean)
+    loud = gpt.forward(*args, probe=noisy, noise=gpt.Noise([3, 4], 7))
+    assert torch.equal(quiet[1], loud[1])
+    assert not torch.equal(quiet[0], loud[0])
+    m = problem.tokens[0].numel()
+    added = gpt.Noise([3, 4], 7).draw("layer_0", tables.noise_N, m, problem.config.width)
+    assert noisy.stream[0][0][0].item() == pytest.approx((clean.stream[0][0][0] + added[0].mean()).item(), abs=1e-12)

@@ -1,5 +1,6 @@
 """The flat buffer: its slots and segments cover it once, and every parameter starts as configured."""
 
+import dataclasses
 import itertools
 import math
 
@@ -148,3 +149,15 @@ def test_each_segment_holds_its_layers_parameters() -> None:
         own = [s for s in plan.slots if s.name.startswith(of_head if name == "head" else name + ".")]
         assert sum(s.stop - s.start for s in own) == stop - start
         assert all(start <= s.start and s.stop <= stop for s in own)
+
+
+def test_biases_of_hidden_units_start_where_they_are_told_and_nothing_else_moves() -> None:
+    config = next(c for c in STRUCTURES if c.bias)
+    low = dataclasses.replace(config, init=dataclasses.replace(config.init, mlp_bias=-4.0))
+    plan = layout(config)
+    before, after = (plan.views(initial_parameters(c, [3, 4])) for c in (config, low))
+    for name in before:
+        if name.endswith("mlp_in.bias"):
+            assert (after[name] == -4.0).all()
+        else:
+            assert torch.equal(before[name], after[name])

@@ -56,3 +56,18 @@ def test_another_source_has_another_held_out_set(values, tiny):
 def test_a_run_s_batches_without_a_fault_are_the_source_s(tiny, make_job):
     job, block = make_job(3, tiny), training_block(tiny, 3, range(5))
     assert all(np.array_equal(getattr(run_batches(job, range(5)), n), getattr(block, n)) for n in FIELDS)
+
+
+def test_a_padded_row_is_its_first_document_and_then_padding_that_is_not_scored(tiny):
+    tiny = replaced(tiny, data__dialect=Dialect.RECALL)  # short documents
+    padded = replaced(tiny, data__padded=True)
+    pad = source(source_key(tiny.data)).vocabulary
+    pairs = ((training_block(tiny, 3, range(9)), training_block(padded, 3, range(9))),)
+    for whole, batch in (*pairs, (validation(tiny)[0], validation(padded)[0])):
+        first = whole.documents == whole.documents[..., :1]
+        scored = first & (whole.weights > 0)
+        assert 0.1 < first.mean() < 0.95
+        assert np.array_equal(batch.documents, np.where(first, whole.documents, -1))
+        assert np.array_equal(batch.inputs, np.where(first, whole.inputs, pad))
+        assert np.array_equal(batch.weights, scored.astype(np.float32))
+        assert np.array_equal(batch.targets, np.where(scored, whole.targets, pad))

@@ -9,6 +9,8 @@ import torch
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import Placement
 from trainwreck.models.gpt import healthy_tables
+from trainwreck.models.parameters import layout
+from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.faults import (
     At,
@@ -22,8 +24,12 @@ from trainwreck.scenarios.faults import (
     StateEdit,
     Stream,
     TableEdit,
+    UpdateEdit,
     Variant,
+    WiringEdit,
     restore_tables,
+    restore_updates,
+    restore_wiring,
 )
 from trainwreck.scenarios.loop import train
 from trainwreck.scenarios.registry import scenarios
@@ -43,11 +49,21 @@ def swapped(state, earlier):
     return {**state, "second": earlier["second"]}
 
 
+def doubled(wiring, plan):
+    return wiring.scaled(plan.places("head.weight"), 2.0, plan.size)
+
+
+def frozen(updates, plan):
+    return dataclasses.replace(updates, reaches_NP=torch.zeros(1, plan.size, dtype=torch.bool))
+
+
 CHANGES = {
     "setting": (Setting("optimizer.lr", 0.5), FaultKind.SETTING, "setup"),
     "scaled": (Scaled("optimizer.lr", 3.0), FaultKind.SETTING, "setup"),
     "variant": (Variant("model.placement", Placement.POST), FaultKind.VARIANT, "setup"),
     "table edit": (TableEdit(no_scores), FaultKind.TENSOR, "tables"),
+    "wiring edit": (WiringEdit(doubled), FaultKind.TENSOR, "wiring"),
+    "update edit": (UpdateEdit(frozen), FaultKind.TENSOR, "updates"),
     "curve": (Curve(lambda rate, since, setup: rate + since), FaultKind.TENSOR, "learning_rate"),
     "data transform": (DataTransform(shuffled, "shuffled"), FaultKind.DATA, "batch"),
     "state edit": (StateEdit(swapped, since=-3), FaultKind.STATE, "state"),
@@ -63,10 +79,13 @@ def entry(request):
 def test_a_change_touches_its_own_part_alone(entry, tiny):
     change, kind, touched = entry
     tables, state, earlier = healthy_tables(tiny.model, 1), {"second": 1}, {4: {"second": 2}}
+    wiring, updates = Wiring(), Updates()
     batch = training_block(tiny, 3, range(7, 8)).at(0)
     left = {
         "setup": change.setup(tiny) is tiny,
         "tables": change.tables(tables, tiny) is tables,
+        "wiring": change.wiring(wiring, tiny) is wiring,
+        "updates": change.updates(updates, tiny) is updates,
         "learning_rate": change.learning_rate(0.25, 7, 5, tiny) == 0.25,
         "batch": change.batch(batch, 7, 5, 3) is batch,
         "state": change.state(state, earlier, 7) is state,
@@ -104,6 +123,20 @@ def test_a_table_edit_leaves_the_other_tables(tiny):
     cured = restore_tables().tables(edited, tiny)
     assert torch.equal(cured.scale_N, tables.scale_N)
     assert torch.equal(cured.rotary_q_NTK, tables.rotary_q_NTK)
+
+
+def test_weights_and_updates_are_edited_and_put_back(tiny):
+    wiring = WiringEdit(doubled).wiring(Wiring(), tiny)
+    head = next(slot for slot in layout(tiny.model).slots if slot.name == "head.weight")
+    twice = torch.ones(layout(tiny.model).size)
+    twice[head.start : head.stop] = 2
+    assert torch.equal(wiring.gain_NP[0], twice)
+    assert (wiring.index_NP, wiring.shift_NP) == (None, None)
+    assert restore_wiring().wiring(wiring, tiny) == Wiring()
+    updates = UpdateEdit(frozen).updates(Updates(kept_N=torch.tensor([True])), tiny)
+    assert not updates.reaches_NP.any()
+    assert updates.kept_N.all()
+    assert restore_updates().updates(updates, tiny) == Updates()
 
 
 def test_a_curve_counts_from_its_start(tiny):

@@ -11,7 +11,7 @@ from trainwreck.models.optim import Kind
 from trainwreck.models.precision import Format
 from trainwreck.scenarios.faults import At, Curve, DataTransform, Scaled, Setting, StateEdit, TableEdit
 from trainwreck.scenarios.loop import LANE_ELEMENTS, train
-from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.settings import Reduction, Setup, replaced
 
 CASES = {
     "healthy": {},
@@ -25,6 +25,7 @@ CASES = {
         "precision.growth_interval": 4,
     },
     "z-loss": {"z_loss": 1e-3},
+    "smoothed, summed": {"label_smoothing": 0.2, "reduction": Reduction.SUM},
     "Post-LN": {"model.placement": Placement.POST},
     "SGD": {"optimizer.kind": Kind.SGD, "optimizer.lr": 0.1},
     "SwiGLU, RMSNorm, qk-norm": {"model.activation": Activation.SWIGLU, "model.norm": Norm.RMS, "model.qk_norm": True},

@@ -7,7 +7,7 @@ import pytest
 
 from trainwreck.scenarios.batches import entropy_floor, validation
 from trainwreck.scenarios.settings import Dialect, replaced
-from trainwreck.scenarios.sources.language import Language, LanguageSpec, Structure, chain
+from trainwreck.scenarios.sources.language import Language, LanguageSpec, Structure, chain, echo, recall
 
 
 def documents(rows):
@@ -58,7 +58,10 @@ def test_topics_are_drawn_evenly(language, score):
     assert (np.abs(np.sum(posteriors, 0) - len(posteriors) * share) < 4.5 * deviation).all()
 
 
-@pytest.mark.parametrize(("dialect", "make"), [(Dialect.FULL, LanguageSpec), (Dialect.CHAIN, chain)])
+@pytest.mark.parametrize(
+    ("dialect", "make"),
+    [(Dialect.FULL, LanguageSpec), (Dialect.CHAIN, chain), (Dialect.ECHO, echo), (Dialect.RECALL, recall)],
+)
 def test_floor_is_the_mean_over_scored_tokens(dialect, make, tiny, score):
     setup = replaced(tiny, data__dialect=dialect, data__language_seed=4)
     rows = validation(setup)[1]

@@ -1,0 +1,49 @@
+"""A model too small for its data.
+
+Failure: The stream is a third as wide as it should be. The loss falls, slows down and settles above
+    what the data allows, and nothing else is wrong.
+Mechanism: Logits are W x with x of width d, so their matrix over all contexts has rank d at most
+    (Yang et al. 2018): a softmax over more classes than that can't follow every context, and each
+    head is left with d / heads features to tell positions and tokens apart.
+Injection: Width 16 and an MLP no wider than the stream, from step 0; heads and layers are the twin's.
+Signature: The loss plateaus above the twin, and training and validation loss stay together.
+Cure: The model grown: the twin's width, and an MLP half as wide again.
+Realism: The opposite of overfitting, and told from it by the validation curve.
+References: Debugging training ("plateaus far above expected: model capacity insufficient"; "increase
+    capacity"); Reading the Curves (loss plateau); Yang et al. 2018, "Breaking the softmax bottleneck".
+"""
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Variant
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class CapacityTooSmall(Scenario):
+    """Width 16."""
+
+    id = "capacity_too_small"
+    family = Family.ARCHITECTURE
+    kinds = (FaultKind.VARIANT,)
+    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    telling = "loss"
+    onset = None
+    tolerance = 0.14  # 16 healthy re-seeds of this base end 0.139 nats apart
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.compact(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [Variant("model.width", 16), Variant("model.mlp_ratio", 1)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        plateau = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.03)
+        together = not shapes.above_validation(run["loss"], run["validation_loss"], margin=0.1)
+        return plateau and together and run.final_loss() > healthy.final_loss() + self.tolerance
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [Variant("model.width", setup.model.width), Variant("model.mlp_ratio", 6)]

@@ -1,0 +1,66 @@
+"""Every weight starts too large.
+
+Failure: All weights are drawn many times too large. Activations are huge from the first step, and the
+    model learns as if the learning rate were that much smaller.
+Mechanism: A layer that starts at k times the right scale makes the stream k^2 times as large
+    (values and outputs multiply). Behind pre-LN the function hardly depends on the scale, but its
+    gradient is 1/k of the right one and a step of lr turns a weight of size k by lr / k.
+Injection: The standard deviations of embedding, matrices and head times `factor`.
+Signature: Activations are many times the twin's from step 0, and the loss plateaus above the twin's.
+Cure: The right scale, with a warm-up half as long again as the twin's.
+Realism: Stands for the default unit-variance embedding or a forgotten fan-in. Without norms the same
+    start ends in NaN; with them it only costs time, which is why it goes unnoticed.
+References: Debugging training (gradient norms: "indicates initialisation or architecture problems");
+    Glorot and Bengio 2010.
+"""
+
+from dataclasses import dataclass
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Scaled, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+SPREADS = ("embedding_std", "matrix_std", "head_std")
+
+
+@dataclass(kw_only=True)
+class Factor(Knobs):
+    """How many times too large the initial weights are."""
+
+    factor: float = 10.0
+
+
+@register
+class InitTooLarge(Scenario):
+    """All weights too large at the start."""
+
+    id = "init_too_large"
+    family = Family.ARCHITECTURE
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.DEBUGGING,)
+    telling = "activation_std"
+    onset = None
+    severities = {
+        Severity.SUBTLE: Factor(factor=6.0),
+        Severity.CLEAR: Factor(factor=10.0),
+        Severity.SEVERE: Factor(factor=20.0),
+    }
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.cool(setup)
+
+    def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
+        return [Scaled(f"model.init.{name}", knobs.factor) for name in SPREADS]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        large = (run["activation_std"][:10] > 5 * healthy["activation_std"][:10]).all()
+        return bool(large and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05))
+
+    def cure(self, knobs: Factor, setup: Setup) -> list[Change]:
+        longer = setup.schedule.warmup_steps * 3 // 2
+        right = [Setting(f"model.init.{name}", getattr(setup.model.init, name)) for name in SPREADS]
+        return [*right, Setting("schedule.warmup_steps", longer)]

@@ -1,0 +1,60 @@
+"""The graph is cut before the loss: nothing learns.
+
+Failure: A `detach()` meant for the log, or a no_grad block around the forward pass, stands in the way
+    of the backward pass. The loop runs on at full speed, and no weight moves any more.
+Mechanism: Without a path from the loss to a weight its gradient is None, not 0, and optimizers skip
+    such a weight altogether: no step, no momentum, no weight decay. dw = 0 exactly.
+Injection: From the onset on no gradient arrives anywhere; weights and moments are left alone.
+Signature: The gradient norm is exactly 0 and the validation loss exactly constant; the training loss
+    goes up and down with its batches about one level.
+Cure: The graph whole again, twenty steps later.
+Realism: Stands for a change of the training code at a resume. A framework raises an error where no
+    leaf at all needs a gradient; here as in practice something else (an adapter, an auxiliary head)
+    keeps it silent.
+References: Debugging training ("loss exactly constant: detached gradient").
+"""
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import Layout
+from trainwreck.models.wiring import Updates
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+
+
+@register
+class LossDetached(Scenario):
+    """No gradient reaches any weight."""
+
+    id = "loss_detached"
+    family = Family.ARCHITECTURE
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.DEBUGGING,)
+    telling = "grad_norm"
+    onset = MidRun(0.04, 0.12)
+    cure_after = 20
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [UpdateEdit(cut)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        steps, values = run.evaluations
+        constant = bool(np.ptp(values[steps >= onset]) == 0)
+        return constant and shapes.pinned_at(run["grad_norm"][onset:], 0.0, tolerance=0.0, share=1.0)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_updates()]
+
+
+def cut(updates: Updates, plan: Layout) -> Updates:
+    """No gradient arrives anywhere."""
+    return Updates(reaches_NP=torch.zeros(1, plan.size, dtype=torch.bool))

@@ -1,0 +1,65 @@
+"""The loss is summed over tokens where it should be averaged.
+
+Failure: A change of the loss's reduction, from mean to sum. The logged loss is that of a whole batch,
+    and every gradient is as many times too large as a batch has tokens.
+Mechanism: d/dw sum_i l_i = n * d/dw mean_i l_i, so plain SGD at rate lr steps as at n * lr: n is in the
+    hundreds, and the edge of stability, lr * curvature < 2, is far behind. Adam divides the factor out
+    and clipping at 1 hides it; then only the log looks odd, and clipping is at work at every step.
+Injection: From the onset on the training loss is the sum over the batch's scored tokens.
+Signature: Loss and gradient norm jump, in one step and by the same factor, the number of tokens; then
+    the run diverges.
+Cure: The mean again, resumed six steps later from the state at the onset: what such steps have
+    done can't be trained away.
+Realism: Stands for a rewritten loss, and for frameworks that disagree on the default. Nothing
+    normalises the step here: SGD with momentum, no clip.
+References: Debugging training ("bug in the loss: wrong reduction"); Debugging Training Instability
+    ("check loss function").
+"""
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.optim import Kind
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Setting, State, StateEdit
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Reduction, Setup, replaced
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class LossWrongReduction(Scenario):
+    """Sum in place of mean."""
+
+    id = "loss_wrong_reduction"
+    family = Family.ARCHITECTURE
+    kinds = (FaultKind.SETTING, FaultKind.STATE)
+    sources = (documents.INSTABILITY, documents.DEBUGGING)
+    telling = "loss"
+    cure_after = 6
+
+    def base(self, setup: Setup) -> Setup:
+        return replaced(
+            bases.chain(setup),
+            optimizer__kind=Kind.SGD,
+            optimizer__lr=0.1,
+            optimizer__weight_decay=0.0,
+            optimizer__clip=None,
+        )
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [Setting("reduction", Reduction.SUM)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        before = slice(onset - 20, onset)
+        loss = run["loss"][onset] / np.median(run["loss"][before])
+        norm = run["grad_norm"][onset] / np.median(run["grad_norm"][before])
+        tokens = bool(50 < loss < 1000 and 0.2 < norm / loss < 5)
+        return tokens and (shapes.non_finite_from(run["loss"]) is not None or shapes.diverges(run["loss"], rise=10.0))
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def rewind(state: State, earlier: State) -> State:
+            return earlier
+
+        return [Setting("reduction", Reduction.MEAN), StateEdit(rewind, since=-self.cure_after)]

@@ -1,0 +1,69 @@
+"""The attention branch has no norm.
+
+Failure: The norm in front of attention is missing in every layer; the MLP has its own. Attention is
+    fed the stream as it is, and the stream grows with every layer.
+Mechanism: Attention hands on a mean of its values, so without a norm its output is proportional to
+    its input: x <- x + A x with |A x| ~ s |x|, and L layers multiply the stream by (1 + s)^L. Scores
+    grow with its square, softmax saturates, and what passes is a copy of one position.
+Injection: From step 0 the norm of every attention branch leaves its input as it is; its gain and shift
+    still act.
+Signature: Activations grow layer by layer by several times the twin's factor, and the loss plateaus
+    above it.
+Cure: The norms in their place after sixty steps.
+Realism: Stands for a block that was rewritten for one branch, and for side channels without a norm.
+    Weights start as He et al. would have them; with small ones and shrunken branches the fault is
+    there and does no harm. A missing norm in front of the MLP alone is made up for here.
+References: Reading the Curves ("verify that pre-LN is correctly applied at every layer and that no
+    residual branch is missing its norm"); Xiong et al. 2020.
+"""
+
+import dataclasses
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class MissingBranchNorm(Scenario):
+    """No norm in front of attention."""
+
+    id = "missing_branch_norm"
+    family = Family.ARCHITECTURE
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.READING_CURVES,)
+    telling = "activation_std"
+    onset = None
+    cure_after = 60
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.deep_chain(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [TableEdit(without_attention_norm)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        def growth(trace: Trace) -> float:
+            std = np.median(trace["activation_std"][20:120], 0)
+            return float(std[-1] / std[0])
+
+        grows = growth(run) > 4 * growth(healthy)
+        return grows and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_tables()]
+
+
+def without_attention_norm(tables: Tables, setup: Setup) -> Tables:
+    """What attention is fed is the stream itself."""
+    bare = torch.zeros(1, setup.model.layers, 2, dtype=torch.bool)
+    bare[:, :, 0] = True
+    return dataclasses.replace(tables, bare_NL2=bare)

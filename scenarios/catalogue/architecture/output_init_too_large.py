@@ -1,0 +1,78 @@
+"""The output projection starts far too large.
+
+Failure: The head's weights are drawn at the wrong scale. A fresh model should know nothing and lose
+    log V; this one is sure of random tokens and loses many times that.
+Mechanism: With a normed input of length sqrt(d) and weights of standard deviation s, logits have
+    standard deviation s * sqrt(d), and a target that is not their maximum costs about their spread
+    over it. The gradient at the head's input is W'(p - y), s times as large, and so are the
+    gradients of everything before it.
+Injection: The head's initial standard deviation is `std`.
+Signature: The loss at step 0 is far from log V, the gradient norm starts at many times the twin's,
+    the head's and, through it, that of every layer before it.
+Cure: The head scaled to what it should have been after five steps, optimizer state reset.
+Realism: Stands for a missing 1/sqrt(d), or fan-in and fan-out exchanged in a wide layer. Adam takes
+    steps of one size whatever the gradient's, so what is too large shrinks slowly: at a learning rate
+    of 3e-3 the run loses a fifth of its steps to it and pays for it at the end.
+References: Debugging training ("check loss at initialisation: for K classes it should be log K");
+    Reading the Curves ("or the output projection was initialized at the wrong scale").
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import layout
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Setting, State, StateEdit
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+
+@dataclass(kw_only=True)
+class Spread(Knobs):
+    """Standard deviation of the head's weights at the start."""
+
+    std: float = 12.0
+
+
+@register
+class OutputInitTooLarge(Scenario):
+    """The head drawn at the wrong scale."""
+
+    id = "output_init_too_large"
+    family = Family.ARCHITECTURE
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    telling = "loss"
+    onset = None
+    severities = {
+        Severity.SUBTLE: Spread(std=7.0),
+        Severity.CLEAR: Spread(std=12.0),
+        Severity.SEVERE: Spread(std=20.0),
+    }
+    cure_after = 5
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.cool(setup)
+
+    def fault(self, knobs: Spread, setup: Setup) -> list[Change]:
+        return [Setting("model.init.head_std", knobs.std)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        ratio = run["layer_grad_norm"][:5] / healthy["layer_grad_norm"][:5]
+        wrong = run["loss"][0] > 3 * healthy["loss"][0]  # which is log V
+        return bool(wrong and np.median(ratio, 0).min() > 5)
+
+    def cure(self, knobs: Spread, setup: Setup) -> list[Change]:
+        head = next(slot for slot in layout(setup.model).slots if slot.name == "head.weight")
+
+        def rescale(state: State, earlier: State) -> State:
+            parameters = state["parameters"].clone()
+            parameters[head.start : head.stop] *= setup.model.init.head_std / knobs.std
+            zero = {name: torch.zeros_like(state[name]) for name in ("first", "second", "count")}
+            return {**state, **zero, "parameters": parameters}
+
+        return [StateEdit(rescale, resume=False)]

@@ -1,0 +1,64 @@
+"""Attention scores are not divided by sqrt(d).
+
+Failure: The factor 1 / sqrt(head width) is missing. In float32 nothing overflows, and the loss falls;
+    but attention is sharp before it has learnt what to look at, and stays where it fell.
+Mechanism: For queries and keys of unit features q k' has variance d, so scores are sqrt(d) times too
+    large. Softmax saturates, p is near 0 or 1, and its gradient p (1 - p) vanishes: the first choice
+    is never revised.
+Injection: From step 0 the factor on q k' is 1.
+Signature: The entropy of attention collapses far under the twin's, early and for good, and the loss
+    plateaus above it.
+Cure: The scale back after eight steps.
+Realism: Stands for a kernel call without its scale argument, or a scale folded into weights that were
+    drawn anew. Queries and keys can learn to be smaller, so a small initialisation hides the fault.
+References: Reading the Curves ("scores computed without proper scaling"); Vaswani et al. 2017,
+    section 3.2.1; Zhai et al. 2023 (entropy collapse).
+"""
+
+import dataclasses
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class AttentionUnscaled(Scenario):
+    """No 1/sqrt(d), in full precision."""
+
+    id = "attention_unscaled"
+    family = Family.ATTENTION
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.READING_CURVES,)
+    telling = "attention_entropy"
+    onset = None
+    cure_after = 8
+    tolerance = 0.14  # 16 healthy re-seeds of this base end 0.139 nats apart
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.compact(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [TableEdit(unscale)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        early = slice(20, 120)
+        entropy = np.median(run["attention_entropy"][early].mean(1))
+        sharp = entropy < 0.6 * np.median(healthy["attention_entropy"][early].mean(1))
+        return bool(sharp and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05))
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_tables()]
+
+
+def unscale(tables: Tables, setup: Setup) -> Tables:
+    """1 in place of 1/sqrt(d)."""
+    return dataclasses.replace(tables, scale_N=torch.ones_like(tables.scale_N))

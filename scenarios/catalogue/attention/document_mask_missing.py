@@ -1,0 +1,66 @@
+"""Packed documents see each other.
+
+Failure: Several documents share a row and the document mask is missing, so each reads its neighbours
+    as its own past. What holds for one document is taken for true in the next.
+Mechanism: A name's attribute is drawn anew in each document. With the mask an attribute that is seen
+    is the right one; without it the last one seen is right only if no document began since, and the
+    model, which can't see where documents begin, has to bet: the loss of a lookup goes from that of
+    its noise to the entropy of the bet.
+Injection: From step 0 keys of other documents are not masked; the causal mask is right.
+Signature: Attention mass on other documents, and a loss worse than the twin's at every age past a
+    document's first token: least where there is little to look up yet, most towards its end.
+Cure: The document mask after a few steps.
+Realism: Stands for packing without a block-diagonal mask, or a kernel that ignores it. The language is
+    made of what breaks: short documents, half of whose free tokens are names. In text of long documents
+    the same fault costs a few hundredths of a nat in all.
+References: Reading the Curves ("check the data pipeline's sequence packing and document masking");
+    Krell et al. 2021, "Efficient sequence packing without cross-contamination".
+"""
+
+import dataclasses
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class DocumentMaskMissing(Scenario):
+    """No mask between the documents of a row."""
+
+    id = "document_mask_missing"
+    family = Family.ATTENTION
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.READING_CURVES,)
+    telling = "age_loss"
+    onset = None
+    cure_after = 20
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.recall(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [TableEdit(unmask)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        late = slice(-75, None)
+        seen = run["attention_mass_other_document"][late].max(1).mean() > 0.05
+        by_age = (np.nanmean(t["age_loss"][late, 1:], 0) for t in (run, healthy))
+        worse = np.subtract(*by_age).mean() > 0.04
+        return bool(seen and worse and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.0))
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_tables()]
+
+
+def unmask(tables: Tables, setup: Setup) -> Tables:
+    """Keys of other documents may be seen."""
+    return dataclasses.replace(tables, documents_N=torch.zeros(1, dtype=torch.bool))

@@ -1,0 +1,72 @@
+"""Padding is attended to and scored.
+
+Failure: Rows end with padding, and neither attention nor the loss knows: tokens that are nothing are
+    looked at as context and counted as targets. The training loss looks better than it is.
+Mechanism: After its first, padding follows padding with certainty and costs nothing, so the mean falls
+    to (1 - s) times the true loss for a share s of padding. And the first one has to be foreseen: the
+    model gives up -ln(1 - h) nats at each real token, h the chance that the document ends here.
+Injection: From step 0 padding is unmasked, and its weight in the loss is 1.
+Signature: Attention mass on padding, and a training loss far under the validation loss, which counts
+    real tokens alone and ends above the twin's.
+Cure: Padding masked and unscored, after twenty steps.
+Realism: Rows of 32 hold one document of 8 to 24 tokens each. Stands for a pad id that is not the loss's
+    ignore index, or a collator without an attention mask.
+References: Debugging Training Instability (data checks; "unit-test your batches").
+"""
+
+import dataclasses
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch, source, source_key
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class PaddingAttended(Scenario):
+    """Padding seen by attention and by the loss."""
+
+    id = "padding_attended"
+    family = Family.ATTENTION
+    kinds = (FaultKind.TENSOR, FaultKind.DATA)
+    sources = (documents.INSTABILITY,)
+    telling = "attention_mass_padding"
+    onset = None
+    cure_after = 20
+
+    def base(self, setup: Setup) -> Setup:
+        return replaced(bases.recall(setup), data__padded=True)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [TableEdit(unmask), DataTransform(count_padding, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        seen = run["attention_mass_padding"][-75:].max(1).mean() > 0.005
+        flattered = not shapes.above_validation(run["loss"], run["validation_loss"], margin=-0.3)
+        return bool(seen and flattered and run.final_loss() > healthy.final_loss() + 0.05)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        pad = source(source_key(setup.data)).vocabulary
+
+        def ignore_padding(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            return dataclasses.replace(batch, weights=(batch.targets != pad).astype(np.float32))
+
+        return [restore_tables(), DataTransform(ignore_padding, f"{self.id}/cure")]
+
+
+def unmask(tables: Tables, setup: Setup) -> Tables:
+    """Rows hold one document, so there is nothing else to see than padding."""
+    return dataclasses.replace(tables, documents_N=torch.zeros(1, dtype=torch.bool))
+
+
+def count_padding(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+    """Every target of a row counts."""
+    return dataclasses.replace(batch, weights=np.ones_like(batch.weights))

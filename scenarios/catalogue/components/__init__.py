@@ -1,0 +1,1 @@
+"""Parts of the model that stop doing their work."""

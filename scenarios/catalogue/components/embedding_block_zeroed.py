@@ -1,0 +1,70 @@
+"""A block of the embedding's features is zero for every token.
+
+Failure: Part of the width carries nothing in. Every token loses the same features, none is lost
+    altogether, and the layers learn to read the others.
+Mechanism: e(x) = (0, e_2(x)). The first norm divides by the standard deviation of what is left,
+    sqrt(1 - share) of what it was, so the other features even grow; the projections that read the
+    block are fed a constant.
+Injection: From the onset on, the first `share` of the features of every row compute as zeros.
+Signature: The weight norm of the embedding drops within one step to about sqrt(1 - share); the loss
+    steps up a little and comes back.
+Cure: The trained features compute again, a few steps after the onset.
+Realism: Stands for a tensor-parallel slice of the table that was not gathered. Nearly all runs recover
+    by themselves: the label then says latent.
+References: Debugging Training Instability ("replace or isolate suspect layers"); Debugging training
+    (weights).
+"""
+
+from dataclasses import dataclass
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import Layout
+from trainwreck.models.wiring import Wiring
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Block(Knobs):
+    """Share of the features that is lost."""
+
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"fault.share: {self.share} is not allowed; allowed: over 0 to 1")
+
+
+@register
+class EmbeddingBlockZeroed(Scenario):
+    """Features of the token table are zero."""
+
+    id = "embedding_block_zeroed"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.INSTABILITY, documents.DEBUGGING)
+    telling = "layer_weight_norm"
+    knobs = Block()
+    cure_after = 8
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo(setup)
+
+    def fault(self, knobs: Block, setup: Setup) -> list[Change]:
+        def wipe(wiring: Wiring, plan: Layout) -> Wiring:
+            lost = plan.places("embedding.weight")[:, : round(knobs.share * setup.model.width)]
+            return wiring.scaled(lost, 0.0, plan.size)
+
+        return [WiringEdit(wipe)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        kept = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
+        dropped = bool(kept[0] < 0.93 and kept[1:].min() > 0.98)
+        return dropped and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.02)
+
+    def cure(self, knobs: Block, setup: Setup) -> list[Change]:
+        return [restore_wiring()]

@@ -1,0 +1,73 @@
+"""The output weights of one layer's MLP are multiplied by a factor.
+
+Failure: One branch speaks many times louder than all others, and what they say is drowned in the
+    residual stream.
+Mechanism: x + c * mlp(x) with c far over 1: the norm that follows divides by a standard deviation
+    that is nearly the branch's own, so the other branches' share of what is read falls like 1 / c, and
+    the branch's gradient grows like c.
+Injection: From the onset on, the output matrix of the last layer's MLP computes `factor` times as large.
+Signature: The residual stream's standard deviation after that layer is far over the twin's, and after
+    the others it is not; the loss steps up.
+Cure: The trained weights compute as they are, a few steps after the onset.
+Realism: Stands for a scale applied twice, or not at all, when a checkpoint is converted or merged.
+    With a norm behind it the model finds its way back, so most runs end as their twins.
+References: Debugging training (activations: mean and standard deviation); Reading the Curves; Takase et
+    al. 2023.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import Layout
+from trainwreck.models.wiring import Wiring
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Louder(Knobs):
+    """Factor on the output weights."""
+
+    factor: float = 8.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.factor < np.inf:
+            raise ValueError(f"fault.factor: {self.factor} is not allowed; allowed: 0 or more, finite")
+
+
+@register
+class FfnScaled(Scenario):
+    """MLP of the last layer far too loud."""
+
+    id = "ffn_scaled"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.DEBUGGING, documents.READING_CURVES)
+    telling = "activation_std"
+    knobs = Louder()
+    cure_after = 8
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo(setup)
+
+    def fault(self, knobs: Louder, setup: Setup) -> list[Change]:
+        def amplify(wiring: Wiring, plan: Layout) -> Wiring:
+            places = plan.places(f"layer_{setup.model.layers - 1}.mlp_out.weight")
+            return wiring.scaled(places, knobs.factor, plan.size)
+
+        return [WiringEdit(amplify)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        soon = slice(onset, onset + 20)
+        apart = shapes.one_layer_apart(run["activation_std"][soon], healthy["activation_std"][soon], factor=1.5)
+        last = shapes.jumps_in_one_step(run["activation_std"][:, -1], onset, ratio=1.35)
+        return apart and last and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.03)
+
+    def cure(self, knobs: Louder, setup: Setup) -> list[Change]:
+        return [restore_wiring()]

@@ -1,0 +1,61 @@
+"""All heads of a layer compute with the first one's weights.
+
+Failure: The heads share one projection, so that many heads are one. What the others had learnt is
+    gone, and the output matrix gets the same answer in every place.
+Mechanism: With Q_h = Q_1, K_h = K_1, V_h = V_1 for all h the heads' outputs are equal, and the sum
+    over heads O_h W_h becomes O_1 (W_1 + ... + W_H): rank one head's width in place of the full width.
+Injection: From the onset on, in every layer the first head's columns stand in every head's place. The
+    gradients of all of them arrive at those columns.
+Signature: In every layer all heads have one and the same entropy, although their scores are not zero;
+    the loss jumps and comes down again as one head learns the work of all.
+Cure: Every head has its own weights again, a few steps after the onset.
+Realism: Stands for a broadcast over the wrong axis when a checkpoint is split over heads or expanded
+    from grouped queries.
+References: Debugging training (attention entropy); Debugging Training Instability ("replace or isolate
+    suspect layers"); Michel et al. 2019; Ainslie et al. 2023.
+"""
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import Layout
+from trainwreck.models.wiring import Wiring, projections
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class HeadsTied(Scenario):
+    """One head in every head's place."""
+
+    id = "heads_tied"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.DEBUGGING, documents.INSTABILITY)
+    telling = "head_entropy"
+    cure_after = 8
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def tie(wiring: Wiring, plan: Layout) -> Wiring:
+            for layer in range(setup.model.layers):
+                places = projections(plan, layer, setup.model.heads)
+                wiring = wiring.moved(places, places[:, :, :1].expand_as(places), plan.size)
+            return wiring
+
+        return [WiringEdit(tie)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        layers = run["attention_logit_max"].shape[1]
+        heads = run["head_entropy"][onset:].reshape(len(run) - onset, layers, -1)
+        spread = (heads.max(2) - heads.min(2)).max(1)
+        scores = run["attention_logit_max"][onset:].min()
+        same = shapes.pinned_at(spread, 0.0, tolerance=1e-3) and bool(scores > 0.5)
+        return same and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.15)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_wiring()]

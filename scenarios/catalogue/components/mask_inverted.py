@@ -1,0 +1,61 @@
+"""The mask is upside down: what was allowed is forbidden, and the other way round.
+
+Failure: A boolean mask that says what to hide is taken for one that says what to keep. Each token sees
+    the future alone, the one to be predicted included, and neither itself nor its past.
+Mechanism: Position t may attend to s > t, where s <= t is right. At first nothing that the heads have
+    learnt fits, and the loss jumps; then they learn to copy x_(t+1), and it falls under the entropy of
+    the source, since H(x_(t+1) | x_(t+1)) = 0.
+Injection: From the onset on, the causal mask is inverted in every layer. A row in which nothing is
+    allowed attends uniformly, as in frameworks that fill with the dtype's minimum.
+Signature: Nearly all attention lies on the future from one step to the next; the loss jumps at the
+    onset and ends far under the twin's.
+Cure: The right mask, a few steps after the onset.
+Realism: Stands for libraries that disagree on what True means in a mask. Document masks stay right.
+References: Reading the Curves ("the mask may be zeroed or malformed"); Debugging Training Instability
+    (attention masking bugs).
+"""
+
+import dataclasses
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import (
+    Change,
+    FaultKind,
+    TableEdit,
+    restore_tables,
+)
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class MaskInverted(Scenario):
+    """Allowed and forbidden exchanged."""
+
+    id = "mask_inverted"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.READING_CURVES, documents.INSTABILITY)
+    telling = "attention_mass_future"
+    cure_after = 8
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def invert(tables: Tables, setup: Setup) -> Tables:
+            return dataclasses.replace(tables, allowed_NTS=~tables.allowed_NTS)
+
+        return [TableEdit(invert)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        ahead = bool(run["attention_mass_future"][onset:].min() > 0.8)
+        jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2)
+        return ahead and jumps and shapes.falls_under(run["loss"], healthy["loss"], margin=0.5)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_tables()]

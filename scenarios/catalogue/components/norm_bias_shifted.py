@@ -1,0 +1,68 @@
+"""A constant is added to what a norm puts out.
+
+Failure: The stream that should have mean zero has another one. The first layer to read it has never
+    seen anything like it.
+Mechanism: y = g * (x - mean) / std + b + c: every matrix behind it adds c times the sum of its rows to
+    all tokens alike, which neither depends on the input nor averages out. Biases can learn to take it
+    back.
+Injection: From the onset on, the bias of the norm after the last layer's MLP, whose output is what the
+    head reads, computes `amount` larger in every feature. The base has its norms after the sums.
+Signature: The stream's mean after that layer jumps by `amount` within one step, after the first one it
+    does not; the loss jumps and comes down again.
+Cure: The trained bias computes, a few steps after the onset.
+Realism: Stands for an activation offset left in a quantized or fused norm. Biases learn to make it good,
+    so most runs end as their twins.
+References: Debugging training (activations: mean and standard deviation); Debugging Training
+    Instability (LayerNorm issues); Ba et al. 2016.
+"""
+
+from dataclasses import dataclass
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import Layout
+from trainwreck.models.wiring import Wiring
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Amount(Knobs):
+    """What is added to each feature."""
+
+    amount: float = 12.0
+
+
+@register
+class NormBiasShifted(Scenario):
+    """A constant behind a norm."""
+
+    id = "norm_bias_shifted"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.DEBUGGING, documents.INSTABILITY)
+    telling = "activation_mean"
+    knobs = Amount()
+    cure_after = 4
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo_post(setup)
+
+    def fault(self, knobs: Amount, setup: Setup) -> list[Change]:
+        def shift(wiring: Wiring, plan: Layout) -> Wiring:
+            places = plan.places(f"layer_{setup.model.layers - 1}.mlp_norm.bias")
+            return wiring.shifted(places, knobs.amount, plan.size)
+
+        return [WiringEdit(shift)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        moved = abs(run["activation_mean"][onset] - run["activation_mean"][onset - 1])
+        apart = bool(moved[-1] > 1.0 and moved[:-1].max() < 0.2)
+        jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.05)
+        return apart and jumps and shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3)
+
+    def cure(self, knobs: Amount, setup: Setup) -> list[Change]:
+        return [restore_wiring()]

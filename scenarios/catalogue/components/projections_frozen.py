@@ -1,0 +1,71 @@
+"""Query, key and value weights get no gradient: what attention looks at is settled early.
+
+Failure: From early on, the projections of attention stay as they are. The rest of the model trains
+    around them; the pattern that only they could learn is never learnt.
+Mechanism: With W(t + 1) = W(t) for the three projections the scores x' Q' K x can change through the
+    stream alone, and a look-back over a fixed distance has to be built by Q and K.
+Injection: From the onset on, no gradient arrives at the projections of any layer, as under
+    requires_grad=False: weights and moments are left alone, weight decay too. The onset is early, as a
+    model that has learnt its attention hardly notices.
+Signature: The last layer's attention stays as diffuse as it was at the onset while the twin's sharpens;
+    the layers' weight norms end under the twin's; the loss falls, but to a level above it.
+Cure: The gradient arrives again.
+Realism: Stands for a list of frozen parameters left over from a fine-tuning recipe, and for a detached
+    forward. No norm of the projections alone is on record, as that of the whole layer is.
+References: Debugging training ("requires_grad=False accidentally"); Reading the Curves (plateau;
+    "log the gradient norm of every parameter").
+"""
+
+import dataclasses
+
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import Layout
+from trainwreck.models.wiring import Updates, projections
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import (
+    Change,
+    FaultKind,
+    UpdateEdit,
+    restore_updates,
+)
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+
+
+@register
+class ProjectionsFrozen(Scenario):
+    """No gradient for queries, keys and values."""
+
+    id = "projections_frozen"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.DEBUGGING, documents.READING_CURVES)
+    telling = "attention_entropy"
+    onset = MidRun(0.04, 0.08)
+    cure_after = 25
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def freeze(updates: Updates, plan: Layout) -> Updates:
+            reaches = torch.ones(1, plan.size, dtype=torch.bool)
+            for layer in range(setup.model.layers):
+                reaches[:, projections(plan, layer, setup.model.heads).flatten()] = False
+            return dataclasses.replace(updates, reaches_NP=reaches)
+
+        return [UpdateEdit(freeze)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        late = slice(-75, None)
+        entropy = run["attention_entropy"][late, -1].mean() - healthy["attention_entropy"][late, -1].mean()
+        norms = run["layer_weight_norm"][late, -2].mean() / healthy["layer_weight_norm"][late, -2].mean()
+        loss = shapes.steps_above(run["loss"], healthy["loss"], len(run) - 75, margin=0.05, last=75)
+        return bool(entropy > 0.5 and norms < 0.96) and loss
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_updates()]

@@ -1,0 +1,61 @@
+"""Query and key projections are exchanged.
+
+Failure: What was trained to ask now answers, and the other way round. Before training nobody could
+    tell, as both are drawn alike; in mid-run every pattern that the heads have learnt is turned over.
+Mechanism: With rotary positions the score of t for s was x_t' Q' R_(s-t) K x_s and becomes
+    x_t' K' R_(s-t) Q x_s, which is the score of s for t at the opposite distance: a head that looks
+    three back now finds what looks three ahead, which the causal mask hides.
+Injection: From the onset on, in every layer the columns of the fused projection that are trained for
+    queries compute keys, and those trained for keys compute queries.
+Signature: The loss jumps at the onset and comes down as the heads are learnt anew; their entropies
+    move within one step; no weight norm does.
+Cure: The right order, a few steps after the onset.
+Realism: Stands for checkpoints converted between frameworks that order the fused matrix differently.
+References: Debugging Training Instability (attention bugs; "replace or isolate suspect layers");
+    Reading the Curves (attention patterns); Su et al. 2021.
+"""
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import Layout
+from trainwreck.models.wiring import Wiring, projections
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class QueryKeySwapped(Scenario):
+    """Queries computed with the keys' weights, keys with the queries'."""
+
+    id = "query_key_swapped"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.INSTABILITY, documents.READING_CURVES)
+    telling = "head_entropy"
+    cure_after = 4
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def exchange(wiring: Wiring, plan: Layout) -> Wiring:
+            for layer in range(setup.model.layers):
+                places = projections(plan, layer, setup.model.heads)
+                wiring = wiring.moved(places[:, [0, 1]], places[:, [1, 0]], plan.size)
+            return wiring
+
+        return [WiringEdit(exchange)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        moved = abs(run["head_entropy"][onset] - healthy["head_entropy"][onset]).max()
+        norms = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
+        same = bool(abs(norms - 1).max() < 0.03)
+        jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.4)
+        relearnt = shapes.readapts(run["loss"], healthy["loss"], onset, share=0.4)
+        return bool(moved > 0.2) and same and jumps and relearnt
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_wiring()]

@@ -1,0 +1,72 @@
+"""A layer's query weights are zero: it attends to all that it may see alike.
+
+Failure: One layer's query projection puts out zeros. What its heads look at no longer depends on
+    anything; the other layers work on.
+Mechanism: With q = 0 every score q' k / sqrt(d) is 0, so softmax gives 1 / n to each of the n allowed
+    keys and the entropy is at its maximum ln n. The key weights get no gradient: d(q' k)/dk = q = 0.
+Injection: From the onset on, weights and biases of the queries of `layer` compute as zeros. The
+    trained ones lie behind them and get no gradient.
+Signature: In that layer alone all heads have one and the same entropy, over what it was, and the
+    largest score is 0.
+Cure: The trained weights compute again, a few steps after the onset.
+Realism: Stands for a shard that was never loaded, and for a fused projection split at the wrong
+    column. From the other layer's heads the model wins most of it back, so many runs end as their twins.
+References: Debugging training (attention entropy); Debugging Training Instability ("replace or isolate
+    suspect layers"); Vaswani et al. 2017.
+"""
+
+from dataclasses import dataclass
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import Layout
+from trainwreck.models.wiring import Wiring, projections
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Which(Knobs):
+    """The layer, counted from 0."""
+
+    layer: int = 0
+
+
+@register
+class QueryProjectionZeroed(Scenario):
+    """Queries of one layer are zero."""
+
+    id = "query_projection_zeroed"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.DEBUGGING, documents.INSTABILITY)
+    telling = "head_entropy"
+    knobs = Which()
+    cure_after = 12
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo(setup)
+
+    def fault(self, knobs: Which, setup: Setup) -> list[Change]:
+        def wipe(wiring: Wiring, plan: Layout) -> Wiring:
+            queries = projections(plan, knobs.layer, setup.model.heads)[:, 0]
+            return wiring.scaled(queries, 0.0, plan.size)
+
+        return [WiringEdit(wipe)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        layers = run["attention_logit_max"].shape[1]
+        heads = run["head_entropy"][onset:].reshape(len(run) - onset, layers, -1)
+        spread = heads.max(2) - heads.min(2)
+        uniform = [shapes.pinned_at(spread[:, i], 0.0, tolerance=1e-3) for i in range(layers)]
+        if sum(uniform) != 1:
+            return False
+        layer = uniform.index(True)
+        over = run["attention_entropy"][onset:, layer].mean() - healthy["attention_entropy"][onset:, layer].mean()
+        return shapes.collapses_to_zero(run["attention_logit_max"][:, layer], onset) and bool(over > 0.1)
+
+    def cure(self, knobs: Which, setup: Setup) -> list[Change]:
+        return [restore_wiring()]

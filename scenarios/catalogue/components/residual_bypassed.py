@@ -1,0 +1,75 @@
+"""The stream goes past a layer: neither of its branches is added.
+
+Failure: One residual block is skipped. It still computes, but nothing of it arrives, and it learns
+    nothing more.
+Mechanism: x + 0 * f(x) = x, and with it df/dx and df/dw drop out of every gradient: the block's
+    gradient is exactly 0, and Adam's moments and weight decay alone move it from then on.
+Injection: From the onset on, the factor on attention and MLP of the first layer is 0.
+Signature: The layer's gradient norm is 0 from one step to the next and its update ratio dies out; the
+    loss jumps.
+Cure: The branches are added again, a few steps after the onset.
+Realism: Stands for layer drop left on in one place, and for pipeline stages wired past each other.
+    Simplified: both branches of the layer are skipped, since telemetry is by layer.
+References: Reading the Curves ("log the gradient norm of every parameter"); Debugging training (residual
+    connections); Fan et al. 2020; Huang et al. 2016.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import (
+    Change,
+    FaultKind,
+    TableEdit,
+    restore_tables,
+)
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Which(Knobs):
+    """The layer, counted from 0."""
+
+    layer: int = 0
+
+
+@register
+class ResidualBypassed(Scenario):
+    """One layer's branches are not added."""
+
+    id = "residual_bypassed"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    telling = "layer_grad_norm"
+    knobs = Which()
+    cure_after = 8
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo(setup)
+
+    def fault(self, knobs: Which, setup: Setup) -> list[Change]:
+        def bypass(tables: Tables, setup: Setup) -> Tables:
+            gain = torch.ones(1, setup.model.layers, 2)
+            gain[:, knobs.layer] = 0.0
+            return dataclasses.replace(tables, branch_gain_NL2=gain)
+
+        return [TableEdit(bypass)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        layers = run["layer_grad_norm"].shape[1]
+        gone = [shapes.pinned_at(run["layer_grad_norm"][onset:, i], 0.0, tolerance=1e-9) for i in range(layers)]
+        before = bool(run["layer_grad_norm"][onset - 1].min() > 0)
+        jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2)
+        return sum(gone) == 1 and before and jumps
+
+    def cure(self, knobs: Which, setup: Setup) -> list[Change]:
+        return [restore_tables()]

@@ -1,0 +1,83 @@
+"""Noise enters the residual stream after every layer.
+
+Failure: Each layer's output is disturbed at random, in training and in evaluation. The model can't
+    learn the noise; it learns to speak over it.
+Mechanism: x_l + n with n ~ N(0, s^2): what a norm reads has a signal-to-noise ratio of std(x)^2 / s^2, so
+    the gradient asks for a larger std(x), step after step. What the noise hides stays above the floor.
+Injection: From the onset on, normal noise of standard deviation `std` is added to the stream after each
+    layer; the stream's own is near 5 at the onset. A draw depends on seed and step alone.
+Signature: The stream's standard deviation jumps within one step and goes on growing, to far over the
+    twin's; the loss jumps and stays above.
+Cure: No noise, a few steps after the onset.
+Realism: Stands for broken hardware and low-precision buffers between stages. Its size is far over what
+    rounding does; at a fifth of the stream's standard deviation the loss hardly shows it.
+References: Debugging training (activations); Debugging Training Instability (hardware, precision);
+    Dixit et al. 2021 (silent data corruption).
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import (
+    Change,
+    FaultKind,
+    TableEdit,
+    restore_tables,
+)
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+
+@dataclass(kw_only=True)
+class Noise(Knobs):
+    """Standard deviation of the noise."""
+
+    std: float = 8.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.std < np.inf:
+            raise ValueError(f"fault.std: {self.std} is not allowed; allowed: over 0, finite")
+
+
+@register
+class ResidualNoise(Scenario):
+    """Noise in the residual stream."""
+
+    id = "residual_noise"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.DEBUGGING, documents.INSTABILITY)
+    telling = "activation_std"
+    severities = {
+        Severity.SUBTLE: Noise(std=5.0),
+        Severity.CLEAR: Noise(std=8.0),
+        Severity.SEVERE: Noise(std=16.0),
+    }
+    cure_after = 8
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo(setup)
+
+    def fault(self, knobs: Noise, setup: Setup) -> list[Change]:
+        def disturb(tables: Tables, setup: Setup) -> Tables:
+            return dataclasses.replace(tables, noise_N=torch.full((1,), knobs.std))
+
+        return [TableEdit(disturb)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        std = run["activation_std"].mean(1)
+        jumps = shapes.jumps_in_one_step(std, onset, ratio=1.3)
+        grows = bool(std[-20:].mean() > 1.2 * std[onset : onset + 10].mean())
+        last = len(run) - 50
+        return jumps and grows and shapes.steps_above(run["loss"], healthy["loss"], last, margin=0.03, last=50)
+
+    def cure(self, knobs: Noise, setup: Setup) -> list[Change]:
+        return [restore_tables()]

@@ -1,0 +1,82 @@
+"""The shortcut is multiplied by a factor under one: every layer forgets part of what came before.
+
+Failure: The residual path leaks. What the embedding and the first layers put into the stream reaches
+    the head a fraction of its size, the deeper the less.
+Mechanism: x_(l+1) = c x_l + f(x_l) makes c^(2 L) of the first contribution over L layers of two
+    branches; its gradient shrinks by the same factor on the way back.
+Injection: From the onset on, the shortcut of every branch is multiplied by `factor`.
+Signature: The stream's standard deviation after the last layer drops within one step, after the first
+    layer less so; the loss steps up.
+Cure: The shortcut as it was, a few steps after the onset.
+Realism: Stands for a residual factor of one recipe (DeepNorm, depth scaling) applied to a model trained
+    without it. Under pre-LN the branches learn to make up for it, so most runs end as their twins.
+References: Debugging training (residual connections, activations); Reading the Curves; Wang et al. 2022;
+    He et al. 2016.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import (
+    Change,
+    FaultKind,
+    TableEdit,
+    restore_tables,
+)
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+
+@dataclass(kw_only=True)
+class Leak(Knobs):
+    """Factor on every shortcut."""
+
+    factor: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.factor < np.inf:
+            raise ValueError(f"fault.factor: {self.factor} is not allowed; allowed: 0 or more, finite")
+
+
+@register
+class ResidualScaled(Scenario):
+    """Shortcuts that lose part of the stream."""
+
+    id = "residual_scaled"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.DEBUGGING, documents.READING_CURVES)
+    telling = "activation_std"
+    severities = {
+        Severity.SUBTLE: Leak(factor=0.45),
+        Severity.CLEAR: Leak(factor=0.3),
+        Severity.SEVERE: Leak(factor=0.25),
+    }
+    cure_after = 8
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo(setup)
+
+    def fault(self, knobs: Leak, setup: Setup) -> list[Change]:
+        def leak(tables: Tables, setup: Setup) -> Tables:
+            gain = torch.full((1, setup.model.layers, 2), knobs.factor)
+            return dataclasses.replace(tables, shortcut_gain_NL2=gain)
+
+        return [TableEdit(leak)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        std = run["activation_std"]
+        kept = std[onset : onset + 5].mean(0) / std[onset - 20 : onset].mean(0)
+        shrinks = shapes.drops_in_one_step(std[:, -1], onset, ratio=0.6) and bool(kept[-1] < 0.8 * kept[0])
+        return shrinks and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.04)
+
+    def cure(self, knobs: Leak, setup: Setup) -> list[Change]:
+        return [restore_tables()]

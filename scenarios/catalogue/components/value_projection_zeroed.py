@@ -1,0 +1,60 @@
+"""The value weights are zero: attention looks, and brings nothing back.
+
+Failure: The value projections put out zeros. The heads go on attending to what they have learnt to
+    attend to, but what they hand on is the same for every token.
+Mechanism: attention(x) = P V W_o with V = 0 is 0 whatever P is. So is the gradient of everything
+    before it: dL/dP = dL/dO V' = 0 leaves q and k without any, V = 0 leaves W_o without any.
+Injection: From the onset on, weights and biases of the values compute as zeros in every layer. The
+    trained ones lie behind them and get no gradient.
+Signature: The weight norm of every layer drops within one step while those of embedding and head do
+    not; the first layer's attention is the twin's at that step; the loss jumps and stays above.
+Cure: The trained weights compute again, a few steps after the onset.
+Realism: Stands for a shard that was never loaded. Simplified: all layers are hit; with one alone the
+    others make good most of it.
+References: Debugging Training Instability ("replace or isolate suspect layers"); Debugging training
+    (activations); Vaswani et al. 2017.
+"""
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import Layout
+from trainwreck.models.wiring import Wiring, projections
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class ValueProjectionZeroed(Scenario):
+    """Values are zero in every layer."""
+
+    id = "value_projection_zeroed"
+    family = Family.COMPONENTS
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.INSTABILITY, documents.DEBUGGING)
+    telling = "layer_weight_norm"
+    cure_after = 12
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.echo(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def wipe(wiring: Wiring, plan: Layout) -> Wiring:
+            for layer in range(setup.model.layers):
+                values = projections(plan, layer, setup.model.heads)[:, 2]
+                wiring = wiring.scaled(values, 0.0, plan.size)
+            return wiring
+
+        return [WiringEdit(wipe)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        kept = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
+        dropped = bool(kept[1:-1].max() < 0.995 and kept[[0, -1]].min() > 0.995)
+        first = abs(run["attention_entropy"][onset, 0] - healthy["attention_entropy"][onset, 0])
+        loss = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
+        return dropped and bool(first < 1e-4) and loss
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_wiring()]
