@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.models.config import ModelConfig
+from trainwreck.models.config import LATER, ModelConfig
 from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.precision import Format
 
@@ -36,6 +36,13 @@ class Decay(Enum):
     COSINE = "cosine"
     LINEAR = "linear"
     CONSTANT = "constant"
+
+
+class LossForm(Enum):
+    """How the loss is computed; the second is wrong on purpose."""
+
+    LOG_SUM_EXP = "log_sum_exp"
+    LOG_OF_SOFTMAX = "log_of_softmax"  # kernels.cross_entropy.naive
 
 
 @dataclass(kw_only=True)
@@ -78,6 +85,8 @@ class ScheduleConfig:
 class PrecisionConfig:
     """Format of matrix products, and the loss scale that keeps float16 gradients in range.
 
+    weights, second_moments: formats in which these are kept between steps.
+
     The defaults of the dynamic scale are PyTorch's, with an interval that suits short runs.
     """
 
@@ -87,14 +96,22 @@ class PrecisionConfig:
     growth_interval: int = 100
     smallest_scale: float = 1.0
     largest_scale: float = 2.0**24
+    weights: Format = field(default=Format.FP32, metadata=LATER)
+    second_moments: Format = field(default=Format.FP32, metadata=LATER)
 
 
 @dataclass(kw_only=True)
 class EvaluationConfig:
-    """A fixed held-out set of `rows` rows, looked at every `every` steps and at the last one."""
+    """A fixed held-out set of `rows` rows, looked at every `every` steps and at the last one.
+
+    dropout: evaluate with the dropout of training. average: decay of the moving average of the weights
+    that is evaluated in place of them; 0 for the weights themselves.
+    """
 
     every: int = 25
     rows: int = 48
+    dropout: bool = field(default=False, metadata=LATER)
+    average: float = field(default=0.0, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -114,6 +131,7 @@ class Setup:
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
+    loss: LossForm = field(default=LossForm.LOG_SUM_EXP, metadata=LATER)
     tail: int = 20
 
 
@@ -146,6 +164,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "precision.largest_scale": (0, 2.0**40, False),
     "evaluation.every": (1, 10**7, True),
     "evaluation.rows": (1, 10**5, True),
+    "evaluation.average": (0, 1, True),
 }
 
 
