@@ -3,6 +3,7 @@
 Scenarios with one base share their healthy runs, in a data set and in a proof.
 """
 
+from trainwreck.models.precision import Format
 from trainwreck.scenarios.settings import Dialect, Setup, replaced
 
 
@@ -15,4 +16,28 @@ def chain(setup: Setup) -> Setup:
         model__width=48,
         model__context=32,
         steps=300,
+    )
+
+
+def chain_fp16(setup: Setup) -> Setup:
+    """`chain` in float16 with a dynamic loss scale that has no floor to speak of, as PyTorch's has none."""
+    return replaced(
+        chain(setup),
+        precision__format=Format.FP16,
+        precision__loss_scale=2.0**12,
+        precision__dynamic=True,
+        precision__growth_interval=25,
+        precision__smallest_scale=2.0**-24,
+    )
+
+
+def chain_one_hot_head(setup: Setup) -> Setup:
+    """`chain` with one head whose logits grow: a high learning rate without decay and clipping that ends well."""
+    return replaced(
+        chain(setup),
+        model__heads=1,
+        optimizer__lr=0.08,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+        schedule__final_fraction=0.0,
     )
