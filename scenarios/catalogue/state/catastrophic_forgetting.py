@@ -1,0 +1,80 @@
+"""Fine-tuning on a second task erases the first.
+
+Failure: A trained model goes on with the data of another task alone. It learns that task and loses the one
+    it was trained for; only the old task's validation shows it.
+Mechanism: The gradient holds nothing of the old task, and its weights are the new task's to use. What the
+    new one needs otherwise is overwritten: here, which token follows which.
+Injection: From the onset on every batch is of a second language, on the same tokens with other transitions.
+    The held-out set stays the first language's.
+Signature: The training loss jumps and then falls for good; the validation loss climbs and stays up.
+Cure: Rehearsal: seven rows of eight are of the first language again, and the learning rate is halved.
+Realism: Stands for fine-tunes on a narrow domain. Simplified: the second task contradicts the first more
+    than most do, and rehearsal uses data of the first task without limit.
+References: Debugging Training Instability (catastrophic forgetting mid-finetune); McCloskey and Cohen 1989;
+    Kirkpatrick et al. 2017.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain
+from trainwreck.scenarios.batches import Batch, training_block
+from trainwreck.scenarios.faults import Change, FaultKind, Scaled, Stream
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Task(Knobs):
+    """Which language the fine-tune is in."""
+
+    language_seed: int = 1
+
+
+@register
+class CatastrophicForgetting(Scenario):
+    """A second task in place of the first."""
+
+    id = "catastrophic_forgetting"
+    family = Family.STATE
+    kinds = (FaultKind.DATA, FaultKind.SETTING)
+    sources = (documents.INSTABILITY,)
+    telling = "validation_loss"
+    knobs = Task()
+    cure_after = 30
+
+    def base(self, setup: Setup) -> Setup:
+        return chain(setup)
+
+    def fault(self, knobs: Task, setup: Setup) -> list[Change]:
+        return [Stream(second(knobs, setup))]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        steps, values = run.evaluations
+        climbs = values[-1] > values[steps <= onset][-1] + 0.3
+        falls = run["loss"][-20:].mean() < run["loss"][onset : onset + 5].mean() - 0.3
+        return bool(climbs and falls)
+
+    def cure(self, knobs: Task, setup: Setup) -> list[Change]:
+        other = second(knobs, setup)
+
+        def rehearse(batch: Batch, step: int, start: int, seed: int) -> Batch:
+            old, new = training_block(setup, seed, range(step, step + 1)).at(0), other(batch, step, start, seed)
+            names, kept = ("inputs", "targets", "weights", "documents"), len(old.inputs) * 7 // 8
+            return Batch(*(np.concatenate((getattr(old, k)[:kept], getattr(new, k)[kept:])) for k in names))
+
+        return [Stream(rehearse), Scaled("optimizer.lr", 0.5)]
+
+
+def second(knobs: Task, setup: Setup):
+    """The stream of the second task."""
+    task = replaced(setup, data__language_seed=knobs.language_seed)
+
+    def edit(batch: Batch, step: int, start: int, seed: int) -> Batch:
+        return training_block(task, seed, range(step, step + 1)).at(0)
+
+    return edit
