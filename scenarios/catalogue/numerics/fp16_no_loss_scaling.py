@@ -6,8 +6,8 @@ Mechanism: float16 ends at 6e-8. A gradient of 1e-4 in a micro-batch is 1e-4 / k
     the k parts it is accumulated over; a scale S takes it back to S * 1e-4 / k.
 Injection: From the onset on there is no scaler, and the loss is divided by `parts` before the backward pass.
     The gradient is multiplied by it afterwards, as the sum over that many equal parts is.
-Signature: The gradient norm falls to a fraction of its level and the share of exact zeros rises, while the
-    loss stalls above a run with a scaler. Nothing is skipped.
+Signature: The first layers' share of the gradient falls, since what is left is rounded away on its way back,
+    and the loss jumps and stalls above a run with a scaler. Nothing is skipped and nothing is infinite.
 Cure: Dynamic scaling from a scale that fits.
 Realism: Stands for float16 under gradient accumulation and wide data parallelism. Simplified: the parts are
     one batch, so `loss_scale` shows 1 / parts.
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from trainwreck.evaluation import shapes
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios import documents
 from trainwreck.scenarios.bases import chain_fp16
@@ -44,7 +45,7 @@ class Fp16NoLossScaling(Scenario):
     family = Family.NUMERICS
     kinds = (FaultKind.SETTING, FaultKind.STATE)
     sources = (documents.DIVERGENT_LOSS, documents.DEBUGGING)
-    telling = "grad_norm"
+    telling = "layer_grad_norm"
     knobs = Parts()
     cure_after = 30
 
@@ -57,7 +58,8 @@ class Fp16NoLossScaling(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         last = slice(-60, None)
         above = np.mean(run["loss"][last]) - np.mean(healthy["loss"][last])
-        return bool(above > 0.03 and not run["skipped"][onset:].any())
+        early = shapes.vanishes_in_early_layers(run["layer_grad_norm"][last], healthy["layer_grad_norm"][last], 2.0)
+        return bool(above > 0.05 and early and not run["skipped"][onset:].any())
 
     def cure(self, knobs: Parts, setup: Setup) -> list[Change]:
         return [Setting("precision.dynamic", True), scaled(setup.precision.loss_scale)]

@@ -2,18 +2,20 @@
 
 Failure: A trained model goes on with the data of another task alone. It learns that task and loses the one
     it was trained for; only the old task's validation shows it.
-Mechanism: The gradient holds nothing of the old task, and its weights are the new task's to use. What the
-    new one needs otherwise is overwritten: here, which token follows which.
-Injection: From the onset on every batch is of a second language, on the same tokens with other transitions.
+Mechanism: The gradient holds nothing of the old task, and its weights are the new task's to use: shared
+    features are turned to the new tokens, and the old tokens' logits are pushed down everywhere.
+Injection: From the onset on every batch is of a second language, with tokens and transitions of its own.
     The held-out set stays the first language's.
 Signature: The training loss jumps and then falls for good; the validation loss climbs and stays up.
 Cure: Rehearsal: seven rows of eight are of the first language again, and the learning rate is halved.
-Realism: Stands for fine-tunes on a narrow domain. Simplified: the second task contradicts the first more
-    than most do, and rehearsal uses data of the first task without limit.
+Realism: Stands for fine-tunes on a narrow domain. Simplified: the tasks share no token, and
+    rehearsal has data of the first task without limit.
 References: Debugging Training Instability (catastrophic forgetting mid-finetune); McCloskey and Cohen 1989;
     Kirkpatrick et al. 2017.
 """
 
+import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +23,11 @@ import numpy as np
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios import documents
 from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.batches import Batch, training_block
+from trainwreck.scenarios.batches import Batch, source, source_key, training_block
 from trainwreck.scenarios.faults import Change, FaultKind, Scaled, Stream
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.sources.language import Language
 from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
@@ -45,7 +48,7 @@ class CatastrophicForgetting(Scenario):
     sources = (documents.INSTABILITY,)
     telling = "validation_loss"
     knobs = Task()
-    cure_after = 30
+    cure_after = 20
 
     def base(self, setup: Setup) -> Setup:
         return chain(setup)
@@ -70,11 +73,15 @@ class CatastrophicForgetting(Scenario):
         return [Stream(rehearse), Scaled("optimizer.lr", 0.5)]
 
 
-def second(knobs: Task, setup: Setup):
+def second(knobs: Task, setup: Setup) -> Callable[[Batch, int, int, int], Batch]:
     """The stream of the second task."""
     task = replaced(setup, data__language_seed=knobs.language_seed)
+    language = source(source_key(task.data))
+    assert isinstance(language, Language)
+    first = language.spec.content  # ids from here on are not in the chain dialect
 
     def edit(batch: Batch, step: int, start: int, seed: int) -> Batch:
-        return training_block(task, seed, range(step, step + 1)).at(0)
+        new = training_block(task, seed, range(step, step + 1)).at(0)
+        return dataclasses.replace(new, inputs=new.inputs + first, targets=new.targets + first)
 
     return edit

@@ -7,15 +7,13 @@ Mechanism: A step is stable while lr * curvature < 2 / (preconditioner). The war
 Injection: At the onset the run resumes with a rate that climbs over `ramp` steps from the schedule's to
     `peak` and stays, and with clipping off.
 Signature: The loss keeps its level for at least ten steps after the onset and then climbs, without coming back.
-Cure: The first schedule and clipping, from the steps in which the loss has begun to climb.
+Cure: A checkpoint from before the onset, under the first schedule and with clipping.
 Realism: Stands for fine-tunes with the pre-training rate of another model. Simplified: same data.
 References: Debugging Training Instability ("plateau followed by catastrophic divergence mid-finetune"; reduce
     LR by factors of 3 to 10); Cohen et al. 2022 (adaptive edge of stability).
 """
 
 from dataclasses import dataclass
-
-import numpy as np
 
 from trainwreck.evaluation import shapes
 from trainwreck.evaluation.trace import Trace
@@ -32,7 +30,7 @@ class Ramp(Knobs):
     """Rate at the end of the new warm-up, and its steps."""
 
     peak: float = 0.5
-    ramp: int = 80
+    ramp: int = 150
 
 
 @register
@@ -46,7 +44,7 @@ class LateFinetuneDivergence(Scenario):
     telling = "loss"
     onset = MidRun(0.4, 0.5)
     knobs = Ramp()
-    cure_after = 40
+    cure_after = 60
 
     def base(self, setup: Setup) -> Setup:
         return chain(setup)
@@ -64,4 +62,6 @@ class LateFinetuneDivergence(Scenario):
         return bool(calm and turn is not None and turn >= onset + 10 and shapes.diverges(run["loss"], rise=0.5))
 
     def cure(self, knobs: Ramp, setup: Setup) -> list[Change]:
-        return [SchedulePosition(lambda step, start: step), Setting("optimizer.clip", setup.optimizer.clip)]
+        rewind = StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)
+        clip = Setting("optimizer.clip", setup.optimizer.clip)
+        return [rewind, SchedulePosition(lambda step, start: step), clip]
