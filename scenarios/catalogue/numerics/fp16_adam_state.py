@@ -45,7 +45,7 @@ class Fp16AdamState(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         ratio = run["layer_update_ratio"].max(1)
         exploded = shapes.jumps_in_one_step(ratio, onset, ratio=100.0, after=1)
-        after = shapes.jumps_in_one_step(run["loss"], onset + 1, ratio=1.5)
+        after = shapes.jumps_in_one_step(run["loss"], onset + 1, ratio=1.25, after=2)
         return exploded and after
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:

@@ -27,7 +27,7 @@ from trainwreck.scenarios.bases import chain_fp16
 from trainwreck.scenarios.faults import Change, FaultKind, Setting, State, StateEdit
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -46,6 +46,7 @@ class LossScaleStuckHigh(Scenario):
     kinds = (FaultKind.SETTING, FaultKind.STATE)
     sources = (documents.DIVERGENT_LOSS, documents.INSTABILITY)
     telling = "skipped"
+    onset = MidRun(0.15, 0.3)
     knobs = Scale()
     cure_after = 30
 

@@ -46,7 +46,7 @@ class DropoutOnAtEval(Scenario):
         after = run.evaluated & (np.arange(len(run)) >= onset)
         held_out = run["validation_loss"][after] - healthy["validation_loss"][after]
         train = np.mean(run["loss"][onset:] - healthy["loss"][onset:])
-        return bool((held_out > 0.025).all() and abs(train) < 0.03)
+        return bool((held_out > 0.03).all() and abs(train) < 0.03)
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("evaluation.dropout", False)]

@@ -7,7 +7,7 @@ Mechanism: lr = f(t - t_resume) in place of f(t). The rate at which a run can en
 Injection: At the onset, late in the run, the run resumes and its schedule counts from zero.
 Signature: The learning rate falls to its first warm-up value and then climbs to the peak, several times
     what it is in a run that went through; the loss climbs back with it and ends above.
-Cure: The schedule's own position, forty steps later.
+Cure: The schedule's own position, sixty steps later.
 Realism: Stands for `scheduler.load_state_dict` forgotten. A planned restart looks the same for a while:
     `benign_warm_restart`.
 References: Reading the Curves (the schedule points at the wrong step count; log the learning rate);
@@ -18,7 +18,7 @@ import numpy as np
 
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
+from trainwreck.scenarios.bases import chain_hot
 from trainwreck.scenarios.faults import Change, FaultKind, SchedulePosition, StateEdit
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
@@ -34,11 +34,11 @@ class ScheduleRestarted(Scenario):
     kinds = (FaultKind.TENSOR, FaultKind.STATE)
     sources = (documents.READING_CURVES, documents.DEBUGGING)
     telling = "lr"
-    onset = MidRun(0.6, 0.75)
-    cure_after = 40
+    onset = MidRun(0.5, 0.6)
+    cure_after = 60
 
     def base(self, setup: Setup) -> Setup:
-        return chain(setup)
+        return chain_hot(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         resume = StateEdit(lambda state, earlier: state)
