@@ -32,7 +32,7 @@ def chain_fp16(setup: Setup) -> Setup:
 
 
 def chain_one_hot_head(setup: Setup) -> Setup:
-    """`chain` with one head whose logits grow past a hundred, at a high rate without decay and clipping; it ends well."""
+    """`chain` with one head whose logits pass a hundred at a high rate without decay and clipping; it ends well."""
     return replaced(
         chain(setup),
         model__heads=1,
