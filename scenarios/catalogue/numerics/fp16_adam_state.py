@@ -5,8 +5,8 @@ Failure: The optimizer's state is in float16. Gradients under 2e-3 have squares 
 Mechanism: v <- beta2 v + (1 - beta2) g^2 is rounded to float16, whose smallest number is 6e-8. Where v
     becomes 0, the update is lr * m / eps: for g = 1e-4 and eps = 1e-8 ten thousand times the rate.
 Injection: From the onset on, second moments go through float16 after each step.
-Signature: The update ratio is a thousand times its level in one step, and the loss jumps right after; the
-    gradient norm before it is as ever.
+Signature: The update ratio is a thousand times its level in one step, and the loss rises right after,
+    by some tenths of a nat or more; the gradient norm before it is as ever.
 Cure: Second moments in float32, and a checkpoint from before the onset.
 Realism: Stands for a model cast to half, optimizer and all. Simplified: only the second moment is kept in
     float16, and it was right until the onset.
@@ -45,8 +45,8 @@ class Fp16AdamState(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         ratio = run["layer_update_ratio"].max(1)
         exploded = shapes.jumps_in_one_step(ratio, onset, ratio=100.0, after=1)
-        after = shapes.jumps_in_one_step(run["loss"], onset + 1, ratio=1.25, after=2)
-        return exploded and after
+        after = slice(onset + 1, onset + 6)
+        return exploded and bool(run["loss"][after].mean() > healthy["loss"][after].mean() + 0.1)
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         restore = StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)

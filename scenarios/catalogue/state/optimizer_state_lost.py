@@ -48,7 +48,8 @@ class OptimizerStateLost(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         updates = run["layer_update_ratio"].max(1)
         jumps = shapes.jumps_in_one_step(updates, onset, ratio=3.0, after=2)
-        return jumps and shapes.spikes_and_recovers(run["loss"], onset, ratio=1.4, within=40)
+        gap = run["loss"] - healthy["loss"]
+        return jumps and bool(gap[onset + 1 : onset + 9].mean() > 0.15 and abs(gap[-20:].mean()) < 0.1)
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)]
