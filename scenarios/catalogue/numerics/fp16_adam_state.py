@@ -31,7 +31,7 @@ class Fp16AdamState(Scenario):
 
     id = "fp16_adam_state"
     family = Family.NUMERICS
-    kinds = (FaultKind.SETTING, FaultKind.STATE)
+    kinds = (FaultKind.SETTING,)
     sources = (documents.DEBUGGING,)
     telling = "layer_update_ratio"
     cure_after = 5

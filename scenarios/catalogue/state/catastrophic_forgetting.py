@@ -44,7 +44,7 @@ class CatastrophicForgetting(Scenario):
 
     id = "catastrophic_forgetting"
     family = Family.STATE
-    kinds = (FaultKind.DATA, FaultKind.SETTING)
+    kinds = (FaultKind.DATA,)
     sources = (documents.INSTABILITY,)
     telling = "validation_loss"
     knobs = Task()
