@@ -15,6 +15,14 @@ class Norm(Enum):
     RMS = "rms"
 
 
+class Variance(Enum):
+    """How a LayerNorm forms its denominator; RMSNorm has no variance. The other two are wrong on purpose."""
+
+    TWO_PASS = "two_pass"  # sqrt(mean((x - mean)^2) + eps)
+    ONE_PASS = "one_pass"  # sqrt(mean(x^2) - mean(x)^2 + eps)
+    EPS_OUTSIDE = "eps_outside"  # sqrt(mean((x - mean)^2)) + eps
+
+
 class Placement(Enum):
     """Norm inside the residual branch (pre-LN) or after the sum (Post-LN); Xiong et al. 2020."""
 
@@ -61,6 +69,7 @@ class ModelConfig:
     vocab_size: int = 64
     context: int = 64
     norm: Norm = Norm.LAYER
+    variance: Variance = field(default=Variance.TWO_PASS, metadata=LATER)
     placement: Placement = Placement.PRE
     activation: Activation = Activation.GELU
     bias: bool = True

@@ -14,7 +14,8 @@ from trainwreck.kernels import attention as kernels
 from trainwreck.kernels.attention import AttentionStats, Mask, attention, reduce
 from trainwreck.kernels.random import dropout_mask, generator, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
-from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
+from trainwreck.models import variance
+from trainwreck.models.config import Activation, ModelConfig, Norm, Placement, Variance
 from trainwreck.models.precision import Format, linear, widen
 from trainwreck.models.rotary import rotary_table
 
@@ -57,19 +58,20 @@ class Tables:
 
 @dataclass
 class Dropout:
-    """Which draws dropout uses: rate_N with the seeds and the step of the runs."""
+    """Which draws dropout uses: rate_N with the seeds and the step of the runs, from streams under `prefix`."""
 
     seeds: list[int]
     step: int
     rate_N: Tensor
+    prefix: str = "dropout"
 
     def mask(self, site: str, *shape: int) -> Tensor:
         """Scaled keep mask for one site of the model, [N, *shape]."""
-        return dropout_mask(self.seeds, f"dropout/{site}", self.step, shape, self.rate_N)
+        return dropout_mask(self.seeds, f"{self.prefix}/{site}", self.step, shape, self.rate_N)
 
     def probabilities(self, layer: str) -> kernels.Dropout:
         """The draws for a layer's attention probabilities, which no mask is made of here."""
-        keys = run_keys(tuple(self.seeds), f"dropout/{layer}/probs", self.rate_N.device)
+        keys = run_keys(tuple(self.seeds), f"{self.prefix}/{layer}/probs", self.rate_N.device)
         return kernels.Dropout(keys, self.step, self.rate_N)
 
 
@@ -237,6 +239,9 @@ def embed(table_NVD: Tensor, tokens_NM: Tensor) -> Tensor:
 def standardise(x_NMD: Tensor, config: ModelConfig, bare_N: Tensor | None = None) -> Tensor:
     """LayerNorm or RMSNorm over D without gain and shift, never in a half format; x itself in the bare runs."""
     x = widen(x_NMD)
+    if config.norm is Norm.LAYER and config.variance is not Variance.TWO_PASS:
+        wrong = variance.one_pass if config.variance is Variance.ONE_PASS else variance.eps_outside
+        return wrong(x, config.norm_eps)
     norm = F.layer_norm if config.norm is Norm.LAYER else F.rms_norm
     y = norm(x, x.shape[-1:], eps=config.norm_eps)
     return y if bare_N is None else torch.where(bare_N.view(-1, 1, 1), x, y)

@@ -10,6 +10,7 @@ from enum import Enum
 import torch
 from torch import Tensor
 
+from trainwreck.models.precision import Format, stored
 from trainwreck.models.wiring import Updates
 
 
@@ -52,6 +53,14 @@ class Moments:
         return cls(flat.new_zeros(len(flat)), torch.zeros_like(flat), torch.zeros_like(flat))
 
 
+@dataclass(frozen=True)
+class Storage:
+    """The formats in which weights and second moments are kept from step to step."""
+
+    weights: Format = Format.FP32
+    second: Format = Format.FP32
+
+
 def clip_coefficient(grad_norm_N: Tensor, clip_N: Tensor) -> Tensor:
     """min(1, clip / norm), the factor of gradient clipping by global norm (Pascanu et al. 2013).
 
@@ -70,16 +79,18 @@ def step(
     decay_mask: Tensor,
     skip_N: Tensor | None = None,
     updates: Updates | None = None,
+    storage: Storage | None = None,
 ) -> Tensor:
     """Update parameters and moments in place; returns the update, [N, P].
 
     flat, grads: [N, P], gradients already unscaled and clipped. decay_mask: [P] or [N, P].
     skip_N: bool; those runs keep parameters and moments to the bit. updates: which weights it reaches.
+    storage: where weights kept in a half format swallow part of an update, that part is not in what is returned.
     """
-    left = _Left.alone(skip_N, updates or Updates())
+    left, kept = _Left.alone(skip_N, updates or Updates()), storage or Storage()
     if kind is Kind.SGD:
-        return _sgd(flat, grads, moments, settings, decay_mask, left)
-    return _adamw(flat, grads, moments, settings, decay_mask, left)
+        return _sgd(flat, grads, moments, settings, decay_mask, left, kept)
+    return _adamw(flat, grads, moments, settings, decay_mask, left, kept)
 
 
 @dataclass
@@ -99,30 +110,36 @@ class _Left:
         return cls(skip_N, still, None if updates.moves_NP is None else ~updates.moves_NP)
 
 
-def _adamw(flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, left: _Left) -> Tensor:
+def _adamw(
+    flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, left: _Left, kept: Storage
+) -> Tensor:
     lr, beta1, beta2, eps, decay = (x.unsqueeze(1) for x in (s.lr, s.beta1, s.beta2, s.eps, s.weight_decay))
     count = moments.count.add(1).unsqueeze(1)
     before = None if left.still is None else (moments.first.clone(), moments.second.clone())
     moments.first.lerp_(grads, 1 - beta1)
     moments.second.lerp_(grads.square(), 1 - beta2)
+    if kept.second is not Format.FP32:
+        moments.second = stored(moments.second, kept.second)
     # m / c1 / (sqrt(v) / c2 + eps), with both corrections taken out of the large tensors.
     correct1, correct2 = 1 - beta1**count, (1 - beta2**count).sqrt()
     update = moments.second.sqrt().add_(eps * correct2)
     torch.div(moments.first, update, out=update)
     update.mul_(-lr * correct2 / correct1).addcmul_(flat, -lr * decay * decay_mask)
-    return _commit(flat, update, moments, before, left)
+    return _commit(flat, update, moments, before, left, kept)
 
 
-def _sgd(flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, left: _Left) -> Tensor:
+def _sgd(
+    flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, left: _Left, kept: Storage
+) -> Tensor:
     lr, momentum, decay = (x.unsqueeze(1) for x in (s.lr, s.beta1, s.weight_decay))
     before = None if left.still is None else (moments.first.clone(), moments.second)
     moments.first.mul_(momentum).add_(grads)
     update = moments.first.mul(-lr).addcmul_(flat, -lr * decay * decay_mask)
-    return _commit(flat, update, moments, before, left)
+    return _commit(flat, update, moments, before, left, kept)
 
 
 def _commit(
-    flat: Tensor, update: Tensor, moments: Moments, before: tuple[Tensor, Tensor] | None, left: _Left
+    flat: Tensor, update: Tensor, moments: Moments, before: tuple[Tensor, Tensor] | None, left: _Left, kept: Storage
 ) -> Tensor:
     """Apply the update, but for what is left alone: 0 there, and the moments as before."""
     moments.count = moments.count + 1
@@ -134,6 +151,11 @@ def _commit(
         moments.count = torch.where(left.skip_N, moments.count - 1, moments.count)
     if left.fixed_NP is not None:
         update = torch.where(left.fixed_NP, 0.0, update)
+    if kept.weights is not Format.FP32:
+        rounded = stored(flat + update, kept.weights)
+        update = rounded - flat
+        flat.copy_(rounded)
+        return update
     flat.add_(update)
     return update
 

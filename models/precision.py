@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trainwreck.kernels.attention.reference import matmul, widen
 
-__all__ = ["Format", "linear", "lower", "widen"]
+__all__ = ["Format", "linear", "lower", "stored", "widen"]
 
 
 class Format(Enum):
@@ -22,6 +22,11 @@ class Format(Enum):
     FP32 = "fp32"
     BF16 = "bf16"
     FP16 = "fp16"
+
+
+def stored(x: Tensor, fmt: Format) -> Tensor:
+    """x as it comes back from being kept in the format, in its own dtype."""
+    return lower(x, fmt).to(x.dtype)
 
 
 def lower(x: Tensor, fmt: Format) -> Tensor:

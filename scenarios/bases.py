@@ -6,6 +6,7 @@ Scenarios with one base share their healthy runs, in a data set and in a proof.
 import numpy as np
 
 from trainwreck.models.config import Init, Placement
+from trainwreck.models.precision import Format
 from trainwreck.scenarios.batches import source, source_key
 from trainwreck.scenarios.settings import Dialect, Setup, replaced
 from trainwreck.scenarios.sources.language import Language
@@ -83,3 +84,43 @@ def cool(setup: Setup) -> Setup:
 def echo_post(setup: Setup) -> Setup:
     """As `echo`, with the norms after the sums: what a norm puts out is the residual stream itself."""
     return replaced(echo(setup), model__placement=Placement.POST)
+
+
+def chain_fp16(setup: Setup) -> Setup:
+    """`chain` in float16 with a dynamic loss scale that has no floor to speak of, as PyTorch's has none."""
+    return replaced(
+        chain(setup),
+        precision__format=Format.FP16,
+        precision__loss_scale=2.0**12,
+        precision__dynamic=True,
+        precision__growth_interval=25,
+        precision__smallest_scale=2.0**-24,
+    )
+
+
+def chain_one_hot_head(setup: Setup) -> Setup:
+    """`chain` with one head whose logits pass a hundred at a high rate without decay and clipping; it ends well."""
+    return replaced(
+        chain(setup),
+        model__heads=1,
+        model__init__matrix_std=0.135,
+        optimizer__lr=0.045,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+        schedule__final_fraction=0.0,
+    )
+
+
+def chain_dropout(setup: Setup) -> Setup:
+    """`chain` so narrow that it misses the third of its activations that dropout takes."""
+    return replaced(chain(setup), model__width=16, model__heads=2, dropout=0.3)
+
+
+def chain_to_zero(setup: Setup) -> Setup:
+    """`chain` with a learning rate that ends at zero."""
+    return replaced(chain(setup), schedule__final_fraction=0.0)
+
+
+def chain_hot(setup: Setup) -> Setup:
+    """`chain_to_zero` at ten times the rate, which a long warm-up makes possible."""
+    return replaced(chain_to_zero(setup), optimizer__lr=0.1, schedule__warmup_steps=60)

@@ -17,6 +17,7 @@ from trainwreck.models.gpt import Tables, healthy_tables
 from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios.batches import Batch, training_batch
+from trainwreck.scenarios.schedule import learning_rate
 from trainwreck.scenarios.settings import Setup, get, replace
 
 
@@ -175,6 +176,17 @@ class Curve(Change):
 
     def learning_rate(self, rate: float, step: int, start: int, setup: Setup) -> float:
         return self.edit(rate, step - start, setup)
+
+
+@dataclass(frozen=True)
+class SchedulePosition(Change):
+    """The learning rate that the schedule has at another step: position(step, first step under the change)."""
+
+    position: Callable[[int, int], int]
+    kind: ClassVar[FaultKind] = FaultKind.TENSOR
+
+    def learning_rate(self, rate: float, step: int, start: int, setup: Setup) -> float:
+        return learning_rate(setup, self.position(step, start))
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ import torch
 
 from trainwreck.models import gpt
 from trainwreck.models.optim import Kind as OptimizerKind
+from trainwreck.models.optim import Storage
 from trainwreck.models.precision import Format
 from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios.faults import At, FaultKind
 from trainwreck.scenarios.schedule import learning_rate
-from trainwreck.scenarios.settings import Reduction, Setup, check, essence, fingerprint
+from trainwreck.scenarios.settings import LossForm, Reduction, Setup, check, essence, fingerprint
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,11 @@ class Program:
     model: str  # fingerprint of the model's structure
     format: Format
     optimizer: OptimizerKind
+    storage: Storage
+    loss: LossForm
     rows: int
     evaluation: tuple[int, int, int, bool]  # when, on how many rows, the last step, and whether on fresh rows too
+    evaluated: tuple[bool, bool]  # with dropout, the average of the weights
     leaky: bool
     causal: bool
     extras: tuple[str, ...]  # optional tensors that steer the model or its updates
@@ -112,8 +116,11 @@ def program(setup: Setup, tables: gpt.Tables, wiring: Wiring | None = None, upda
         model=fingerprint(structure),
         format=precision.format,
         optimizer=setup.optimizer.kind,
+        storage=Storage(precision.weights, precision.second_moments),
+        loss=setup.loss,
         rows=setup.data.rows,
         evaluation=(setup.evaluation.every, setup.evaluation.rows, setup.steps, setup.evaluation.fresh),
+        evaluated=(setup.evaluation.dropout and setup.dropout > 0, setup.evaluation.average > 0),
         leaky=leaks(tables),
         causal=is_causal(tables),
         extras=tuple(name for part in (tables, wiring, updates) for name in extras(part)),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import BY_NAME, Axis
-from trainwreck.kernels.cross_entropy import cross_entropy
+from trainwreck.kernels.cross_entropy import TokenLosses, cross_entropy, naive
 from trainwreck.kernels.norms import segment_statistics
 from trainwreck.kernels.random import generator
 from trainwreck.kernels.selection import choose
@@ -22,7 +22,7 @@ from trainwreck.scenarios import telemetry
 from trainwreck.scenarios.batches import Batch, fresh, training_block, validation
 from trainwreck.scenarios.faults import State
 from trainwreck.scenarios.job import Job, extras
-from trainwreck.scenarios.settings import Reduction
+from trainwreck.scenarios.settings import LossForm, Reduction
 
 
 @dataclass
@@ -76,6 +76,8 @@ class Lane:
         self.wiring = self._stacked([s.wiring for s in self.segments], Wiring)
         self.updates = self._stacked([s.updates for s in self.segments], Updates)
         self.carried = self._carried(states)
+        self.average = self._average(states)
+        self.average_decay = self._per_run([s.setup.evaluation.average for s in self.segments])
         if extras(self.wiring):  # one leaf: the weights that compute are made of it each time
             self.leaves = {"flat": self.flat.detach().requires_grad_()}
         else:
@@ -105,6 +107,8 @@ class Lane:
         }
         if self.carried is not None:
             names["carried"] = self.carried
+        if self.average is not None:
+            names["average"] = self.average
         return [{k: v[i].detach().clone() for k, v in names.items()} for i in range(len(self.jobs))]
 
     def feed(self, steps: range) -> Feed:
@@ -166,9 +170,7 @@ class Lane:
     def step(self, feed: Feed, index: int, step: int) -> None:
         """One training step of every run. No value is asked of the device."""
         probe = gpt.Probe() if self.recorder is not None else None
-        dropout = None
-        if self.program.dropout:
-            dropout = gpt.Dropout([job.seed for job in self.jobs], step, self.dropout_rate)
+        dropout = self._dropout(step) if self.program.dropout else None
         logits = gpt.forward(
             self.parameters(),
             feed.inputs[index],
@@ -182,7 +184,7 @@ class Lane:
             self._noise(step),
         )
         weights = feed.weights[index]
-        nll, log_z, largest = cross_entropy(logits, feed.targets[index], largest=probe is not None, impl=self.impl)
+        nll, log_z, largest = self._losses(logits, feed.targets[index], largest=probe is not None)
         value = nll
         if self.program.smoothed:
             value = smoothed(nll, log_z, logits, self.smoothing)
@@ -240,7 +242,10 @@ class Lane:
                 self.decay_mask,
                 overflow if self.program.scaled else None,
                 self.updates,
+                self.program.storage,
             )
+            if self.average is not None:
+                self.average.lerp_(self.flat, (1 - self.average_decay).unsqueeze(1))
             if self.program.scaled:
                 self.scaler.update(overflow)
             if self.recorder is not None and values is not None:
@@ -263,17 +268,20 @@ class Lane:
 
     @torch.no_grad()
     def validate(self, step: int = 0, held_out: HeldOut | None = None) -> Tensor:
-        """Mean loss on the held-out rows, or on others, [N], without dropout."""
+        """Mean loss on the held-out rows, or on others, [N]."""
         held_out = held_out or self.held_out
         parts = self.held_out_logits(step, held_out)
-        nll = torch.cat([cross_entropy(logits, targets, impl=self.impl).nll_NM for logits, targets in parts], 1)
+        nll = torch.cat([self._losses(logits, targets).nll_NM for logits, targets in parts], 1)
         return weighted_mean(nll, held_out[2].flatten(1))
 
     def held_out_logits(self, step: int = 0, held_out: HeldOut | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits [N, M, V] and targets [N, M] of the held-out rows, as many rows at a time as a batch has."""
         inputs, targets, _, documents = held_out or self.held_out
         rows = self.setup.data.rows
+        dropout, average = self.program.evaluated
         params = self.parameters()
+        if average and self.average is not None:
+            params = self.plan.views(self.wiring.apply(self.average))
         for a in range(0, inputs.shape[1], rows):
             part = slice(a, a + rows)
             logits = gpt.forward(
@@ -283,10 +291,25 @@ class Lane:
                 self.tables,
                 self.setup.model,
                 self.program.format,
+                self._dropout(step, f"dropout/evaluation/{a}") if dropout else None,
                 impl=self.impl,
                 noise=self._noise(step),
             )
             yield logits, targets[:, part].flatten(1)
+
+    def _losses(self, logits: Tensor, targets: Tensor, largest: bool = False) -> TokenLosses:
+        if self.program.loss is LossForm.LOG_OF_SOFTMAX:
+            return naive.cross_entropy(logits, targets, largest)
+        return cross_entropy(logits, targets, largest=largest, impl=self.impl)
+
+    def _dropout(self, step: int, prefix: str = "dropout") -> gpt.Dropout:
+        return gpt.Dropout([job.seed for job in self.jobs], step, self.dropout_rate, prefix)
+
+    def _average(self, states: list[State]) -> Tensor | None:
+        """The moving average of the weights, [N, P], where it is evaluated; it begins as the weights."""
+        if not self.program.evaluated[1]:
+            return None
+        return torch.stack([s.get("average", s["parameters"]) for s in states]).to(self.device)
 
     def _noise(self, step: int) -> gpt.Noise | None:
         return None if self.tables.noise_N is None else gpt.Noise([job.seed for job in self.jobs], step)

@@ -47,6 +47,13 @@ class Decay(Enum):
     CONSTANT = "constant"
 
 
+class LossForm(Enum):
+    """How the loss is computed; the second is wrong on purpose."""
+
+    LOG_SUM_EXP = "log_sum_exp"
+    LOG_OF_SOFTMAX = "log_of_softmax"  # kernels.cross_entropy.naive
+
+
 @dataclass(kw_only=True)
 class DataConfig:
     """Training data. `language_seed` draws the language; `text` is a file, empty for the default.
@@ -95,6 +102,8 @@ class ScheduleConfig:
 class PrecisionConfig:
     """Format of matrix products, and the loss scale that keeps float16 gradients in range.
 
+    weights, second_moments: formats in which these are kept between steps.
+
     The defaults of the dynamic scale are PyTorch's, with an interval that suits short runs.
     """
 
@@ -104,6 +113,8 @@ class PrecisionConfig:
     growth_interval: int = 100
     smallest_scale: float = 1.0
     largest_scale: float = 2.0**24
+    weights: Format = field(default=Format.FP32, metadata=LATER)
+    second_moments: Format = field(default=Format.FP32, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -111,11 +122,15 @@ class EvaluationConfig:
     """A fixed held-out set of `rows` rows, looked at every `every` steps and at the last one.
 
     fresh: as many other rows are looked at as well.
+    dropout: evaluate with the dropout of training. average: decay of the moving average of the weights
+    that is evaluated in place of them; 0 for the weights themselves.
     """
 
     every: int = 25
     rows: int = 48
     fresh: bool = field(default=False, metadata=LATER)
+    dropout: bool = field(default=False, metadata=LATER)
+    average: float = field(default=0.0, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -135,6 +150,7 @@ class Setup:
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
+    loss: LossForm = field(default=LossForm.LOG_SUM_EXP, metadata=LATER)
     tail: int = 20
     label_smoothing: float = field(default=0.0, metadata=LATER)
     reduction: Reduction = field(default=Reduction.MEAN, metadata=LATER)
@@ -173,6 +189,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "precision.largest_scale": (0, 2.0**40, False),
     "evaluation.every": (1, 10**7, True),
     "evaluation.rows": (1, 10**5, True),
+    "evaluation.average": (0, 1, True),
 }
 
 

@@ -15,7 +15,15 @@ FP16 = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("values", [{}, {"dropout": 0.2}, FP16], ids=["healthy", "dropout", "fp16 dynamic"])
+KEPT = {
+    "precision__weights": Format.BF16, "precision__second_moments": Format.FP16, "optimizer__eps": 1e-4,
+    "evaluation__average": 0.9,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"dropout": 0.2}, FP16, KEPT], ids=["healthy", "dropout", "fp16 dynamic", "kept in half, averaged"]
+)
 @pytest.mark.parametrize("k", [1, 7, 13, 19])
 def test_entered_at(values, k, tiny, make_job, differing, equal_states):
     setup = replaced(tiny, **values)

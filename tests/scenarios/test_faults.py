@@ -20,6 +20,7 @@ from trainwreck.scenarios.faults import (
     DataTransform,
     FaultKind,
     Scaled,
+    SchedulePosition,
     Setting,
     StateEdit,
     Stream,
@@ -212,3 +213,12 @@ def test_the_catalogue_declares_the_kinds_it_uses(name):
         kinds = {change.kind for change in entry.fault(knobs, setup)}
         assert kinds <= set(entry.kinds)
         assert kinds == set(entry.kinds) or not kinds  # one scenario has no change to its base
+
+
+def test_a_schedule_at_another_position_has_the_rate_of_that_step(tiny, make_job):
+    restarted = make_job(0, tiny, At(7, SchedulePosition(lambda step, start: step - start)))
+    plain = make_job(0, tiny)
+    assert [restarted.learning_rate(s) for s in range(7)] == [plain.learning_rate(s) for s in range(7)]
+    assert [restarted.learning_rate(s) for s in range(7, 20)] == [plain.learning_rate(s) for s in range(13)]
+    back = make_job(0, tiny, *restarted.changes, At(12, SchedulePosition(lambda step, start: step)))
+    assert [back.learning_rate(s) for s in range(12, 20)] == [plain.learning_rate(s) for s in range(12, 20)]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.models.config import Activation, Norm, Placement
+from trainwreck.models.config import Activation, Norm, Placement, Variance
 from trainwreck.models.optim import Kind
 from trainwreck.models.precision import Format
 from trainwreck.scenarios.faults import At, Curve, DataTransform, Scaled, Setting, StateEdit, TableEdit
 from trainwreck.scenarios.loop import LANE_ELEMENTS, train
-from trainwreck.scenarios.settings import Reduction, Setup, replaced
+from trainwreck.scenarios.settings import LossForm, Reduction, Setup, replaced
 
 CASES = {
     "healthy": {},
@@ -27,6 +27,13 @@ CASES = {
     "z-loss": {"z_loss": 1e-3},
     "smoothed, summed": {"label_smoothing": 0.2, "reduction": Reduction.SUM},
     "Post-LN": {"model.placement": Placement.POST},
+    "eps outside, log of softmax": {"model.variance": Variance.EPS_OUTSIDE, "loss": LossForm.LOG_OF_SOFTMAX},
+    "one pass, kept in half": {
+        "model.variance": Variance.ONE_PASS, "precision.weights": Format.BF16,
+        "precision.second_moments": Format.FP16, "optimizer.eps": 1e-4,
+    },
+    "average": {"evaluation.average": 0.9},
+    "dropout at evaluation": {"dropout": 0.1, "evaluation.dropout": True},
     "SGD": {"optimizer.kind": Kind.SGD, "optimizer.lr": 0.1},
     "SwiGLU, RMSNorm, qk-norm": {"model.activation": Activation.SWIGLU, "model.norm": Norm.RMS, "model.qk_norm": True},
 }  # fmt: skip

@@ -1,0 +1,55 @@
+"""Master weights in bfloat16 round the updates away.
+
+Failure: The weights themselves are kept in bfloat16. An update smaller than half of a weight's last place is
+    lost; as the learning rate falls, more and more of them are, and the run stands still.
+Mechanism: bfloat16 has 8 significant bits: w + u = w where |u| < |w| * 2^-9. With |u| near lr and |w| near
+    0.1 that is where lr < 2e-4; the optimizer is right, the sum is not.
+Injection: From the onset on, weights go through bfloat16, rounded to nearest, after each step.
+Signature: What the weights move by collapses against a run with float32 weights while the gradients are as
+    large as its; the loss stays above.
+Cure: float32 master weights.
+Realism: Stands for training "in pure bfloat16". Stochastic rounding is the other cure. It takes a low rate: at
+    ten times this one nothing is lost.
+References: Debugging Divergent Loss During Training (mixed precision, plateaus); Zamirai et al. 2020 (Revisiting
+    BFloat16 training).
+"""
+
+import numpy as np
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.precision import Format
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain
+from trainwreck.scenarios.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+
+
+@register
+class Bf16WeightRounding(Scenario):
+    """Updates under half a last place."""
+
+    id = "bf16_weight_rounding"
+    family = Family.NUMERICS
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.DIVERGENT_LOSS,)
+    telling = "layer_update_ratio"
+    onset = MidRun(0.35, 0.5)
+    cure_after = 20
+
+    def base(self, setup: Setup) -> Setup:
+        return replaced(chain(setup), optimizer__lr=1e-3)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [Setting("precision.weights", Format.BF16)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        last = slice(-60, None)
+        moved = np.median(run["layer_update_ratio"][last]) / np.median(healthy["layer_update_ratio"][last])
+        grads = np.median(run["grad_norm"][last]) / np.median(healthy["grad_norm"][last])
+        above = np.mean(run["loss"][last]) - np.mean(healthy["loss"][last])
+        return bool(moved < 0.7 and grads > 0.7 and above > 0.02)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [Setting("precision.weights", Format.FP32)]

@@ -1,0 +1,64 @@
+"""The loss scale is halved again and again, until the gradients underflow.
+
+Failure: A backward pass that gives NaN on part of the batches, whatever the scale. The scaler takes each
+    for an overflow and halves; it falls faster than it can grow, and in the end what is not skipped is zero.
+Mechanism: LayerNorm written as (x - mean) / (std + eps). On a constant row its value is 0, but the root's
+    slope 1 / (2 sqrt(0)) is infinite, and 0 * inf = NaN goes back. S -> S / 2 at each such batch, S -> 2 S
+    only after 25 steps without: S falls to its floor, and S * g under 6e-8 is 0 in float16.
+Injection: From the onset on, norms have eps outside the root, and half of the batches have a few positions
+    of padding, whose embedding is zero.
+Signature: The loss scale falls by halves from its usual level to its floor, many steps are skipped, and
+    the gradient norm of the others goes to zero. The loss of every step is finite.
+Cure: eps inside the root, and a loss scale set back to its first value: from the floor, growth would take
+    longer than the run.
+Realism: Stands for `torch.std` in a hand-written norm, and for any overflow whose source is not the scale
+    (OPT-175B reports collapses of the scale after restarts). Simplified: one source, from one step on.
+References: Debugging Training Instability (loss scale, dividing by zero in custom ops); Zhang et al. 2022
+    (OPT-175B logbook); Micikevicius et al. 2018.
+"""
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.config import Variance
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain_fp16
+from trainwreck.scenarios.faults import Change, FaultKind, State, StateEdit, Variant
+from trainwreck.scenarios.padding import padded
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+LOWEST = 2.0**-10  # a scale under which little of a gradient is left
+
+
+@register
+class LossScaleCollapse(Scenario):
+    """An overflow that no scale mends."""
+
+    id = "loss_scale_collapse"
+    family = Family.NUMERICS
+    kinds = (FaultKind.VARIANT, FaultKind.DATA, FaultKind.STATE)
+    sources = (documents.INSTABILITY,)
+    telling = "loss_scale"
+    cure_after = 40
+
+    def base(self, setup: Setup) -> Setup:
+        return chain_fp16(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [Variant("model.variance", Variance.EPS_OUTSIDE), *padded(setup, 0.5, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        scale, norm, skipped = run["loss_scale"], run["grad_norm"], run["skipped"]
+        fell = scale[-1] <= LOWEST and scale[onset] >= 1.0
+        late = np.isfinite(norm) & (np.arange(len(norm)) >= len(norm) - 50)
+        gone = late.any() and np.median(norm[late]) < 0.1 * np.median(norm[:onset][np.isfinite(norm[:onset])])
+        return bool(fell and gone and skipped[onset:].mean() > 0.25 and run.finite())
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def rescale(state: State, earlier: State) -> State:
+            return {**state, "loss_scale": torch.full_like(state["loss_scale"], setup.precision.loss_scale)}
+
+        return [Variant("model.variance", Variance.TWO_PASS), StateEdit(rescale)]

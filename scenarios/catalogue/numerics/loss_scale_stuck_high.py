@@ -1,0 +1,68 @@
+"""A static loss scale that every gradient overflows under.
+
+Failure: The loss scale is fixed at a value that float16 gradients cannot take. Every step overflows and
+    is skipped: the job runs, the learning rate moves, the weights do not.
+Mechanism: float16 gradients hold S * g up to 65504. With S = 2^28 any g over 2.4e-4 is infinite; a
+    skipped step leaves weights and moments as they were, and a static S never backs off.
+Injection: At the onset the run resumes with a static scale of `scale` in place of its dynamic one.
+Signature: `skipped` is 1 at every step, the loss scale is constant, and the loss stands still to the bit
+    where it is measured on the held-out set.
+Cure: Dynamic scaling, thirty steps later: the scale is halved at every overflow until the steps go
+    through again.
+Realism: Stands for a scale copied from another model, or a restored scaler state. Simplified: the scale is
+    far too high, so that no batch passes.
+References: Debugging Divergent Loss During Training (loss scaling); Debugging Training Instability ("tweak
+    the AMP loss scale, or use dynamic loss-scaling"); Micikevicius et al. 2018.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain_fp16
+from trainwreck.scenarios.faults import Change, FaultKind, Setting, State, StateEdit
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+
+
+@dataclass(kw_only=True)
+class Scale(Knobs):
+    """The static loss scale."""
+
+    scale: float = 2.0**28
+
+
+@register
+class LossScaleStuckHigh(Scenario):
+    """A loss scale that never backs off."""
+
+    id = "loss_scale_stuck_high"
+    family = Family.NUMERICS
+    kinds = (FaultKind.SETTING, FaultKind.STATE)
+    sources = (documents.DIVERGENT_LOSS, documents.INSTABILITY)
+    telling = "skipped"
+    onset = MidRun(0.15, 0.3)
+    knobs = Scale()
+    cure_after = 30
+
+    def base(self, setup: Setup) -> Setup:
+        return chain_fp16(setup)
+
+    def fault(self, knobs: Scale, setup: Setup) -> list[Change]:
+        def static(state: State, earlier: State) -> State:
+            return {**state, "loss_scale": torch.full_like(state["loss_scale"], knobs.scale)}
+
+        return [Setting("precision.dynamic", False), StateEdit(static)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        scales, held_out = run["loss_scale"][onset:], run["validation_loss"][onset:]
+        frozen = np.ptp(held_out[run.evaluated[onset:]]) == 0.0
+        return bool(shapes.pinned_at(run["skipped"][onset:], 1.0, 0.0) and np.ptp(scales) == 0.0 and frozen)
+
+    def cure(self, knobs: Scale, setup: Setup) -> list[Change]:
+        return [Setting("precision.dynamic", True)]

@@ -1,0 +1,61 @@
+"""A checkpoint that was saved after the NaN is resumed.
+
+Failure: An earlier job went on after its first NaN and saved. The job that resumes from that checkpoint is
+    NaN from its first step on, and so is each that resumes from what it saves.
+Mechanism: Parameters and both moments of the checkpoint are NaN; no step leads from NaN to a number.
+Injection: At the onset the run resumes from such a checkpoint: every weight and moment NaN, counters kept.
+Signature: A pause on the clock, and from the first step after it the loss is NaN and every layer's weights
+    are, in the same step: nothing spreads.
+Cure: Checkpoints are looked at before they are loaded: the non-finite one is refused and the last finite
+    one, from before the onset, taken in its place.
+Realism: Stands for checkpointing on a timer without looking at the loss. Simplified: the poisoned file is
+    whole; in practice one shard may be.
+References: Reading the Curves ("a poisoned checkpoint silently contaminates every run that later resumes
+    from it").
+"""
+
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain
+from trainwreck.scenarios.faults import Change, FaultKind, State, StateEdit
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class PoisonedCheckpoint(Scenario):
+    """NaN read back from disk."""
+
+    id = "poisoned_checkpoint"
+    family = Family.NUMERICS
+    kinds = (FaultKind.STATE,)
+    sources = (documents.READING_CURVES,)
+    telling = "nonfinite_weights"
+    cure_after = 3
+
+    def base(self, setup: Setup) -> Setup:
+        return chain(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def poison(state: State, earlier: State) -> State:
+            spoilt = {k: torch.full_like(state[k], torch.nan) for k in ("parameters", "first", "second")}
+            return {**state, **spoilt}
+
+        return [StateEdit(poison)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        layers, bad = run["layer_weight_norm"].shape[1], run["nonfinite_weights"]
+        speed = run["tokens_per_second"]
+        paused = speed[onset] < 0.5 * speed[:onset].min(initial=speed[0])
+        whole = bad[onset] == layers and not bad[:onset].any()
+        return bool(shapes.non_finite_from(run["loss"]) == onset and whole and paused)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def refuse(state: State, earlier: State) -> State:
+            return state if bool(torch.isfinite(state["parameters"]).all()) else earlier
+
+        return [StateEdit(refuse, since=-self.cure_after - 1)]

@@ -1,0 +1,85 @@
+"""A variance by E[x^2] - E[x]^2 goes negative where activations are large.
+
+Failure: A norm computes its variance in one pass. It is right while the mean is small beside the spread;
+    once it is not, rounding makes the difference negative, and the root of it is NaN.
+Mechanism: E[x^2] and E[x]^2 are near mean^2, each with an error of mean^2 * 2^-24. Their difference is off
+    by as much: with a mean of 320 by some hundredths, as large as the least variance of a token's features.
+Injection: From the onset on, norms take one pass, and the token embeddings stand on a common offset of
+    `offset`. A two-pass LayerNorm takes any common offset away.
+Signature: The largest activation is ten times its level, the loss is as ever, and at some later step, at
+    once or after many, loss and weights are NaN for good. Nothing but the activation leads.
+Cure: A checkpoint from before the onset, with the offset, under two passes: the offset does no harm.
+Realism: Stands for fused norms that accumulate sum and sum of squares (Welford 1962 is the usual cure).
+    Simplified: real streams drift to a large mean; here it is there at once.
+References: Recognizing the symptoms of training instability ("the square root of a negative number");
+    Chan, Golub and LeVeque 1983.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.config import Variance
+from trainwreck.models.parameters import layout
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain
+from trainwreck.scenarios.faults import Change, FaultKind, State, StateEdit, Variant
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Offset(Knobs):
+    """What every feature of every token's embedding is moved by."""
+
+    offset: float = 320.0
+
+
+def moved(setup: Setup, offset: float) -> Callable[[State], State]:
+    """A state to the same with every embedding moved by `offset`."""
+    slot = next(s for s in layout(setup.model).slots if s.name == "embedding.weight")
+
+    def move(state: State) -> State:
+        parameters = state["parameters"].clone()
+        parameters[slot.start : slot.stop] += offset
+        return {**state, "parameters": parameters}
+
+    return move
+
+
+@register
+class SqrtNegative(Scenario):
+    """The root of a variance that cancelled."""
+
+    id = "sqrt_negative"
+    family = Family.NUMERICS
+    kinds = (FaultKind.VARIANT, FaultKind.STATE)
+    sources = (documents.SYMPTOMS,)
+    telling = "activation_max"
+    knobs = Offset()
+    cure_after = 5
+
+    def base(self, setup: Setup) -> Setup:
+        return chain(setup)
+
+    def fault(self, knobs: Offset, setup: Setup) -> list[Change]:
+        move = moved(setup, knobs.offset)
+        edit = StateEdit(lambda state, earlier: move(state), resume=False)
+        return [Variant("model.variance", Variance.ONE_PASS), edit]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        dead = shapes.non_finite_from(run["loss"])
+        if dead is None or dead < onset or not np.isfinite(run["loss"][:dead]).all():
+            return False
+        large = run["activation_max"].max(1)
+        grown = large[dead - 1] > 5 * np.median(large[:onset])
+        return bool((grown or dead == onset) and run["nonfinite_weights"][-1] > 0)
+
+    def cure(self, knobs: Offset, setup: Setup) -> list[Change]:
+        move = moved(setup, knobs.offset)
+        restore = StateEdit(lambda state, earlier: move(earlier), since=-self.cure_after - 1)
+        return [Variant("model.variance", Variance.TWO_PASS), restore]

@@ -1,0 +1,87 @@
+"""Fine-tuning on a second task erases the first.
+
+Failure: A trained model goes on with the data of another task alone. It learns that task and loses the one
+    it was trained for; only the old task's validation shows it.
+Mechanism: The gradient holds nothing of the old task, and its weights are the new task's to use: shared
+    features are turned to the new tokens, and the old tokens' logits are pushed down everywhere.
+Injection: From the onset on every batch is of a second language, with tokens and transitions of its own.
+    The held-out set stays the first language's.
+Signature: The training loss jumps and then falls for good; the validation loss climbs and stays up.
+Cure: Rehearsal: seven rows of eight are of the first language again, and the learning rate is halved.
+Realism: Stands for fine-tunes on a narrow domain. Simplified: the tasks share no token, and
+    rehearsal has data of the first task without limit.
+References: Debugging Training Instability (catastrophic forgetting mid-finetune); McCloskey and Cohen 1989;
+    Kirkpatrick et al. 2017.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain
+from trainwreck.scenarios.batches import Batch, source, source_key, training_block
+from trainwreck.scenarios.faults import Change, FaultKind, Scaled, Stream
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.sources.language import Language
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Task(Knobs):
+    """Which language the fine-tune is in."""
+
+    language_seed: int = 1
+
+
+@register
+class CatastrophicForgetting(Scenario):
+    """A second task in place of the first."""
+
+    id = "catastrophic_forgetting"
+    family = Family.STATE
+    kinds = (FaultKind.DATA,)
+    sources = (documents.INSTABILITY,)
+    telling = "validation_loss"
+    knobs = Task()
+    cure_after = 20
+
+    def base(self, setup: Setup) -> Setup:
+        return chain(setup)
+
+    def fault(self, knobs: Task, setup: Setup) -> list[Change]:
+        return [Stream(second(knobs, setup))]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        steps, values = run.evaluations
+        climbs = values[-1] > values[steps <= onset][-1] + 0.3
+        falls = run["loss"][-20:].mean() < run["loss"][onset : onset + 5].mean() - 0.3
+        return bool(climbs and falls)
+
+    def cure(self, knobs: Task, setup: Setup) -> list[Change]:
+        other = second(knobs, setup)
+
+        def rehearse(batch: Batch, step: int, start: int, seed: int) -> Batch:
+            old, new = training_block(setup, seed, range(step, step + 1)).at(0), other(batch, step, start, seed)
+            names, kept = ("inputs", "targets", "weights", "documents"), len(old.inputs) * 7 // 8
+            return Batch(*(np.concatenate((getattr(old, k)[:kept], getattr(new, k)[kept:])) for k in names))
+
+        return [Stream(rehearse), Scaled("optimizer.lr", 0.5)]
+
+
+def second(knobs: Task, setup: Setup) -> Callable[[Batch, int, int, int], Batch]:
+    """The stream of the second task."""
+    task = replaced(setup, data__language_seed=knobs.language_seed)
+    language = source(source_key(task.data))
+    assert isinstance(language, Language)
+    first = language.spec.content  # ids from here on are not in the chain dialect
+
+    def edit(batch: Batch, step: int, start: int, seed: int) -> Batch:
+        new = training_block(task, seed, range(step, step + 1)).at(0)
+        return dataclasses.replace(new, inputs=new.inputs + first, targets=new.targets + first)
+
+    return edit

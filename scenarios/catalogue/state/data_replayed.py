@@ -1,0 +1,74 @@
+"""The data loader starts from its first batch at every resume.
+
+Failure: A job that is preempted now and then resumes its weights and not its place in the data. Each time it
+    sees the same first batches again, and learns them by heart.
+Mechanism: Steps k and k + T train on the same rows. What a second pass gains on them is partly memory of the
+    rows: the training loss falls under the loss on rows never seen.
+Injection: From the onset on the run is resumed every `every` steps, and each time the stream begins anew.
+Signature: The training loss falls under the healthy run's while the validation loss rises over it: a gap
+    that fresh batches cannot have. The clock shows the resumes.
+Cure: The loader's position is restored: from the cure on, each step has its own batch again.
+Realism: Stands for iterable datasets without a state. Simplified: equal stretches between preemptions;
+    they are short, since a small model has few parameters to remember with.
+References: Debugging Divergent Loss During Training (leakage and data shuffles; dataset versions); Reading
+    the Curves (training loss inches down while validation does not).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain
+from trainwreck.scenarios.batches import Batch, training_block
+from trainwreck.scenarios.faults import RESUME_STEPS, Change, Clock, FaultKind, Stream
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+
+
+@dataclass(kw_only=True)
+class Resumes(Knobs):
+    """Steps from one resume to the next."""
+
+    every: int = 10
+
+
+@register
+class DataReplayed(Scenario):
+    """The same first batches again and again."""
+
+    id = "data_replayed"
+    family = Family.STATE
+    kinds = (FaultKind.DATA,)
+    sources = (documents.DIVERGENT_LOSS, documents.READING_CURVES)
+    telling = "validation_loss"
+    onset = MidRun(0.25, 0.4)
+    knobs = Resumes()
+    cure_after = 40
+
+    def base(self, setup: Setup) -> Setup:
+        return chain(setup)
+
+    def fault(self, knobs: Resumes, setup: Setup) -> list[Change]:
+        def replay(batch: Batch, step: int, start: int, seed: int) -> Batch:
+            first = (step - start) % knobs.every
+            return training_block(setup, seed, range(first, first + 1)).at(0)
+
+        def pause(seconds: float, since: int) -> float:
+            return seconds if since % knobs.every else max(seconds, 1.0 + RESUME_STEPS)
+
+        return [Stream(replay), Clock(pause)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        last = slice(-60, None)
+        train = float(np.mean(run["loss"][last]) - np.mean(healthy["loss"][last]))
+        held_out = run.final_loss() - healthy.final_loss()
+        return train < -0.03 and held_out > 0.02
+
+    def cure(self, knobs: Resumes, setup: Setup) -> list[Change]:
+        def proceed(batch: Batch, step: int, start: int, seed: int) -> Batch:
+            return training_block(setup, seed, range(step, step + 1)).at(0)
+
+        return [Stream(proceed), Clock(lambda seconds, since: 1.0)]

@@ -1,0 +1,55 @@
+"""Training resumes with a fresh optimizer.
+
+Failure: The checkpoint holds the weights alone. At the resume Adam starts from zero moments and a count of
+    zero, at the learning rate of mid-run and without a warm-up.
+Mechanism: m / sqrt(v) over many steps is a small number, the mean of a gradient over its size. On the first
+    step m = g and v = g^2, bias correction included: every weight moves by the full learning rate.
+Injection: At the onset the run resumes with both moments and the count at zero.
+Signature: The update ratio jumps at the resume step and the loss in the steps after it; both are back within
+    some dozens of steps.
+Cure: Back to the checkpoint before, this time with its optimizer state.
+Realism: Stands for saving `model.state_dict()` only, and for optimizer shards that fail to load in silence.
+References: Debugging Training Instability (optimizer state mismatch in checkpoint reload); Kingma and Ba
+    2015, section 3.
+"""
+
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain_hot
+from trainwreck.scenarios.faults import Change, FaultKind, State, StateEdit
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class OptimizerStateLost(Scenario):
+    """Zero moments in mid-run."""
+
+    id = "optimizer_state_lost"
+    family = Family.STATE
+    kinds = (FaultKind.STATE,)
+    sources = (documents.INSTABILITY,)
+    telling = "layer_update_ratio"
+    cure_after = 3
+
+    def base(self, setup: Setup) -> Setup:
+        return chain_hot(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def lose(state: State, earlier: State) -> State:
+            return {**state, **{name: torch.zeros_like(state[name]) for name in ("first", "second", "count")}}
+
+        return [StateEdit(lose)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        updates = run["layer_update_ratio"].max(1)
+        jumps = shapes.jumps_in_one_step(updates, onset, ratio=3.0, after=2)
+        gap = run["loss"] - healthy["loss"]
+        return jumps and bool(gap[onset + 1 : onset + 9].mean() > 0.15 and abs(gap[-20:].mean()) < 0.1)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)]

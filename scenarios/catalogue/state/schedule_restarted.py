@@ -1,0 +1,55 @@
+"""The learning-rate schedule restarts at a resume.
+
+Failure: The scheduler's state is not in the checkpoint. The resumed job warms up again and then trains at
+    the peak rate, where the schedule was already well down its decay.
+Mechanism: lr = f(t - t_resume) in place of f(t). The rate at which a run can end decides how far it gets
+    down: at a high rate the loss stays at the noise that the rate makes.
+Injection: At the onset, late in the run, the run resumes and its schedule counts from zero.
+Signature: The learning rate falls to its first warm-up value and then climbs to the peak, several times
+    what it is in a run that went through; the loss climbs back with it and ends above.
+Cure: The schedule's own position, sixty steps later.
+Realism: Stands for `scheduler.load_state_dict` forgotten. A planned restart looks the same for a while:
+    `benign_warm_restart`.
+References: Reading the Curves (the schedule points at the wrong step count; log the learning rate);
+    Debugging training (learning rate schedule misaligned with total steps).
+"""
+
+import numpy as np
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain_hot
+from trainwreck.scenarios.faults import Change, FaultKind, SchedulePosition, StateEdit
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+
+
+@register
+class ScheduleRestarted(Scenario):
+    """A second warm-up that nobody planned."""
+
+    id = "schedule_restarted"
+    family = Family.STATE
+    kinds = (FaultKind.TENSOR, FaultKind.STATE)
+    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    telling = "lr"
+    onset = MidRun(0.5, 0.6)
+    cure_after = 60
+
+    def base(self, setup: Setup) -> Setup:
+        return chain_hot(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        resume = StateEdit(lambda state, earlier: state)
+        return [resume, SchedulePosition(lambda step, start: step - start)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        rate, usual = run["lr"], healthy["lr"]
+        jumps = rate[onset] < 0.5 * rate[onset - 1] and rate[onset:].max() > 0.95 * rate[:onset].max()
+        last = slice(-40, None)
+        above = np.mean(run["loss"][last]) > np.mean(healthy["loss"][last]) + 0.02
+        return bool(jumps and rate[-1] > 3 * usual[-1] and above)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [SchedulePosition(lambda step, start: step)]

@@ -1,0 +1,61 @@
+"""A resume draws its randomness anew: two runs of one configuration part.
+
+Failure: The seed is fixed at the start and not at a resume. Runs of one configuration agree to the bit until
+    one of them is resumed; from there on each has its own data order, and no failure can be repeated.
+Mechanism: A draw that is a function of (seed, stream, step) can be made again; one that is a function of the
+    clock or the process cannot.
+Injection: At the onset the run resumes, and its batches come from a seed that is in no configuration. The
+    laboratory derives it from the run's own, so that the failure itself can be repeated.
+Signature: To the bit the run of the same seed up to the resume, and another run after it, with the same
+    level of loss: the spread between the two is more than zero, which it must not be.
+Cure: The seed is restored: batches are again those of the configured seed.
+Realism: Stands for unseeded shuffles and RNG states left out of checkpoints. It harms no run; it costs the
+    debugging of all others. Simplified: only the order of the data is drawn anew.
+References: Debugging Training Instability ("high run variance: RNG, unseeded data shuffles"; "freeze random
+    seeds").
+"""
+
+import numpy as np
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.kernels.random import generator
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain
+from trainwreck.scenarios.batches import Batch, training_block
+from trainwreck.scenarios.faults import Change, FaultKind, StateEdit, Stream
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class UnseededRuns(Scenario):
+    """A seed that nobody wrote down."""
+
+    id = "unseeded_runs"
+    family = Family.STATE
+    kinds = (FaultKind.DATA, FaultKind.STATE)
+    sources = (documents.INSTABILITY,)
+    telling = "loss"
+    cure_after = 30
+
+    def base(self, setup: Setup) -> Setup:
+        return chain(setup)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def redraw(batch: Batch, step: int, start: int, seed: int) -> Batch:
+            hidden = int(generator(seed, self.id).integers(2**62))
+            return training_block(setup, hidden, range(step, step + 1)).at(0)
+
+        return [StateEdit(lambda state, earlier: state), Stream(redraw)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        same = all(np.array_equal(run[name][:onset], healthy[name][:onset]) for name in ("loss", "grad_norm"))
+        after = run["loss"][onset:] - healthy["loss"][onset:]
+        return bool(same and (after != 0).all() and abs(after.mean()) < 0.05)
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def reseed(batch: Batch, step: int, start: int, seed: int) -> Batch:
+            return training_block(setup, seed, range(step, step + 1)).at(0)
+
+        return [Stream(reseed)]
