@@ -3,6 +3,7 @@
 Scenarios with one base share their healthy runs, in a data set and in a proof.
 """
 
+from trainwreck.models.optim import Kind
 from trainwreck.scenarios.settings import Dialect, Setup, replaced
 
 
@@ -16,3 +17,24 @@ def chain(setup: Setup) -> Setup:
         model__context=32,
         steps=300,
     )
+
+
+def chain_to_zero(setup: Setup) -> Setup:
+    """`chain` with a learning rate that ends at zero."""
+    return replaced(chain(setup), schedule__final_fraction=0.0)
+
+
+def chain_sgd(setup: Setup) -> Setup:
+    """`chain` under SGD with momentum and nothing that would hide the size of a step: no clip, no decay."""
+    return replaced(
+        chain(setup),
+        optimizer__kind=Kind.SGD,
+        optimizer__lr=0.1,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+    )
+
+
+def chain_sgd_clipped(setup: Setup) -> Setup:
+    """`chain_sgd` at the faster rate that clipping allows."""
+    return replaced(chain_sgd(setup), optimizer__lr=0.3, optimizer__clip=1.0)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.models.config import ModelConfig
+from trainwreck.models.config import LATER, ModelConfig
 from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.precision import Format
 
@@ -67,11 +67,17 @@ class OptimizerConfig:
 
 @dataclass(kw_only=True)
 class ScheduleConfig:
-    """Linear warm-up, then decay to `final_fraction` of the peak at the last step."""
+    """Linear warm-up, then decay to `final_fraction` of the peak at the last step, which is then kept.
+
+    total_steps: the length that the schedule is made for, None for the run's own. calls: how often the
+    scheduler is stepped in each step.
+    """
 
     warmup_steps: int = 30
     decay: Decay = Decay.COSINE
     final_fraction: float = 0.1
+    total_steps: int | None = field(default=None, metadata=LATER)
+    calls: int = field(default=1, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -121,6 +127,9 @@ UNDER_ONE = 0.999999  # Adam divides by 1 - beta
 # What a CPU's cache line holds: other shapes are summed in an order that depends on the bundle.
 ALIGNED, MULTIPLE = ("model.width", "model.context", "model.vocab_size"), 16
 
+# Settings that may be None.
+OPTIONAL = ("optimizer.clip", "schedule.total_steps")
+
 # Setting to (lowest, highest, whether the lowest itself is allowed).
 RANGES: dict[str, tuple[float, float, bool]] = {
     "steps": (1, 10**7, True),
@@ -140,6 +149,8 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "optimizer.clip": (0, 1e12, False),
     "schedule.warmup_steps": (0, 10**7, True),
     "schedule.final_fraction": (0, 1, True),
+    "schedule.total_steps": (1, 10**7, True),
+    "schedule.calls": (1, 10**4, True),
     "precision.loss_scale": (0, 2.0**40, False),
     "precision.growth_interval": (1, 10**7, True),
     "precision.smallest_scale": (0, 2.0**40, False),
@@ -153,7 +164,7 @@ def check(setup: Setup) -> None:
     """InputError for the first setting that is out of range."""
     for path, (low, high, inclusive) in RANGES.items():
         value = get(setup, path)
-        if value is None and path == "optimizer.clip":
+        if value is None and path in OPTIONAL:
             continue
         if value is None or not (low <= value <= high) or (value == low and not inclusive):
             bound = f"{low:g}" if inclusive else f"over {low:g}"
