@@ -4,7 +4,7 @@ Scenarios with one base share their healthy runs, in a data set and in a proof.
 """
 
 from trainwreck.models.optim import Kind
-from trainwreck.scenarios.settings import Dialect, Setup, replaced
+from trainwreck.scenarios.settings import Decay, Dialect, Setup, replaced
 
 
 def chain(setup: Setup) -> Setup:
@@ -22,6 +22,33 @@ def chain(setup: Setup) -> Setup:
 def chain_to_zero(setup: Setup) -> Setup:
     """`chain` with a learning rate that ends at zero."""
     return replaced(chain(setup), schedule__final_fraction=0.0)
+
+
+def chain_hot(setup: Setup) -> Setup:
+    """`chain_to_zero` at ten times the rate, which a long warm-up makes possible."""
+    return replaced(chain_to_zero(setup), optimizer__lr=0.1, schedule__warmup_steps=60)
+
+
+def chain_slow_start(setup: Setup) -> Setup:
+    """`chain` with a warm-up over half of the run."""
+    return replaced(chain(setup), schedule__warmup_steps=150)
+
+
+def chain_bare(setup: Setup) -> Setup:
+    """`chain` with nothing that holds weights or steps back: constant rate, no decay, no clip."""
+    return replaced(
+        chain(setup),
+        optimizer__lr=0.02,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+        schedule__warmup_steps=60,
+        schedule__decay=Decay.CONSTANT,
+    )
+
+
+def chain_small_batch(setup: Setup) -> Setup:
+    """`chain` with batches of two rows, at a constant rate that is low enough for them."""
+    return replaced(chain(setup), data__rows=2, optimizer__lr=3e-3, schedule__decay=Decay.CONSTANT)
 
 
 def chain_sgd(setup: Setup) -> Setup:

@@ -30,6 +30,8 @@ class Program:
     dropout: bool
     z_loss: bool
     scaled: bool
+    coupled: bool
+    update_clip: bool
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ def program(setup: Setup, tables: gpt.Tables, wiring: Wiring | None = None, upda
         dropout=setup.dropout > 0,
         z_loss=setup.z_loss > 0,
         scaled=precision.dynamic or precision.loss_scale != 1.0,
+        coupled=setup.optimizer.coupled,
+        update_clip=setup.optimizer.update_clip is not None,
     )
 
 

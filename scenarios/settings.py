@@ -53,7 +53,9 @@ class DataConfig:
 class OptimizerConfig:
     """Optimizer. `clip` is the largest gradient norm let through, None to let all through.
 
-    For SGD beta1 is the momentum; beta2 and eps are not used.
+    For SGD beta1 is the momentum; beta2 and eps are not used. coupled: the decay is added to the gradient,
+    as L2 regularisation, and not to the update. update_clip: largest RMS of g / sqrt(v) of a parameter at
+    which Adam makes a whole step, None for no bound.
     """
 
     kind: OptimizerKind = OptimizerKind.ADAMW
@@ -63,6 +65,8 @@ class OptimizerConfig:
     eps: float = 1e-8
     weight_decay: float = 0.1
     clip: float | None = 1.0
+    coupled: bool = field(default=False, metadata=LATER)
+    update_clip: float | None = field(default=None, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -128,7 +132,7 @@ UNDER_ONE = 0.999999  # Adam divides by 1 - beta
 ALIGNED, MULTIPLE = ("model.width", "model.context", "model.vocab_size"), 16
 
 # Settings that may be None.
-OPTIONAL = ("optimizer.clip", "schedule.total_steps")
+OPTIONAL = ("optimizer.clip", "optimizer.update_clip", "schedule.total_steps")
 
 # Setting to (lowest, highest, whether the lowest itself is allowed).
 RANGES: dict[str, tuple[float, float, bool]] = {
@@ -147,6 +151,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "optimizer.eps": (0, 1e3, True),
     "optimizer.weight_decay": (0, 1e4, True),
     "optimizer.clip": (0, 1e12, False),
+    "optimizer.update_clip": (0, 1e12, False),
     "schedule.warmup_steps": (0, 10**7, True),
     "schedule.final_fraction": (0, 1, True),
     "schedule.total_steps": (1, 10**7, True),

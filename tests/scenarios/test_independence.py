@@ -27,6 +27,7 @@ CASES = {
     "z-loss": {"z_loss": 1e-3},
     "Post-LN": {"model.placement": Placement.POST},
     "SGD": {"optimizer.kind": Kind.SGD, "optimizer.lr": 0.1},
+    "coupled, clipped updates": {"optimizer.coupled": True, "optimizer.update_clip": 0.5},
     "SwiGLU, RMSNorm, qk-norm": {"model.activation": Activation.SWIGLU, "model.norm": Norm.RMS, "model.qk_norm": True},
 }  # fmt: skip
 
