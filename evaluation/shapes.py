@@ -129,16 +129,18 @@ def levels_off(y: Curve, share: float, of_fall: float) -> bool:
     | \..__________
     """
     levels = smooth(y)
+    if not np.isfinite(levels).all():
+        return False
     start, last = int(len(y) * (1 - share)), levels[-1]
     fall = float(np.median(y[:3]) - last)
-    return bool(np.isfinite(levels).all() and fall > 0 and levels[start] - last < of_fall * fall)
+    return bool(fall > 0 and levels[start] - last < of_fall * fall)
 
 
 def swings_slowly(y: Curve, size: float, times: int) -> bool:
     r"""Its level rises by `size` and falls again by as much, at least `times` times.
 
-        |\      __        __
-        | \____/  \______/  \__
+    |\      __        __
+    | \____/  \______/  \__
     """
     levels = smooth(y, 20)
     if not np.isfinite(levels).all():
@@ -155,8 +157,8 @@ def swings_slowly(y: Curve, size: float, times: int) -> bool:
 def spikes(y: Curve, ratio: float, times: int, before: int = 20) -> bool:
     r"""Steps over `ratio` times the median of those before, in at least `times` stretches apart.
 
-        |      |       |
-        |______|\______|\_____
+    |      |       |
+    |______|\______|\_____
     """
     values = np.where(np.isfinite(y), y, np.inf)
     high = [bool(values[i] > ratio * np.median(values[max(0, i - before) : i])) for i in range(1, len(values))]

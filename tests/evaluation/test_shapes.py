@@ -141,6 +141,47 @@ CASES: dict[str, Case] = {
             "inf": (-INF, False),
         },
     ),
+    "levels_off": (
+        lambda y: shapes.levels_off(y, share=0.33, of_fall=0.1),
+        {
+            "falls, then flat": (FALL, True),
+            "flat at once": (1.0 + 3.0 * (T < 5), True),
+            "straight down": (4.0 - T / 100, False),
+            "falls at the end": (np.where(T < 180, FALL, FALL - 1.0), False),
+            "rises": (2.0 + T / 100, False),
+            "flat": (FLAT, False),
+            "nan": (NAN, False),
+            "inf": (INF, False),
+        },
+    ),
+    "swings_slowly": (
+        lambda y: shapes.swings_slowly(FALL + y, size=0.3, times=2),
+        {
+            "wave": (0.5 * np.sin(T / 10), True),
+            "one wave": (np.where(T < 130, 0.0, 0.5 * np.sin(T / 10)), False),
+            "ripple": (0.15 * np.sin(T / 10), False),
+            "from step to step": (2 * SWING, False),
+            "climbs": (T / 50, False),
+            "flat": (FLAT, False),
+            "nan": (NAN, False),
+            "inf": (INF, False),
+        },
+    ),
+    "spikes": (
+        lambda y: shapes.spikes(y, ratio=2.0, times=2),
+        {
+            "two": (FLAT + 2.0 * np.isin(T, (80, 150)), True),
+            "three wide ones": (FLAT + 2.0 * np.isin(T // 5, (8, 20, 30)), True),
+            "not finite for a step, twice": (np.where(np.isin(T, (80, 150)), np.nan, 1.0), True),
+            "one": (FLAT + 2.0 * (T == 80), False),
+            "one with an echo": (FLAT + 2.0 * np.isin(T, (80, 83)), False),
+            "too low": (FLAT + 0.9 * np.isin(T, (80, 150)), False),
+            "a step up": (steps((80, 3.0)), False),
+            "flat": (FLAT, False),
+            "nan": (NAN, False),
+            "inf": (INF, False),
+        },
+    ),
     "oscillates": (
         lambda y: shapes.oscillates(y, SWING, factor=3.0),
         {

@@ -151,7 +151,9 @@ def test_coupled_decay_is_the_l2_of_torchs_adam() -> None:
                 group["lr"] = float(rates(i, s)[run])
             decayed.grad, plain.grad = g[run, DECAYED].clone(), g[run, PLAIN].clone()
             optimizer.step()
-        torch.testing.assert_close(mine[run], torch.cat((decayed, plain)).detach(), rtol=1e-3, atol=1e-6)  # beta2 = 0 magnifies rounding
+        torch.testing.assert_close(
+            mine[run], torch.cat((decayed, plain)).detach(), rtol=1e-3, atol=1e-6
+        )  # beta2 = 0 magnifies rounding
 
 
 def test_update_clipping_shortens_the_step_of_a_parameter_whose_moment_lags() -> None:

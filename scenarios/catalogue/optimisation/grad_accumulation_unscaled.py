@@ -16,7 +16,6 @@ References: Debugging Training Instability (gradient accumulation).
 import dataclasses
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from trainwreck.evaluation import shapes

@@ -17,8 +17,6 @@ References: Recognizing the symptoms; Reading the Curves (divergence); Wortsman 
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from trainwreck.evaluation import shapes
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios import bases, documents

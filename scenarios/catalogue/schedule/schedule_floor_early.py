@@ -22,7 +22,7 @@ from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup, get
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -43,11 +43,7 @@ class ScheduleFloorEarly(Scenario):
     sources = (documents.READING_CURVES, documents.DEBUGGING)
     telling = "lr"
     onset = None
-    severities = {
-        Severity.SUBTLE: Floor(total_steps=50),
-        Severity.CLEAR: Floor(total_steps=40),
-        Severity.SEVERE: Floor(total_steps=34),
-    }
+    knobs = Floor()
     cure_after = 120
 
     def base(self, setup: Setup) -> Setup:
@@ -62,7 +58,7 @@ class ScheduleFloorEarly(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         floor = run["lr"].argmin() if run["lr"][-1] == run["lr"].min() else len(run)
         early = floor < len(run) // 3 and run["lr"][floor:].max() < 1.01 * run["lr"].min()
-        return bool(early) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
+        return bool(early) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05)
 
     def cure(self, knobs: Floor, setup: Setup) -> list[Change]:
         fraction = get(setup, "schedule.final_fraction")
