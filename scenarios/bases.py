@@ -29,6 +29,11 @@ def chain_hot(setup: Setup) -> Setup:
     return replaced(chain_to_zero(setup), optimizer__lr=0.1, schedule__warmup_steps=60)
 
 
+def chain_long_memory(setup: Setup) -> Setup:
+    """`chain_hot` with a second moment that remembers a thousand steps, and nothing that bounds a gradient."""
+    return replaced(chain_hot(setup), optimizer__beta2=0.999, optimizer__clip=None)
+
+
 def chain_slow_start(setup: Setup) -> Setup:
     """`chain` with a warm-up over half of the run."""
     return replaced(chain(setup), schedule__warmup_steps=150)

@@ -6,8 +6,8 @@ Mechanism: min(1, c / |g|) = 1 at every step when c is over the largest |g|. Wha
     follows without clipping.
 Injection: From the onset on the threshold is `clip`, and a batch in twenty, the first one included, repeats
     one token.
-Signature: The loss jumps, and between the bad batches stays above its level before; the clip coefficient
-    is 1 throughout, with the norm at many times its level.
+Signature: The gradient norm jumps to many times its level and, between the bad batches too, the loss stays
+    above its own before the onset; the clip coefficient is 1 throughout.
 Cure: A threshold of 1 from the next step on, with the bad batches still in the stream.
 Realism: A threshold chosen for a summed loss, or for the norm of one layer. Nothing but the configuration
     tells it from no clipping at all.
@@ -62,7 +62,7 @@ class ClipTooLoose(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         loss, norm, coefficient = run["loss"], run["grad_norm"], run["clip_coef"][onset:]
         before = slice(onset - 20, onset)
-        jumps = norm[onset] > 5 * np.median(norm[before])
+        jumps = norm[onset:].max() > 8 * np.median(norm[before])
         stays = np.median(loss[-50:]) > np.median(loss[before]) + 0.3  # most batches are good ones
         return bool(coefficient.min() == 1 and jumps and stays)
 

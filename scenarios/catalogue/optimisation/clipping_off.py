@@ -6,8 +6,8 @@ Failure: Now and then a batch of one repeated token comes along, with twenty tim
 Mechanism: An SGD step is lr * g. Momentum makes lr / (1 - beta) * g of it in all: a gradient of norm 15
     carries the weights as far as a hundred ordinary steps, in the direction of one token.
 Injection: From the onset on clipping is off and a batch in twenty, the first one included, repeats one token.
-Signature: The loss jumps, and between the bad batches stays above its level before; the clip coefficient
-    is 1 throughout.
+Signature: The gradient norm jumps to many times its level and, between the bad batches too, the loss stays
+    above its own before the onset; the clip coefficient is 1 throughout.
 Cure: Clipping at 1 from the next step on, with the bad batches still in the stream.
 Realism: Bad batches come in both the cured and the faulty run; the twin has none. SGD, since Adam divides
     a large gradient by its own size and clips for itself.
@@ -54,7 +54,7 @@ class ClippingOff(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         loss, norm, coefficient = run["loss"], run["grad_norm"], run["clip_coef"][onset:]
         before = slice(onset - 20, onset)
-        jumps = norm[onset] > 5 * np.median(norm[before])
+        jumps = norm[onset:].max() > 8 * np.median(norm[before])
         stays = np.median(loss[-50:]) > np.median(loss[before]) + 0.3  # most batches are good ones
         return bool(coefficient.min() == 1 and jumps and stays)
 
