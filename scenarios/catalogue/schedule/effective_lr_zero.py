@@ -39,7 +39,7 @@ class EffectiveLRZero(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (documents.READING_CURVES, documents.DEBUGGING)
     telling = "layer_update_ratio"
-    onset = MidRun(0.08, 0.25)
+    onset = MidRun(0.06, 0.16)  # while there is still much to learn
     cure_after = 30
 
     def base(self, setup: Setup) -> Setup:
@@ -54,7 +54,7 @@ class EffectiveLRZero(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         still = shapes.collapses_to_zero(run["layer_update_ratio"].max(1), onset)
         norm = run["grad_norm"]
-        alive = np.median(norm[onset:]) > 0.5 * np.median(norm[max(0, onset - 10) : onset])
+        alive = np.median(norm[onset:]) > 0.3 * np.median(norm[max(0, onset - 10) : onset])
         return still and bool(alive) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
