@@ -29,7 +29,7 @@ from trainwreck.scenarios.spec import Family, Knobs, Scenario
 class Factor(Knobs):
     """The peak over the healthy one."""
 
-    factor: float = 16.0
+    factor: float = 15.0
 
 
 @register
