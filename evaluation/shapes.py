@@ -154,19 +154,6 @@ def swings_slowly(y: Curve, size: float, times: int) -> bool:
     return swings >= times
 
 
-def spikes(y: Curve, ratio: float, times: int, before: int = 20) -> bool:
-    r"""Steps over `ratio` times the median of those before, in at least `times` stretches apart.
-
-    |      |       |
-    |______|\______|\_____
-    """
-    values = np.where(np.isfinite(y), y, np.inf)
-    high = [bool(values[i] > ratio * np.median(values[max(0, i - before) : i])) for i in range(1, len(values))]
-    starts = np.flatnonzero(high)
-    apart = np.diff(starts, prepend=-before) >= before
-    return int(apart.sum()) >= times
-
-
 def oscillates(y: Curve, reference: Curve, factor: float) -> bool:
     r"""Moves up and down from step to step by `factor` times as much as the reference does.
 

@@ -39,18 +39,6 @@ def chain_slow_start(setup: Setup) -> Setup:
     return replaced(chain(setup), schedule__warmup_steps=150)
 
 
-def chain_bare(setup: Setup) -> Setup:
-    """`chain` with nothing that holds weights or steps back: constant rate, no decay, no clip."""
-    return replaced(
-        chain(setup),
-        optimizer__lr=0.02,
-        optimizer__weight_decay=0.0,
-        optimizer__clip=None,
-        schedule__warmup_steps=60,
-        schedule__decay=Decay.CONSTANT,
-    )
-
-
 def chain_small_batch(setup: Setup) -> Setup:
     """`chain` with batches of two rows, at a constant rate that is low enough for them."""
     return replaced(chain(setup), data__rows=2, optimizer__lr=3e-3, schedule__decay=Decay.CONSTANT)

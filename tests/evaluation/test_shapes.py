@@ -167,21 +167,6 @@ CASES: dict[str, Case] = {
             "inf": (INF, False),
         },
     ),
-    "spikes": (
-        lambda y: shapes.spikes(y, ratio=2.0, times=2),
-        {
-            "two": (FLAT + 2.0 * np.isin(T, (80, 150)), True),
-            "three wide ones": (FLAT + 2.0 * np.isin(T // 5, (8, 20, 30)), True),
-            "not finite for a step, twice": (np.where(np.isin(T, (80, 150)), np.nan, 1.0), True),
-            "one": (FLAT + 2.0 * (T == 80), False),
-            "one with an echo": (FLAT + 2.0 * np.isin(T, (80, 83)), False),
-            "too low": (FLAT + 0.9 * np.isin(T, (80, 150)), False),
-            "a step up": (steps((80, 3.0)), False),
-            "flat": (FLAT, False),
-            "nan": (NAN, False),
-            "inf": (INF, False),
-        },
-    ),
     "oscillates": (
         lambda y: shapes.oscillates(y, SWING, factor=3.0),
         {
