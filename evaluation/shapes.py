@@ -169,6 +169,38 @@ def above_validation(loss: Curve, validation: Curve, margin: float, share: float
     return bool(loss[start:].mean() > np.nanmean(late) + margin)
 
 
+def levels_off(y: Curve, share: float, of_fall: float) -> bool:
+    r"""Falls, but in its last `share` by less than `of_fall` of its whole fall.
+
+    |\
+    | \..__________
+    """
+    levels = smooth(y)
+    if not np.isfinite(levels).all():
+        return False
+    start, last = int(len(y) * (1 - share)), levels[-1]
+    fall = float(np.median(y[:3]) - last)
+    return bool(fall > 0 and levels[start] - last < of_fall * fall)
+
+
+def swings_slowly(y: Curve, size: float, times: int) -> bool:
+    r"""Its level rises by `size` and falls again by as much, at least `times` times.
+
+    |\      __        __
+    | \____/  \______/  \__
+    """
+    levels = smooth(y, 20)
+    if not np.isfinite(levels).all():
+        return False
+    swings, rising, turn = 0, False, levels[0]
+    for level in levels:
+        turn = max(turn, level) if rising else min(turn, level)
+        if abs(level - turn) >= size:
+            swings += rising
+            rising, turn = not rising, level
+    return swings >= times
+
+
 def oscillates(y: Curve, reference: Curve, factor: float) -> bool:
     r"""Moves up and down from step to step by `factor` times as much as the reference does.
 

@@ -4,12 +4,14 @@ Clipping, loss scaling and skipped steps are decided per run by selection, never
 with a mask, so a run's NaN stays its own.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from enum import Enum
 
 import torch
 from torch import Tensor
 
+from trainwreck.kernels.norms import segment_statistics
 from trainwreck.models.precision import Format, stored
 from trainwreck.models.wiring import Updates
 
@@ -25,7 +27,10 @@ class Kind(Enum):
 class Settings:
     """Optimizer settings of one step, each [N]. clip is inf where clipping is off.
 
-    For SGD beta1 is the momentum, beta2 and eps are not used.
+    For SGD beta1 is the momentum, beta2 and eps are not used. coupled: bool, runs whose decay is part of
+    the gradient, as L2 regularisation; None where every run's is decoupled. update_clip: largest RMS of
+    g / sqrt(v) of one parameter before its step is shortened, inf where there is none; None where no run
+    has one. bounds: start and stop of each parameter, for update_clip.
     """
 
     lr: Tensor
@@ -34,6 +39,9 @@ class Settings:
     eps: Tensor
     weight_decay: Tensor
     clip: Tensor
+    coupled: Tensor | None = None
+    update_clip: Tensor | None = None
+    bounds: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -70,6 +78,19 @@ def clip_coefficient(grad_norm_N: Tensor, clip_N: Tensor) -> Tensor:
     return torch.where(torch.isinf(clip_N), torch.ones_like(factor), factor)
 
 
+def update_clip_factor(ratio_NP: Tensor, largest_N: Tensor, bounds: tuple[tuple[int, int], ...]) -> Tensor:
+    """min(1, largest / RMS) of each parameter, [N, P] (Shazeer and Stern 2018; Wortsman et al. 2023).
+
+    ratio: g / (sqrt(v) + eps) of each weight. bounds: start and stop of each parameter.
+    """
+    norm_NS = segment_statistics(ratio_NP, bounds).norm_NS
+    parts = []
+    for i, (start, stop) in enumerate(bounds):
+        rms_N = norm_NS[:, i] / (stop - start) ** 0.5
+        parts.append(torch.clamp(largest_N / rms_N, max=1.0).unsqueeze(1).expand(-1, stop - start))
+    return torch.cat(parts, 1)
+
+
 def step(
     kind: Kind,
     flat: Tensor,
@@ -88,6 +109,11 @@ def step(
     storage: where weights kept in a half format swallow part of an update, that part is not in what is returned.
     """
     left, kept = _Left.alone(skip_N, updates or Updates()), storage or Storage()
+    if settings.coupled is not None:
+        coupled, decay = settings.coupled.unsqueeze(1), settings.weight_decay.unsqueeze(1)
+        grads = torch.where(coupled, grads + decay * decay_mask * flat, grads)
+        apart = torch.where(settings.coupled, 0.0, settings.weight_decay)
+        settings = dataclasses.replace(settings, weight_decay=apart)
     if kind is Kind.SGD:
         return _sgd(flat, grads, moments, settings, decay_mask, left, kept)
     return _adamw(flat, grads, moments, settings, decay_mask, left, kept)
@@ -123,7 +149,11 @@ def _adamw(
     # m / c1 / (sqrt(v) / c2 + eps), with both corrections taken out of the large tensors.
     correct1, correct2 = 1 - beta1**count, (1 - beta2**count).sqrt()
     update = moments.second.sqrt().add_(eps * correct2)
+    if s.update_clip is not None:
+        shorter = update_clip_factor(grads * correct2 / update, s.update_clip, s.bounds)
     torch.div(moments.first, update, out=update)
+    if s.update_clip is not None:
+        update.mul_(shorter)
     update.mul_(-lr * correct2 / correct1).addcmul_(flat, -lr * decay * decay_mask)
     return _commit(flat, update, moments, before, left, kept)
 

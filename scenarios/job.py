@@ -36,6 +36,8 @@ class Program:
     smoothed: bool
     reduction: Reduction
     scaled: bool
+    coupled: bool
+    update_clip: bool
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,8 @@ def program(setup: Setup, tables: gpt.Tables, wiring: Wiring | None = None, upda
         smoothed=setup.label_smoothing > 0,
         reduction=setup.reduction,
         scaled=precision.dynamic or precision.loss_scale != 1.0,
+        coupled=setup.optimizer.coupled,
+        update_clip=setup.optimizer.update_clip is not None,
     )
 
 

@@ -340,6 +340,9 @@ class Lane:
             eps=self._per_run([o.eps for o in optimizers]),
             weight_decay=self._per_run([o.weight_decay for o in optimizers]),
             clip=self._per_run([float("inf") if o.clip is None else o.clip for o in optimizers]),
+            coupled=self._per_run([1.0] * len(optimizers)).bool() if self.program.coupled else None,
+            update_clip=self._per_run([o.update_clip or 0.0 for o in optimizers]) if self.program.update_clip else None,
+            bounds=tuple((slot.start, slot.stop) for slot in self.plan.slots),
         )
 
     def _scaler(self, scale: Tensor, good_steps: Tensor) -> optim.LossScaler:

@@ -77,7 +77,9 @@ class DataConfig:
 class OptimizerConfig:
     """Optimizer. `clip` is the largest gradient norm let through, None to let all through.
 
-    For SGD beta1 is the momentum; beta2 and eps are not used.
+    For SGD beta1 is the momentum; beta2 and eps are not used. coupled: the decay is added to the gradient,
+    as L2 regularisation, and not to the update. update_clip: largest RMS of g / sqrt(v) of a parameter at
+    which Adam makes a whole step, None for no bound.
     """
 
     kind: OptimizerKind = OptimizerKind.ADAMW
@@ -87,15 +89,23 @@ class OptimizerConfig:
     eps: float = 1e-8
     weight_decay: float = 0.1
     clip: float | None = 1.0
+    coupled: bool = field(default=False, metadata=LATER)
+    update_clip: float | None = field(default=None, metadata=LATER)
 
 
 @dataclass(kw_only=True)
 class ScheduleConfig:
-    """Linear warm-up, then decay to `final_fraction` of the peak at the last step."""
+    """Linear warm-up, then decay to `final_fraction` of the peak at the last step, which is then kept.
+
+    total_steps: the length that the schedule is made for, None for the run's own. calls: how often the
+    scheduler is stepped in each step.
+    """
 
     warmup_steps: int = 30
     decay: Decay = Decay.COSINE
     final_fraction: float = 0.1
+    total_steps: int | None = field(default=None, metadata=LATER)
+    calls: int = field(default=1, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -160,6 +170,9 @@ UNDER_ONE = 0.999999  # Adam divides by 1 - beta
 # What a CPU's cache line holds: other shapes are summed in an order that depends on the bundle.
 ALIGNED, MULTIPLE = ("model.width", "model.context", "model.vocab_size"), 16
 
+# Settings that may be None.
+OPTIONAL = ("optimizer.clip", "optimizer.update_clip", "schedule.total_steps")
+
 # Setting to (lowest, highest, whether the lowest itself is allowed).
 RANGES: dict[str, tuple[float, float, bool]] = {
     "steps": (1, 10**7, True),
@@ -181,8 +194,11 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "optimizer.eps": (0, 1e3, True),
     "optimizer.weight_decay": (0, 1e4, True),
     "optimizer.clip": (0, 1e12, False),
+    "optimizer.update_clip": (0, 1e12, False),
     "schedule.warmup_steps": (0, 10**7, True),
     "schedule.final_fraction": (0, 1, True),
+    "schedule.total_steps": (1, 10**7, True),
+    "schedule.calls": (1, 10**4, True),
     "precision.loss_scale": (0, 2.0**40, False),
     "precision.growth_interval": (1, 10**7, True),
     "precision.smallest_scale": (0, 2.0**40, False),
@@ -197,7 +213,7 @@ def check(setup: Setup) -> None:
     """InputError for the first setting that is out of range."""
     for path, (low, high, inclusive) in RANGES.items():
         value = get(setup, path)
-        if value is None and path == "optimizer.clip":
+        if value is None and path in OPTIONAL:
             continue
         if value is None or not (low <= value <= high) or (value == low and not inclusive):
             bound = f"{low:g}" if inclusive else f"over {low:g}"

@@ -190,6 +190,32 @@ CASES: dict[str, Case] = {
             "inf": (-INF, False),
         },
     ),
+    "levels_off": (
+        lambda y: shapes.levels_off(y, share=0.33, of_fall=0.1),
+        {
+            "falls, then flat": (FALL, True),
+            "flat at once": (1.0 + 3.0 * (T < 5), True),
+            "straight down": (4.0 - T / 100, False),
+            "falls at the end": (np.where(T < 180, FALL, FALL - 1.0), False),
+            "rises": (2.0 + T / 100, False),
+            "flat": (FLAT, False),
+            "nan": (NAN, False),
+            "inf": (INF, False),
+        },
+    ),
+    "swings_slowly": (
+        lambda y: shapes.swings_slowly(FALL + y, size=0.3, times=2),
+        {
+            "wave": (0.5 * np.sin(T / 10), True),
+            "one wave": (np.where(T < 130, 0.0, 0.5 * np.sin(T / 10)), False),
+            "ripple": (0.15 * np.sin(T / 10), False),
+            "from step to step": (2 * SWING, False),
+            "climbs": (T / 50, False),
+            "flat": (FLAT, False),
+            "nan": (NAN, False),
+            "inf": (INF, False),
+        },
+    ),
     "oscillates": (
         lambda y: shapes.oscillates(y, SWING, factor=3.0),
         {

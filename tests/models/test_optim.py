@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainwreck.models.optim import Kind, Moments, Settings, step
+from trainwreck.models.optim import Kind, Moments, Settings, step, update_clip_factor
 
 # Decayed and not: the elements of one run's flat buffer.
 DECAYED, PLAIN = slice(0, 20), slice(20, 31)
@@ -129,3 +129,47 @@ def test_the_first_adamw_update_has_the_size_of_the_learning_rate() -> None:
     s, (flat, grads) = settings(eps=[0.0] * 6, weight_decay=[0.0] * 6), draws()
     update = step(Kind.ADAMW, flat, grads[0] + 1e-9, Moments.zeros(flat), s, MASK.double())
     torch.testing.assert_close(update.abs(), s.lr.unsqueeze(1).expand_as(update), rtol=1e-12, atol=0)
+
+
+def test_coupled_decay_is_the_l2_of_torchs_adam() -> None:
+    s, (flat, grads) = settings(), draws()
+    s = dataclasses.replace(s, coupled=torch.tensor([True, False] * 3))
+    decoupled = ours(Kind.ADAMW, torch.float64)[0]
+    mine, moments = flat.clone(), Moments.zeros(flat)
+    for i, g in enumerate(grads):
+        step(Kind.ADAMW, mine, g, moments, dataclasses.replace(s, lr=rates(i, s)), MASK.double())
+    for run in range(len(flat)):
+        if run % 2:
+            assert torch.equal(mine[run], decoupled[run])
+            continue
+        decayed, plain = (flat[run, part].clone().requires_grad_() for part in (DECAYED, PLAIN))
+        betas = (float(s.beta1[run]), float(s.beta2[run]))
+        groups = [{"params": [decayed], "weight_decay": float(s.weight_decay[run])}, {"params": [plain]}]
+        optimizer = torch.optim.Adam(groups, lr=1.0, betas=betas, eps=float(s.eps[run]), foreach=False)
+        for i, g in enumerate(grads):
+            for group in optimizer.param_groups:
+                group["lr"] = float(rates(i, s)[run])
+            decayed.grad, plain.grad = g[run, DECAYED].clone(), g[run, PLAIN].clone()
+            optimizer.step()
+        torch.testing.assert_close(
+            mine[run], torch.cat((decayed, plain)).detach(), rtol=1e-3, atol=1e-6
+        )  # beta2 = 0 magnifies rounding
+
+
+def test_update_clipping_shortens_the_step_of_a_parameter_whose_moment_lags() -> None:
+    s, (flat, grads) = settings(weight_decay=[0.0] * 6), draws()
+    bounds, largest = ((0, 20), (20, 31)), torch.tensor([1.0, 0.5, torch.inf, 1.0, 1.0, 1.0], dtype=torch.float64)
+    clipped = dataclasses.replace(s, update_clip=largest, bounds=bounds)
+    moments, others = Moments.zeros(flat), Moments.zeros(flat)
+    mine, plain = flat.clone(), flat.clone()
+    for i, g in enumerate(grads[:10]):
+        surge = g * (100.0 if i == 9 else 1.0)
+        got = step(Kind.ADAMW, mine, surge, moments, clipped, MASK.double())
+        whole = step(Kind.ADAMW, plain, surge, others, s, MASK.double())
+        hat = (moments.second / (1 - s.beta2.unsqueeze(1) ** (i + 1))).sqrt() + s.eps.unsqueeze(1)
+        for start, stop in bounds:
+            rms = (surge / hat)[:, start:stop].square().mean(1).sqrt()
+            factor = torch.clamp(largest / rms, max=1.0).unsqueeze(1)
+            torch.testing.assert_close(got[:, start:stop], whole[:, start:stop] * factor, rtol=1e-12, atol=0)
+    assert torch.equal(mine[2], plain[2])
+    assert (update_clip_factor(grads[0], largest, bounds) <= 1).all()

@@ -12,18 +12,21 @@ MASK = (torch.arange(37) < 20).float()
 STEPS = 12
 
 
-def settings(runs: int) -> Settings:
+def settings(runs: int, more: bool = False) -> Settings:
     def column(low: float, high: float) -> Tensor:
         return torch.linspace(low, high, runs)
 
     return Settings(
         lr=column(1e-2, 0.1), beta1=column(0.8, 0.9), beta2=column(0.9, 0.99), eps=column(1e-8, 1e-6),
         weight_decay=column(0, 0.2), clip=column(0.5, 2),
+        **({"coupled": torch.arange(runs) % 2 == 0, "update_clip": column(0.1, 1)} if more else {}),
+        bounds=((0, 20), (20, 37)),
     )  # fmt: skip
 
 
 def part(s: Settings, i: int) -> Settings:
-    return Settings(**{name: value[i : i + 1] for name, value in vars(s).items()})
+    rows = {name: value[i : i + 1] for name, value in vars(s).items() if isinstance(value, Tensor)}
+    return Settings(**rows, bounds=s.bounds)
 
 
 def draws(runs: int) -> tuple[Tensor, Tensor]:
@@ -39,11 +42,14 @@ def train(kind: Kind, flat: Tensor, grads: Tensor, s: Settings, skip: Tensor | N
     return flat, moments
 
 
+@pytest.mark.parametrize("more", [False, True], ids=["", "coupled, clipped updates"])
 @pytest.mark.parametrize("with_skips", [False, True])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, 3e38])
 @pytest.mark.parametrize("kind", Kind)
-def test_a_run_with_broken_gradients_leaves_its_neighbours_bits(kind: Kind, value: float, with_skips: bool) -> None:
-    s, (flat, grads) = settings(5), draws(5)
+def test_a_run_with_broken_gradients_leaves_its_neighbours_bits(
+    kind: Kind, value: float, with_skips: bool, more: bool
+) -> None:
+    s, (flat, grads) = settings(5, more), draws(5)
     grads[4:, 2, ::3] = value
     never = torch.zeros(STEPS, 5, dtype=torch.bool) if with_skips else None
     together, moments = train(kind, flat, grads, s, never)

@@ -50,3 +50,18 @@ def test_a_warm_up_longer_than_the_run_never_gets_to_the_peak_before_its_end(war
 def test_steps_after_the_last_stay_at_the_final_rate():
     setup = replaced(Setup(), steps=100, optimizer__lr=2.0)
     assert learning_rate(setup, 100) == learning_rate(setup, 150) == pytest.approx(0.2)
+
+
+def test_a_schedule_made_for_fewer_steps_ends_early_and_stays_at_its_end():
+    rate = rates(schedule__warmup_steps=20, schedule__total_steps=50)
+    own = replaced(Setup(), steps=50, optimizer__lr=2.0, schedule__warmup_steps=20)
+    np.testing.assert_array_equal(rate[:50], [learning_rate(own, step) for step in range(50)])
+    np.testing.assert_allclose(rate[50:], 0.2, rtol=1e-13)
+
+
+@pytest.mark.parametrize("calls", [2, 7])
+def test_a_scheduler_stepped_several_times_a_step_is_as_many_times_as_fast(calls):
+    once, rate = rates(schedule__final_fraction=0.0), rates(schedule__final_fraction=0.0, schedule__calls=calls)
+    reached = -(-100 // calls)
+    np.testing.assert_array_equal(rate[:reached], once[::calls])
+    assert (rate[reached:] == 0).all()

@@ -1,0 +1,62 @@
+"""Adam's beta2 is far under 0.9: the second moment forgets faster than the first.
+
+Failure: The size of a step is taken from the last one or two gradients alone. Steps of single weights become
+    many times the learning rate whenever a gradient dies down; the loss jitters, climbs in bursts and
+    ends above.
+Mechanism: While a gradient vanishes, m shrinks by beta1 a step and sqrt(v) by sqrt(beta2). With
+    beta1 > sqrt(beta2) the update grows, by beta1 / sqrt(beta2) a step: by 4 for beta2 = 0.05.
+Injection: `beta2` is set from step 0 on, `beta1` stays 0.9.
+Signature: The update ratio jitters from step to step and so does the loss, which stays above.
+Cure: beta2 as it should be, from a few steps in on, before the weights have blown up.
+Realism: "If beta2 has drifted below 0.9 the second-moment estimate is averaged over too short a window."
+    Simplified: far below; between 0.3 and 0.9 this small model grows weights that nothing uses and
+    learns all the same.
+References: Reading the Curves (loss oscillates without converging); Kingma and Ba 2015; Reddi et al. 2018.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, get
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Beta2(Knobs):
+    """Decay rate of the second moment."""
+
+    beta2: float = 0.05
+
+
+@register
+class AdamBeta2Low(Scenario):
+    """Second moment over too short a window."""
+
+    id = "adam_beta2_low"
+    family = Family.OPTIMISATION
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.READING_CURVES,)
+    telling = "layer_update_ratio"
+    onset = None
+    knobs = Beta2()
+    cure_after = 10
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Beta2, setup: Setup) -> list[Change]:
+        return [Setting("optimizer.beta2", knobs.beta2)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        mine, other = (np.log(t["layer_update_ratio"][:, 0]) for t in (run, healthy))
+        jitter = shapes.oscillates(mine, other, factor=3.0)
+        return jitter and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
+
+    def cure(self, knobs: Beta2, setup: Setup) -> list[Change]:
+        return [Setting("optimizer.beta2", get(setup, "optimizer.beta2"))]

@@ -1,0 +1,69 @@
+"""The clipping threshold is so high that it never engages.
+
+Failure: Clipping is on, and does nothing: its threshold is over any gradient that ever comes. Heavy-tailed
+    batches go through whole, and after the first of them the loss does not come back.
+Mechanism: min(1, c / |g|) = 1 at every step when c is over the largest |g|. What then follows is what
+    follows without clipping.
+Injection: From the onset on the threshold is `clip`, and a batch in ten, the first one included, repeats
+    one token.
+Signature: The gradient norm jumps to many times its level and, between the bad batches too, the loss stays
+    above its own before the onset; the clip coefficient is 1 throughout.
+Cure: A threshold of 1 in its place, with the same bad batches in the stream.
+Realism: A threshold chosen for a summed loss, or for the norm of one layer. Nothing but the configuration
+    tells it from no clipping at all.
+References: Reading the Curves (loss spikes; clip); Pascanu et al. 2013.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, get
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Clip(Knobs):
+    """Largest gradient norm let through."""
+
+    clip: float = 100.0
+
+
+@register
+class ClipTooLoose(Scenario):
+    """A threshold over every gradient under heavy-tailed batches."""
+
+    id = "clip_too_loose"
+    family = Family.OPTIMISATION
+    kinds = (FaultKind.SETTING, FaultKind.DATA)
+    sources = (documents.READING_CURVES,)
+    telling = "loss"
+    knobs = Clip()
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain_sgd_clipped(setup)
+
+    def fault(self, knobs: Clip, setup: Setup) -> list[Change]:
+        def repeat(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            if since > 0 and draw.random() >= 0.1:
+                return batch
+            token = np.broadcast_to(batch.inputs[:1, :1], batch.inputs.shape)
+            return dataclasses.replace(batch, inputs=token, targets=token)
+
+        return [Setting("optimizer.clip", knobs.clip), DataTransform(repeat, self.id)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        loss, norm, coefficient = run["loss"], run["grad_norm"], run["clip_coef"][onset:]
+        before = slice(onset - 20, onset)
+        jumps = norm[onset:].max() > 8 * np.median(norm[before])
+        stays = np.median(loss[-50:]) > np.median(loss[before]) + 0.3  # most batches are good ones
+        return bool(coefficient.min() == 1 and jumps and stays)
+
+    def cure(self, knobs: Clip, setup: Setup) -> list[Change]:
+        return [Setting("optimizer.clip", get(setup, "optimizer.clip"))]

@@ -1,0 +1,66 @@
+"""The clipping threshold is far under the usual gradient norm.
+
+Failure: Every gradient is cut down to the threshold, the ordinary ones too. The run learns, at a fraction of
+    its pace, as if its learning rate were that fraction.
+Mechanism: The update is lr * min(1, c / |g|) * g. With c far under |g| at every step its length is lr * c:
+    SGD on the direction of the gradient alone.
+Injection: `clip` is set from step 0 on, under SGD. Adam divides by the gradient's size again and does not
+    care.
+Signature: The gradient norm is over the threshold at every step, with a clip coefficient under a tenth, and
+    the loss is late and ends above.
+Cure: A fifth of the way in, the threshold is raised to the healthy one.
+Realism: "The norm stuck at the clipping threshold", where the clipped norm is logged; the norm before
+    clipping, logged here, stands over it.
+References: Debugging training ("stuck at clipping threshold indicates the threshold is too low. Raise it");
+    Pascanu et al. 2013.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, get
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+
+@dataclass(kw_only=True)
+class Clip(Knobs):
+    """Largest gradient norm let through."""
+
+    clip: float = 0.015
+
+
+@register
+class ClipTooTight(Scenario):
+    """Clipping that engages at every step."""
+
+    id = "clip_too_tight"
+    family = Family.OPTIMISATION
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.DEBUGGING,)
+    telling = "clip_coef"
+    onset = None
+    severities = {
+        Severity.SUBTLE: Clip(clip=0.03),
+        Severity.CLEAR: Clip(clip=0.015),
+        Severity.SEVERE: Clip(clip=0.005),
+    }
+    cure_after = 60
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain_sgd_clipped(setup)
+
+    def fault(self, knobs: Clip, setup: Setup) -> list[Change]:
+        return [Setting("optimizer.clip", knobs.clip)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        always = run["clip_coef"].max() < 1 and np.median(run["clip_coef"]) < 0.1
+        return bool(always) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
+
+    def cure(self, knobs: Clip, setup: Setup) -> list[Change]:
+        return [Setting("optimizer.clip", get(setup, "optimizer.clip"))]

@@ -1,0 +1,63 @@
+"""A constant low learning rate in place of warm-up and decay.
+
+Failure: The careful choice: a rate low enough to need no warm-up, kept to the end. In the first steps the run
+    is ahead of one that is still warming up; then it is overtaken and ends above.
+Mechanism: With Adam the way that a weight can go in n steps is at most the sum of the rates. A schedule that
+    peaks at 25 times the rate soon has the larger sum, and its decay then takes the noise out.
+Injection: From step 0 on the rate is `lr`, without warm-up and decay.
+Signature: Under a healthy run's loss in the first steps, above it through the last quarter.
+Cure: A tenth of the way in, the healthy warm-up and decay, to the healthy peak.
+Realism: "Lower LR helps for first 1k steps but plateaus: need a warmup-then-decay schedule." The twin's
+    warm-up takes half of the run, so that there is a first part in which the low rate leads.
+References: Debugging training (common pathologies).
+"""
+
+from dataclasses import dataclass
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Decay, Setup, get
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Rate(Knobs):
+    """The constant learning rate."""
+
+    lr: float = 4e-4
+
+
+@register
+class ConstantLowLR(Scenario):
+    """A low rate from the first step to the last."""
+
+    id = "constant_low_lr"
+    family = Family.OPTIMISATION
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.DEBUGGING,)
+    telling = "loss"
+    onset = None
+    knobs = Rate()
+    cure_after = 30
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain_slow_start(setup)
+
+    def fault(self, knobs: Rate, setup: Setup) -> list[Change]:
+        return [
+            Setting("optimizer.lr", knobs.lr),
+            Setting("schedule.warmup_steps", 0),
+            Setting("schedule.decay", Decay.CONSTANT),
+        ]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        first = slice(4, 12)
+        ahead = run["loss"][first].mean() < healthy["loss"][first].mean() - 0.03
+        return bool(ahead) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
+
+    def cure(self, knobs: Rate, setup: Setup) -> list[Change]:
+        paths = ("optimizer.lr", "schedule.warmup_steps", "schedule.decay")
+        return [Setting(path, get(setup, path)) for path in paths]

@@ -1,0 +1,71 @@
+"""Micro-batch gradients are summed where they should be averaged.
+
+Failure: Gradient accumulation over k micro-batches without the division by k. Under SGD every step is k
+    times too long; the loss climbs or stays high, while the code of each part looks right.
+Mechanism: k * mean(g) in place of mean(g): lr * k is the rate that counts, and past 2 / h along the
+    sharpest direction, curvature h, it overshoots.
+Injection: The gradient is multiplied by `micro_batches`, from step 0 on.
+Signature: The gradient norm is several times a healthy run's from the very first step, where both have the
+    same weights; the loss then stays above or is not finite.
+Cure: Average, from the fourth step on.
+Realism: SGD without clipping. Adam divides the factor out again, and a clip at 1 hides it: there this
+    slip shows in the norm alone.
+References: Debugging Training Instability (gradient accumulation).
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.parameters import Layout
+from trainwreck.models.wiring import Updates
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+
+@dataclass(kw_only=True)
+class Accumulation(Knobs):
+    """Micro-batches whose gradients are summed."""
+
+    micro_batches: int = 16
+
+
+@register
+class GradAccumulationUnscaled(Scenario):
+    """Sum of micro-batch gradients, not their mean."""
+
+    id = "grad_accumulation_unscaled"
+    family = Family.OPTIMISATION
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.INSTABILITY,)
+    telling = "grad_norm"
+    onset = None
+    severities = {
+        Severity.SUBTLE: Accumulation(micro_batches=8),
+        Severity.CLEAR: Accumulation(micro_batches=16),
+        Severity.SEVERE: Accumulation(micro_batches=32),
+    }
+    cure_after = 3
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain_sgd(setup)
+
+    def fault(self, knobs: Accumulation, setup: Setup) -> list[Change]:
+        def add_up(updates: Updates, plan: Layout) -> Updates:
+            return dataclasses.replace(updates, gain_N=torch.full((1,), float(knobs.micro_batches)))
+
+        return [UpdateEdit(add_up)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        longer = run["grad_norm"][0] > 4 * healthy["grad_norm"][0]
+        above = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
+        return bool(longer) and (above or shapes.diverges(run["loss"], rise=0.4))
+
+    def cure(self, knobs: Accumulation, setup: Setup) -> list[Change]:
+        return [restore_updates()]

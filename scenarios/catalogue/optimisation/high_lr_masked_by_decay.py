@@ -1,0 +1,61 @@
+"""The learning rate is too high, and its decay hides it.
+
+Failure: For most of the run the loss is noisy and too high. As the rate decays, the noise dies down, the loss
+    drops, and the run ends like any good one, only above where it could have ended.
+Mechanism: At a rate over the stable edge the weights wander at a height that grows with the rate; as it
+    decays to zero the run cools into whatever valley it has wandered to, with attention logits that
+    have grown by orders and no longer come back.
+Injection: The peak is `factor` times the twin's from step 0 on; the schedule decays to zero all the same.
+Signature: Over the middle of the run the loss is far above a healthy run's; at the end it still falls, the
+    gap has shrunk to a part, and remains.
+Cure: The healthy rate from the tenth step on, while the rate is still climbing.
+Realism: Seen in published logs: a final loss that nobody questions, because nobody saw the lower one.
+References: Wortsman et al. 2023 (sensitivity to the learning rate); Reading the Curves (learning rate
+    schedule).
+"""
+
+from dataclasses import dataclass
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Scaled
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Factor(Knobs):
+    """The peak over the healthy one."""
+
+    factor: float = 15.0
+
+
+@register
+class HighLRMaskedByDecay(Scenario):
+    """Learning rate over the edge, decayed before the run is lost."""
+
+    id = "high_lr_masked_by_decay"
+    family = Family.OPTIMISATION
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.READING_CURVES,)
+    telling = "loss"
+    onset = None
+    knobs = Factor()
+    cure_after = 10
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain_to_zero(setup)
+
+    def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
+        return [Scaled("optimizer.lr", knobs.factor)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        steps = len(run)
+        gap = shapes.smooth(run["loss"], 20) - shapes.smooth(healthy["loss"], 20)
+        middle, end = gap[steps // 4 : steps // 2].mean(), gap[-10:].mean()
+        return bool(middle > 0.2 and 0.04 < end < 0.6 * middle)
+
+    def cure(self, knobs: Factor, setup: Setup) -> list[Change]:
+        return [Scaled("optimizer.lr", 1 / knobs.factor)]

@@ -1,0 +1,65 @@
+"""The learning rate is far too low.
+
+Failure: The loss falls in the first part of the run, ever more slowly, and is flat where it should end:
+    high, with everything else in good order.
+Mechanism: One update of Adam moves a weight by about lr, so that in a run no weight gets further than
+    sum_t lr_t from where it began. Where that is less than its way to a good value, it never arrives.
+Injection: The peak is `factor` times the twin's from step 0 on; warm-up and decay keep their shape.
+Signature: The last third of the run brings little of the whole fall, and the loss stays far above a
+    healthy run's.
+Cure: A tenth of the way in, the rate is raised to the healthy one.
+Realism: A rate copied from a larger model or from a fine-tune, or a typing error in the exponent.
+References: Reading the Curves (early plateau); Debugging training (loss plateaus far above expected).
+"""
+
+from dataclasses import dataclass
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Scaled
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+
+@dataclass(kw_only=True)
+class Factor(Knobs):
+    """The peak over the healthy one."""
+
+    factor: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor < 1:
+            raise ValueError(f"fault.factor: {self.factor} is not allowed; allowed: over 0 and under 1")
+
+
+@register
+class LRTooLow(Scenario):
+    """Peak learning rate far too low."""
+
+    id = "lr_too_low"
+    family = Family.OPTIMISATION
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.DIVERGENT_LOSS, documents.READING_CURVES, documents.DEBUGGING)
+    telling = "loss"
+    onset = None
+    severities = {
+        Severity.SUBTLE: Factor(factor=0.03),
+        Severity.CLEAR: Factor(factor=0.01),
+        Severity.SEVERE: Factor(factor=0.004),
+    }
+    cure_after = 30
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
+        return [Scaled("optimizer.lr", knobs.factor)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        flat = shapes.levels_off(run["loss"], share=0.33, of_fall=0.2)
+        return flat and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3)
+
+    def cure(self, knobs: Factor, setup: Setup) -> list[Change]:
+        return [Scaled("optimizer.lr", 1 / knobs.factor)]

@@ -1,0 +1,63 @@
+"""Momentum near 1: slow, wide swings.
+
+Failure: The optimizer rolls past the bottom of the valley and takes long to turn. The loss swings up and down
+    over many steps, wider than noise and slower than a learning rate that is too high.
+Mechanism: Heavy-ball momentum averages over 1 / (1 - beta) steps and multiplies the step by as much. Along
+    a direction of curvature h it oscillates at a period of about 2 pi sqrt((1 - beta) / (lr_eff * h))
+    / (1 - beta), with lr_eff = lr / (1 - beta), and its swings die down only as beta^(t / 2).
+Injection: `beta1` is set from step 0 on, under SGD without clipping; the learning rate stays.
+Signature: The level of the loss, noise taken out, rises and falls again by a fifth of a nat and more, where a
+    healthy run's only falls; it stays above.
+Cure: momentum 0.9 again, a few steps after the warm-up began.
+Realism: SGD, since Adam at these rates hardly cares for beta1. A clip at 1 would hide most of it.
+References: Debugging Divergent Loss (momentum that clashes with slow dynamics); Debugging Training
+    Instability; Sutskever et al. 2013; Goh 2017, "Why momentum really works".
+"""
+
+from dataclasses import dataclass
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, get
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+
+@dataclass(kw_only=True)
+class Momentum(Knobs):
+    """Decay rate of the momentum buffer."""
+
+    beta1: float = 0.993
+
+
+@register
+class MomentumTooHigh(Scenario):
+    """Heavy-ball momentum near 1."""
+
+    id = "momentum_too_high"
+    family = Family.OPTIMISATION
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.DIVERGENT_LOSS, documents.INSTABILITY)
+    telling = "loss"
+    onset = None
+    severities = {
+        Severity.SUBTLE: Momentum(beta1=0.99),
+        Severity.CLEAR: Momentum(beta1=0.993),
+        Severity.SEVERE: Momentum(beta1=0.997),
+    }
+    cure_after = 20
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain_sgd(setup)
+
+    def fault(self, knobs: Momentum, setup: Setup) -> list[Change]:
+        return [Setting("optimizer.beta1", knobs.beta1)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        slow = shapes.swings_slowly(run["loss"], size=0.2, times=1)
+        return slow and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
+
+    def cure(self, knobs: Momentum, setup: Setup) -> list[Change]:
+        return [Setting("optimizer.beta1", get(setup, "optimizer.beta1"))]

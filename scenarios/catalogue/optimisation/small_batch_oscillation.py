@@ -1,0 +1,67 @@
+"""The learning rate is too large for the batch size.
+
+Failure: Loss and gradient norm bounce up and down without a trend. Every step is taken on the noise of two
+    rows, and long enough to undo the last.
+Mechanism: The gradient of B rows has variance sigma^2 / B. At the rate lr the weights hover around the
+    valley's floor at a height of about lr * sigma^2 / B: a rate that sixteen rows bear is far too high
+    for two.
+Injection: The rate is `factor` times the twin's from step 0 on; batches have two rows in both.
+Signature: The gradient norm swings from step to step far more than a healthy run's of the same batch size;
+    over the second half the loss has no trend and stays above. Two rows alone make a loss jump about, so
+    that the loss's own swings tell less.
+Cure: Gradients of `micro_batches` batches are accumulated before each update, at the same high rate.
+Realism: The documented remedy "accumulate gradients over more micro-steps", here as one batch of as many rows,
+    which has the same gradient. A rate copied from a run with a larger batch.
+References: Reading the Curves (loss oscillates without converging); Recognizing the symptoms (oscillating
+    loss); McCandlish et al. 2018, "An empirical model of large-batch training".
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Scaled, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, get
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Rate(Knobs):
+    """The rate over the healthy one, and the micro-batches that would bear it."""
+
+    factor: float = 30.0
+    micro_batches: int = 8
+
+
+@register
+class SmallBatchOscillation(Scenario):
+    """A rate for large batches on small ones."""
+
+    id = "small_batch_oscillation"
+    family = Family.OPTIMISATION
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.SYMPTOMS, documents.READING_CURVES)
+    telling = "loss"
+    onset = None
+    knobs = Rate()
+    tolerance = 0.08
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain_small_batch(setup)
+
+    def fault(self, knobs: Rate, setup: Setup) -> list[Change]:
+        return [Scaled("optimizer.lr", knobs.factor)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        half = len(run) // 2
+        loss = run["loss"][half:]
+        swings = shapes.oscillates(np.log(run["grad_norm"][half:]), np.log(healthy["grad_norm"][half:]), factor=1.8)
+        trend = abs(np.mean(loss[: len(loss) // 2]) - np.mean(loss[len(loss) // 2 :]))
+        return bool(swings and trend < 0.4) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
+
+    def cure(self, knobs: Rate, setup: Setup) -> list[Change]:
+        return [Setting("data.rows", get(setup, "data.rows") * knobs.micro_batches)]

@@ -1,0 +1,65 @@
+"""The decay reaches its floor long before the end.
+
+Failure: The model was learning well, and then it is not: the loss flattens where the learning rate meets
+    its floor, with most of the run still to come. It reads like convergence, and is not.
+Mechanism: A schedule for n steps in a run of N leaves N - n steps at lr = floor * peak, of which each
+    carries a weight by no more than that.
+Injection: The schedule is made for `total_steps` steps and decays to `floor` of the peak, from step 0 on.
+Signature: From where the rate meets its floor on the loss falls by a small part of what a healthy run's still
+    falls by, and it ends above.
+Cure: Stretch: two fifths of the way in, the schedule is made for the whole run.
+Realism: A run that was prolonged without its schedule. The floor is all but zero; the usual tenth of
+    the peak is still enough for a task this small.
+References: Reading the Curves (learning rate schedule issues: "the plateau coincides with the learning rate
+    reaching its floor"); Debugging training (schedule decayed too aggressively).
+"""
+
+from dataclasses import dataclass
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, get
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Floor(Knobs):
+    """Where the decay ends, in steps and as a share of the peak."""
+
+    total_steps: int = 40
+    floor: float = 0.002
+
+
+@register
+class ScheduleFloorEarly(Scenario):
+    """Decay to a floor in a fraction of the run."""
+
+    id = "schedule_floor_early"
+    family = Family.SCHEDULE
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    telling = "lr"
+    onset = None
+    knobs = Floor()
+    cure_after = 120
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain(setup)
+
+    def fault(self, knobs: Floor, setup: Setup) -> list[Change]:
+        return [
+            Setting("schedule.total_steps", knobs.total_steps),
+            Setting("schedule.final_fraction", knobs.floor),
+        ]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        floor = run["lr"].argmin() if run["lr"][-1] == run["lr"].min() else len(run)
+        early = floor < len(run) // 3 and run["lr"][floor:].max() < 1.01 * run["lr"].min()
+        return bool(early) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05)
+
+    def cure(self, knobs: Floor, setup: Setup) -> list[Change]:
+        fraction = get(setup, "schedule.final_fraction")
+        return [Setting("schedule.total_steps", setup.steps), Setting("schedule.final_fraction", fraction)]

@@ -1,0 +1,66 @@
+"""The scheduler is stepped once per micro-batch: the schedule is over long before the run.
+
+Failure: The learning rate warms up, peaks and reaches zero several times too fast. From there on nothing is
+    learnt, though the gradients are alive and there was progress left to make.
+Mechanism: A schedule for n steps that is stepped k times an update ends at step n / k:
+    lr(t) = schedule(k * t), and 0 for every later t.
+Injection: The scheduler is stepped `calls` times in each step, from step 0 on.
+Signature: The learning rate is zero for most of the run, and the update ratio with it, while the gradient
+    norm is not; the loss stands still, above a healthy run's.
+Cure: The right count: two fifths of the way in, the schedule goes on from where it should be.
+Realism: The usual slip of gradient accumulation, and of launchers that step a scheduler once per process.
+References: Reading the Curves (schedule pointing at the wrong step count); Debugging training ("schedule
+    misaligned with total steps (e.g. cosine decays to zero before training is done)").
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, get
+from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+
+
+@dataclass(kw_only=True)
+class Calls(Knobs):
+    """How often the scheduler is stepped in each step."""
+
+    calls: int = 6
+
+
+@register
+class ScheduleWrongTotal(Scenario):
+    """Scheduler stepped once per micro-batch."""
+
+    id = "schedule_wrong_total"
+    family = Family.SCHEDULE
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    telling = "lr"
+    onset = None
+    severities = {
+        Severity.SUBTLE: Calls(calls=4),
+        Severity.CLEAR: Calls(calls=6),
+        Severity.SEVERE: Calls(calls=12),
+    }
+    cure_after = 120
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain_to_zero(setup)
+
+    def fault(self, knobs: Calls, setup: Setup) -> list[Change]:
+        return [Setting("schedule.calls", knobs.calls)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        half = len(run) // 2
+        stopped = run["layer_update_ratio"][half:].max() == 0
+        alive = np.median(run["grad_norm"][half:]) > 0.1
+        return bool(stopped and alive) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
+
+    def cure(self, knobs: Calls, setup: Setup) -> list[Change]:
+        return [Setting("schedule.calls", get(setup, "schedule.calls"))]
