@@ -84,6 +84,7 @@ class Lane:
             self.decay_mask = self.updates.decays_NP
         self.dropout_rate = self._per_run([s.setup.dropout for s in self.segments])
         self.z_loss = self._per_run([s.setup.z_loss for s in self.segments])
+        self.log_objective = torch.tensor([s.setup.log_objective for s in self.segments], device=place.device)
         self.tables = self._tables()
         self.held_out = self._held_out()
         self.recorder: telemetry.Recorder | None = None
@@ -177,6 +178,7 @@ class Lane:
         loss = objective = weighted_mean(nll, weights)
         if self.program.z_loss:
             objective = loss + self.z_loss * weighted_mean(log_z**2, weights)
+            loss = torch.where(self.log_objective, objective, loss)
         scale = self.scaler.scale
         factor = scale if self.program.scaled else torch.ones_like(loss)
         parts = torch.autograd.grad(objective, list(self.leaves.values()), grad_outputs=factor)
@@ -246,7 +248,18 @@ class Lane:
         """Mean loss on the held-out rows, [N], without dropout."""
         parts = self.held_out_logits(step)
         nll = torch.cat([cross_entropy(logits, targets, impl=self.impl).nll_NM for logits, targets in parts], 1)
-        return weighted_mean(nll, self.held_out[2].flatten(1))
+        return weighted_mean(nll, self._looked_at(step).flatten(1))
+
+    def _looked_at(self, step: int) -> Tensor:
+        """Weights of the held-out tokens, [N, B, T], with 0 for rows that an evaluation's sample leaves out."""
+        weights, samples = self.held_out[2], [s.setup.evaluation.sample for s in self.segments]
+        if not any(samples) or step == self.setup.steps - 1:
+            return weights
+        rows = np.ones(weights.shape[:2], bool)
+        for row, job, sample in zip(rows, self.jobs, samples, strict=True):
+            if sample:
+                row[generator(job.seed, "evaluation", step).permutation(len(row))[sample:]] = False
+        return torch.where(torch.from_numpy(rows).to(self.device).unsqueeze(2), weights, 0.0)
 
     def held_out_logits(self, step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits [N, M, V] and targets [N, M] of the held-out rows, as many rows at a time as a batch has."""

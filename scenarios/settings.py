@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.models.config import ModelConfig
+from trainwreck.models.config import LATER, ModelConfig
 from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.precision import Format
 
@@ -91,10 +91,14 @@ class PrecisionConfig:
 
 @dataclass(kw_only=True)
 class EvaluationConfig:
-    """A fixed held-out set of `rows` rows, looked at every `every` steps and at the last one."""
+    """A fixed held-out set of `rows` rows, looked at every `every` steps and at the last one.
+
+    sample: rows drawn anew from the set at each look but the last; 0 for all of them.
+    """
 
     every: int = 25
     rows: int = 48
+    sample: int = field(default=0, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -102,7 +106,7 @@ class Setup:
     """Everything that decides a healthy run, given its seed.
 
     tail: steps a run goes on for after its loss has become non-finite, so that the aftermath is
-    on record.
+    on record. log_objective: the logged loss is what is minimised, z-loss and all.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -115,6 +119,7 @@ class Setup:
     dropout: float = 0.0
     z_loss: float = 0.0
     tail: int = 20
+    log_objective: bool = field(default=False, metadata=LATER)
 
 
 UNDER_ONE = 0.999999  # Adam divides by 1 - beta
@@ -146,6 +151,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "precision.largest_scale": (0, 2.0**40, False),
     "evaluation.every": (1, 10**7, True),
     "evaluation.rows": (1, 10**5, True),
+    "evaluation.sample": (0, 10**5, True),
 }
 
 
