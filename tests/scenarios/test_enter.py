@@ -15,7 +15,11 @@ FP16 = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("values", [{}, {"dropout": 0.2}, FP16], ids=["healthy", "dropout", "fp16 dynamic"])
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"dropout": 0.2}, FP16, {"evaluation__sample": 1}],
+    ids=["healthy", "dropout", "fp16 dynamic", "evaluations on a sample"],
+)
 @pytest.mark.parametrize("k", [1, 7, 13, 19])
 def test_entered_at(values, k, tiny, make_job, differing, equal_states):
     setup = replaced(tiny, **values)

@@ -36,6 +36,7 @@ REFUSED = {
     "precision.largest_scale": (0, -1.0, 2.0**41, None, NAN),
     "evaluation.every": (0, -1, 10**7 + 1, None),
     "evaluation.rows": (0, -1, 10**5 + 1, None),
+    "evaluation.sample": (-1, 10**5 + 1, None, NAN),
 }
 ACCEPTED = {
     "steps": (1, 10**7), "tail": (0,), "dropout": (0, 0.95), "z_loss": (0, 1), "data.rows": (1,),
@@ -43,6 +44,7 @@ ACCEPTED = {
     "optimizer.eps": (0,), "optimizer.weight_decay": (0,), "optimizer.clip": (None, 1e-30, 1e12),
     "schedule.warmup_steps": (0, 500), "schedule.final_fraction": (0, 1), "precision.loss_scale": (1e-9, 2.0**40),
     "precision.growth_interval": (1,), "evaluation.every": (1, 10**7), "evaluation.rows": (1,),
+    "evaluation.sample": (0, 1),
 }  # fmt: skip
 
 
