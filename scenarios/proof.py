@@ -68,7 +68,7 @@ class Proof:
     first_signal: str  # where it most often shows first
     gap: float | None  # median final gap, nats
     non_finite: int
-    seconds: float  # a run, in a bundle on one core
+    seconds: float  # of one core, a run, in a bundle
     holds: bool  # all of the above, on the seeds that were run
     proven: bool  # and these are enough
 
