@@ -28,7 +28,7 @@ from trainwreck.scenarios.spec import Family, Knobs, Scenario
 class Cycle(Knobs):
     """Peak over the twin's, and the share of the run that leads up to it."""
 
-    factor: float = 18.0
+    factor: float = 16.0
     warmup: float = 0.4
 
 
