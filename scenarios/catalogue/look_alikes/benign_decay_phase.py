@@ -1,8 +1,8 @@
 """The rate is cooled down at the end: the loss, flat for long, falls fast.
 
 Failure: None. The rate stays at a bold constant for four fifths of the run, and the loss hovers on a
-    plateau above the twin's. Then the rate is cooled to nothing, updates shrink, and the loss falls by
-    more in the last fifth than in the three before it, to where the twin ends.
+    plateau above the twin's. Then the rate is cooled to nothing, updates shrink, and within that last
+    fifth the loss falls to where the twin ends.
 Mechanism: At a constant rate the loss stays above the valley's floor by about lr * sigma^2 / 2 along
     every stiff direction; as lr falls, that excess goes.
 Injection: From step 0 the rate is `factor` times the twin's peak after the same warm-up; from `until` of

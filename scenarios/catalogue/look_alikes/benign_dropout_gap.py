@@ -5,7 +5,7 @@ Failure: None. The training loss steps up and stays above the validation loss, w
     function moves with them. The model that is kept is the twin's within the tolerance.
 Mechanism: E over masks of -ln p(y | x, mask) >= -ln p(y | x) roughly by half the variance that the masks
     put into the logits: the gap is the price of noise that evaluation does not pay.
-Injection: From the onset on, in the last sixth of the run, dropout at `rate` on embeddings, attention
+Injection: From the onset on, late in the run, dropout at `rate` on embeddings, attention
     and both residual branches.
 Realism: Small last-stage or fine-tuning sets, for which the documents themselves advise dropout. A
     reader who expects the validation curve on top suspects a leak, or a bug in the evaluation.

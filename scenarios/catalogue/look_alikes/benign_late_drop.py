@@ -1,8 +1,8 @@
 """A long plateau, then a sudden drop as a circuit forms.
 
 Failure: None. Half of the rows repeat themselves with a fixed period of random tokens. Nothing but
-    copying predicts them, and copying is not learnt bit by bit: the loss is flat for a fifth of the run,
-    falls by half within another fifth, and is flat again.
+    copying predicts them, and copying is not learnt bit by bit: the loss is all but flat for a sixth of
+    the run, falls by nearly half within another sixth, and is flat again.
 Mechanism: A head that copies needs queries and keys that agree on the distance and values that pass the
     token on. The gradient of each is proportional to the others: d/dt (a b) ~ (a^2 + b^2), slow
     near 0, then all at once.

@@ -1,7 +1,8 @@
 """Sequence length grows by stages: attention reaches further from one step to the next.
 
-Failure: None. Training begins on short rows and ends on long ones. At each stage distance and entropy of
-    attention leap, since there is more to attend to, and the loss steps, since there is more to know.
+Failure: None. Training begins on short rows and ends on long ones. At each stage the distance of
+    attention leaps and its entropy grows, since there is more to attend to, and the loss steps down a
+    little, since there is more to know.
 Mechanism: Position t sees min(t, L) tokens: with L doubled, ln L, the entropy of a head that spreads,
     grows by ln 2, and half of the positions are ones that the model has not trained at.
 Injection: From step 0 rows are cut into pieces of `shortest` tokens, each a document of its own. Over

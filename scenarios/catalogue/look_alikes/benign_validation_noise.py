@@ -6,7 +6,8 @@ Failure: None. To save time the validation loss is measured on `rows` rows, othe
 Mechanism: The mean over n tokens of -ln p has standard deviation sigma / sqrt(n), and sigma is about a
     nat. On a fixed set that error is the same each time and cancels from the curve; on fresh rows not.
 Injection: From the onset on each evaluation but the last draws `rows` rows of the held-out set.
-Realism: `limit_eval_batches` and its like with a shuffled loader.
+Realism: `limit_eval_batches` and its like with a shuffled loader. Simplified: one row, and an
+    evaluation at every step, so that a short run has a curve.
 References: Reading the Curves ("over a fixed held-out set, fixed so the curve is comparable across the
     whole run rather than drifting with whatever happened to be sampled").
 """

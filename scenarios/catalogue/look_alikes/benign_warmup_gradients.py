@@ -1,8 +1,8 @@
 """Large gradients during a long warm-up: the norm bursts as the rate peaks, and calms down.
 
 Failure: None. One-cycle training: over two fifths of the run the rate climbs to many times what a
-    cosine schedule would use, then it falls to nothing. Near the top the gradient norm bursts to
-    several times its level, now and then the loss with it; both settle, and the end is the twin's.
+    cosine schedule would use, then it falls to nothing. Near the top the gradient norm bursts,
+    often to ten times its level, and the loss wobbles; both settle, and the end is the twin's.
 Mechanism: A rate is stable where lr * h < 38 in Adam's preconditioned curvature h (Cohen et al. 2022).
     As lr climbs, directions overshoot one by one; the bursts throw the weights to where h is lower, and
     that is what the climb is for (Gilmer et al. 2022).
