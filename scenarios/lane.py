@@ -90,6 +90,7 @@ class Lane:
         self.dropout_rate = self._per_run([s.setup.dropout for s in self.segments])
         self.z_loss = self._per_run([s.setup.z_loss for s in self.segments])
         self.smoothing = self._per_run([s.setup.label_smoothing for s in self.segments])
+        self.log_objective = torch.tensor([s.setup.log_objective for s in self.segments], device=place.device)
         self.tables = self._tables()
         self.held_out = self._held_out([validation(s.setup)[0] for s in self.segments])
         self.fresh = self._held_out([fresh(s.setup) for s in self.segments]) if self.setup.evaluation.fresh else None
@@ -194,6 +195,7 @@ class Lane:
         objective = loss
         if self.program.z_loss:
             objective = loss + self.z_loss * weighted_mean(log_z**2, weights)
+            loss = torch.where(self.log_objective, objective, loss)
         scale = self.scaler.scale
         factor = scale if self.program.scaled else torch.ones_like(loss)
         parts = torch.autograd.grad(objective, list(self.leaves.values()), grad_outputs=factor)
@@ -266,13 +268,24 @@ class Lane:
         sets = (self.held_out,) if self.fresh is None else (self.held_out, self.fresh)
         return torch.stack([self.validate(step, held_out) for held_out in sets], 1)
 
+    def _looked_at(self, step: int, weights: Tensor) -> Tensor:
+        """Weights of the held-out tokens, [N, B, T], with 0 for rows that an evaluation's sample leaves out."""
+        samples = [s.setup.evaluation.sample for s in self.segments]
+        if not any(samples) or step == self.setup.steps - 1:
+            return weights
+        rows = np.ones(weights.shape[:2], bool)
+        for row, job, sample in zip(rows, self.jobs, samples, strict=True):
+            if sample:
+                row[generator(job.seed, "evaluation", step).permutation(len(row))[sample:]] = False
+        return torch.where(torch.from_numpy(rows).to(self.device).unsqueeze(2), weights, 0.0)
+
     @torch.no_grad()
     def validate(self, step: int = 0, held_out: HeldOut | None = None) -> Tensor:
         """Mean loss on the held-out rows, or on others, [N]."""
         held_out = held_out or self.held_out
         parts = self.held_out_logits(step, held_out)
         nll = torch.cat([self._losses(logits, targets).nll_NM for logits, targets in parts], 1)
-        return weighted_mean(nll, held_out[2].flatten(1))
+        return weighted_mean(nll, self._looked_at(step, held_out[2]).flatten(1))
 
     def held_out_logits(self, step: int = 0, held_out: HeldOut | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits [N, M, V] and targets [N, M] of the held-out rows, as many rows at a time as a batch has."""

@@ -134,6 +134,7 @@ class EvaluationConfig:
     fresh: as many other rows are looked at as well.
     dropout: evaluate with the dropout of training. average: decay of the moving average of the weights
     that is evaluated in place of them; 0 for the weights themselves.
+    sample: rows drawn anew from the set at each look but the last; 0 for all of them.
     """
 
     every: int = 25
@@ -141,6 +142,7 @@ class EvaluationConfig:
     fresh: bool = field(default=False, metadata=LATER)
     dropout: bool = field(default=False, metadata=LATER)
     average: float = field(default=0.0, metadata=LATER)
+    sample: int = field(default=0, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -148,7 +150,8 @@ class Setup:
     """Everything that decides a healthy run, given its seed.
 
     tail: steps a run goes on for after its loss has become non-finite, so that the aftermath is
-    on record. label_smoothing: share of the training target that is spread over all tokens.
+    on record. label_smoothing: share of the training target that is spread over all tokens. log_objective:
+    the logged loss is what is minimised, z-loss and all.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -164,6 +167,7 @@ class Setup:
     tail: int = 20
     label_smoothing: float = field(default=0.0, metadata=LATER)
     reduction: Reduction = field(default=Reduction.MEAN, metadata=LATER)
+    log_objective: bool = field(default=False, metadata=LATER)
 
 
 UNDER_ONE = 0.999999  # Adam divides by 1 - beta
@@ -206,6 +210,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "evaluation.every": (1, 10**7, True),
     "evaluation.rows": (1, 10**5, True),
     "evaluation.average": (0, 1, True),
+    "evaluation.sample": (0, 10**5, True),
 }
 
 

@@ -22,7 +22,9 @@ KEPT = {
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"dropout": 0.2}, FP16, KEPT], ids=["healthy", "dropout", "fp16 dynamic", "kept in half, averaged"]
+    "values",
+    [{}, {"dropout": 0.2}, FP16, KEPT, {"evaluation__sample": 1}],
+    ids=["healthy", "dropout", "fp16 dynamic", "kept in half, averaged", "evaluations on a sample"],
 )
 @pytest.mark.parametrize("k", [1, 7, 13, 19])
 def test_entered_at(values, k, tiny, make_job, differing, equal_states):

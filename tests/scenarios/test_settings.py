@@ -37,6 +37,7 @@ REFUSED = {
     "evaluation.every": (0, -1, 10**7 + 1, None),
     "evaluation.rows": (0, -1, 10**5 + 1, None),
     "evaluation.average": (-0.1, 1.1, None, NAN),
+    "evaluation.sample": (-1, 10**5 + 1, None, NAN),
 }
 ACCEPTED = {
     "steps": (1, 10**7), "tail": (0,), "dropout": (0, 0.95), "z_loss": (0, 1), "data.rows": (1,),
@@ -45,6 +46,7 @@ ACCEPTED = {
     "schedule.warmup_steps": (0, 500), "schedule.final_fraction": (0, 1), "precision.loss_scale": (1e-9, 2.0**40),
     "precision.growth_interval": (1,), "evaluation.every": (1, 10**7), "evaluation.rows": (1,),
     "evaluation.average": (0, 1),
+    "evaluation.sample": (0, 1),
 }  # fmt: skip
 
 

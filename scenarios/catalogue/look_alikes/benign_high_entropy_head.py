@@ -1,0 +1,53 @@
+"""Heads near-uniform, then near-Dirac, and right both times.
+
+Failure: None. The source asks for little more than the previous token, so heads that spread over all of
+    the past do no harm. Then the attention temperature is lowered: within one step every head looks at
+    one position, its entropy falls to a third, scores reach ten times as far, and the loss stays.
+Mechanism: H(softmax(beta * s)) falls from ln t towards 0 as beta grows. Entropy is a symptom only where
+    the loss depends on what the head reads: d loss / d attention is near 0 here.
+Injection: From the onset on, scores are multiplied by `sharpness` in every head.
+Realism: Temperatures of attention by schedule or by length (log n scaling). "If attention is highly
+    peaked, sometimes correct, sometimes a sign of a degenerate attention pattern."
+References: Debugging training (attention entropy); Zhai et al. 2023, "Stabilizing transformer training
+    by preventing attention entropy collapse", as the contrast.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+from trainwreck.models.gpt import Tables
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain
+from trainwreck.scenarios.faults import Change, FaultKind, TableEdit
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Temperature(Knobs):
+    """Factor on every attention score."""
+
+    sharpness: float = 10.0
+
+
+@register
+class BenignHighEntropyHead(Scenario):
+    """Attention temperature lowered where no head is needed."""
+
+    id = "benign_high_entropy_head"
+    family = Family.LOOK_ALIKE
+    look_alike = True
+    kinds = (FaultKind.TENSOR,)
+    sources = (documents.DEBUGGING,)
+    telling = "attention_entropy"
+    knobs = Temperature()
+
+    def base(self, setup: Setup) -> Setup:
+        return chain(setup)
+
+    def fault(self, knobs: Temperature, setup: Setup) -> list[Change]:
+        def sharpen(tables: Tables, setup: Setup) -> Tables:
+            return dataclasses.replace(tables, scale_N=tables.scale_N * knobs.sharpness)
+
+        return [TableEdit(sharpen)]

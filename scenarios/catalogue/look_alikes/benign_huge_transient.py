@@ -1,0 +1,59 @@
+"""A burst of unlucky batches without clipping: a very large spike that passes by itself.
+
+Failure: None. A few batches in a row consist of one token that the model has never seen. The loss goes to
+    seven times its level and the gradient norm to forty times, nothing is clipped, and the model is
+    thrown far enough to stay worse on sound data for some twenty steps. Then it is back, by itself.
+Mechanism: An update of Adam has no coordinate over about lr * (1 - beta1) / sqrt(1 - beta2), however
+    large the gradient. The large g^2 stays in v for long, so the steps after the burst are small.
+Injection: At the onset, for `steps` steps, every token of the batch is the table's last one. The base
+    has a threefold rate, no clipping and the usual beta2 of 0.999.
+Realism: Published logs have healthy runs with one such spike. "Spikes that recover are almost always
+    benign and not worth chasing."
+References: Reading the Curves (loss spike then recovery); Recognizing the symptoms (loss spikes);
+    Chowdhery et al. 2022, "PaLM", section 5.1.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.scenarios import documents
+from trainwreck.scenarios.bases import chain
+from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.faults import Change, DataTransform, FaultKind
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Burst(Knobs):
+    """Unlucky batches in a row."""
+
+    steps: int = 4
+
+
+@register
+class BenignHugeTransient(Scenario):
+    """Batches of one unseen token, not clipped."""
+
+    id = "benign_huge_transient"
+    family = Family.LOOK_ALIKE
+    look_alike = True
+    kinds = (FaultKind.DATA,)
+    sources = (documents.READING_CURVES, documents.SYMPTOMS)
+    telling = "grad_norm"
+    knobs = Burst()
+
+    def base(self, setup: Setup) -> Setup:
+        return replaced(chain(setup), optimizer__lr=0.03, optimizer__clip=None, optimizer__beta2=0.999)
+
+    def fault(self, knobs: Burst, setup: Setup) -> list[Change]:
+        def strike(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
+            if since >= knobs.steps:
+                return batch
+            tokens = np.full_like(batch.inputs, setup.model.vocab_size - 1)
+            return dataclasses.replace(batch, inputs=tokens, targets=tokens)
+
+        return [DataTransform(strike, self.id)]
