@@ -8,6 +8,7 @@ import torch
 from trainwreck.models import gpt
 from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.precision import Format
+from trainwreck.scenarios.distributed.exchange import Exchange
 from trainwreck.scenarios.faults import At, FaultKind
 from trainwreck.scenarios.schedule import learning_rate
 from trainwreck.scenarios.settings import Setup, as_dict, check, fingerprint
@@ -28,6 +29,8 @@ class Program:
     dropout: bool
     z_loss: bool
     scaled: bool
+    ranks: int
+    late: bool
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Segment:
     start: int
     setup: Setup
     tables: gpt.Tables  # leading axis 1
+    exchange: Exchange
     program: Program
 
 
@@ -87,10 +91,13 @@ class Job:
         tables = gpt.healthy_tables(setup.model, 1)
         for at in self.active(start):
             tables = at.change.tables(tables, setup)
-        return Segment(start, setup, tables, program(setup, tables))
+        exchange = Exchange.healthy(setup.distributed.ranks)
+        for at in self.active(start):
+            exchange = at.change.exchange(exchange)
+        return Segment(start, setup, tables, exchange, program(setup, tables, exchange))
 
 
-def program(setup: Setup, tables: gpt.Tables) -> Program:
+def program(setup: Setup, tables: gpt.Tables, exchange: Exchange) -> Program:
     """What a setup needs done at each step."""
     structure = {k: v for k, v in as_dict(setup.model).items() if k not in ("init", "rope_base")}
     precision = setup.precision
@@ -106,6 +113,8 @@ def program(setup: Setup, tables: gpt.Tables) -> Program:
         dropout=setup.dropout > 0,
         z_loss=setup.z_loss > 0,
         scaled=precision.dynamic or precision.loss_scale != 1.0,
+        ranks=setup.distributed.ranks,
+        late=exchange.is_late,
     )
 
 

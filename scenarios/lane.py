@@ -11,12 +11,16 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import BY_NAME, Axis
 from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.kernels.norms import segment_statistics
+from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import Layout, layout
 from trainwreck.scenarios import telemetry
 from trainwreck.scenarios.batches import Batch, training_block, validation
+from trainwreck.scenarios.distributed.averaging import Averaging
+from trainwreck.scenarios.distributed.group import Group
+from trainwreck.scenarios.distributed.record import combined, hashed
 from trainwreck.scenarios.faults import State
 from trainwreck.scenarios.job import Job
 
@@ -25,7 +29,8 @@ from trainwreck.scenarios.job import Job
 class Feed:
     """Inputs of a block of steps on the device: token arrays [S, N, ...], learning rates [S, N].
 
-    `host` keeps, for each run, the signals that need no device.
+    `host` keeps, for each run, the signals that need no device; `tokens` how many of them count in the
+    rows of each rank, [S, N, W].
     """
 
     inputs: Tensor
@@ -35,6 +40,7 @@ class Feed:
     ages: Tensor
     lr: Tensor
     host: list[dict[str, np.ndarray]]
+    tokens: np.ndarray
 
 
 CPU = torch.device("cpu")
@@ -42,11 +48,15 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a lane runs. impl: of the kernels; None for the rule of `trainwreck.kernels.selection`."""
+    """Where a lane runs. impl: of the kernels; None for the rule of `trainwreck.kernels.selection`.
+
+    group: the ranks of which this process is one; None where there is one only.
+    """
 
     device: torch.device = CPU
     dtype: torch.dtype = torch.float32
     impl: str | None = None
+    group: Group | None = None
 
 
 class Lane:
@@ -65,6 +75,12 @@ class Lane:
 
         self.flat = column("parameters")
         self.impl = choose(place.impl, self.flat)
+        self.group = place.group
+        if self.program.ranks != (self.group.ranks if self.group else 1):
+            raise ValueError(f"distributed.ranks: {self.program.ranks} is not allowed in mid-run; allowed: no change")
+        self.averaging: Averaging | None = None
+        if self.group is not None:
+            self.averaging = Averaging(self.group, [s.exchange for s in self.segments], column("held"))
         self.moments = optim.Moments(column("count"), column("first"), column("second"))
         self.leaves = {k: v.detach().requires_grad_() for k, v in self.plan.views(self.flat).items()}
         self.scaler = self._scaler(column("loss_scale"), column("good_steps"))
@@ -86,11 +102,16 @@ class Lane:
             "loss_scale": self.scaler.scale,
             "good_steps": self.scaler.good_steps,
         }
+        if self.averaging is not None:
+            held = torch.stack(self.averaging.held, 1)
+            names["held"] = held if self.averaging.holds else torch.zeros_like(held)
         return [{k: v[i].detach().clone() for k, v in names.items()} for i in range(len(self.jobs))]
 
     def feed(self, steps: range) -> Feed:
         """Data, learning rates and host signals of a block of steps."""
-        batches = [run_batches(job, steps) for job in self.jobs]
+        whole = [run_batches(job, steps) for job in self.jobs]
+        rank = self.group.rank if self.group is not None else 0
+        batches = [s.exchange.rows(batch, rank) for s, batch in zip(self.segments, whole, strict=True)]
         n, table = len(self.jobs), self.setup.model.vocab_size
         for batch in batches:
             # Stacked tables are one: an id past a run's own would read its neighbour's.
@@ -103,9 +124,10 @@ class Lane:
             return torch.from_numpy(np.stack(arrays, 1)).to(self.device)
 
         host = [
-            telemetry.input_signals(batch, self.setup.model.vocab_size)
+            telemetry.input_signals(s.exchange.every_row(batch), self.setup.model.vocab_size)
             | {"lr": np.array([job.learning_rate(s) for s in steps]), "tokens_per_second": clock(job, steps)}
-            for job, batch in zip(self.jobs, batches, strict=True)
+            | {"rank_batch_hash": hashed(torch.from_numpy(own.inputs.reshape(len(steps), 1, -1))).numpy()}
+            for job, s, batch, own in zip(self.jobs, self.segments, whole, batches, strict=True)
         ]
         return Feed(
             inputs=stack([b.inputs for b in batches]),
@@ -115,6 +137,7 @@ class Lane:
             ages=stack([telemetry.ages(b.documents) for b in batches]).view(len(steps), n, -1),
             lr=torch.from_numpy(np.stack([h["lr"] for h in host], 1)).to(self.device, self.flat.dtype),
             host=host,
+            tokens=np.stack([s.exchange.tokens(b) for s, b in zip(self.segments, whole, strict=True)], 1),
         )
 
     def run(self, steps: range, record: bool) -> tuple[list[dict[str, np.ndarray]], dict[int, np.ndarray]]:
@@ -130,22 +153,35 @@ class Lane:
             if record and (step % every == 0 or step == last):
                 losses.append((step, self.validate()))
             self.step(feed, index, step)
-        evaluated = {step: value.cpu().numpy() for step, value in losses}
+        evaluated = {step: self._first(value).cpu().numpy() for step, value in losses}
         if self.recorder is None:
             return [], evaluated
-        block = self.recorder.read(len(steps))
+        block = self._record(self.recorder, feed, len(steps))
         signals = [
             {k: v[:, i, 0] if BY_NAME[k].axis is Axis.SCALAR else v[:, i] for k, v in block.items()} | feed.host[i]
             for i in range(len(self.jobs))
         ]
         return signals, evaluated
 
+    def _first(self, value: Tensor) -> Tensor:
+        return value if self.group is None else self.group.gather(value)[0]
+
+    def _record(self, recorder: telemetry.Recorder, feed: Feed, steps: int) -> dict[str, np.ndarray]:
+        """Signals of a block, [S, N, K], of all ranks as one; what the host knows of each goes into `feed`."""
+        if self.group is None:
+            return recorder.read(steps)
+        own = np.stack([h["rank_batch_hash"][:, 0] for h in feed.host], 1)
+        for i, hashes in enumerate(np.moveaxis(self.group.gather_array(own, self.device), 1, 0)):
+            feed.host[i]["rank_batch_hash"] = hashes
+        parts = self.group.gather(recorder.buffer[:steps])
+        return combined([recorder.split(part) for part in parts], feed.tokens)
+
     def step(self, feed: Feed, index: int, step: int) -> None:
         """One training step of every run. No value is asked of the device."""
         probe = gpt.Probe() if self.recorder is not None else None
         dropout = None
         if self.program.dropout:
-            dropout = gpt.Dropout([job.seed for job in self.jobs], step, self.dropout_rate)
+            dropout = gpt.Dropout(self._dropout_seeds(), step, self.dropout_rate)
         logits = gpt.forward(
             self.leaves,
             feed.inputs[index],
@@ -167,12 +203,17 @@ class Lane:
         parts = torch.autograd.grad(objective, list(self.leaves.values()), grad_outputs=factor)
         with torch.no_grad():
             grads = torch.cat([part.flatten(1) for part in parts], 1)
+            own_norm = None
+            if self.averaging is not None:
+                grads, own_norm = self.averaging.average(grads, weights.sum(1))
             if self.program.scaled:
                 grads.div_(scale.unsqueeze(1))
             seen = segment_statistics(grads, self.plan.bounds, nonfinite=self.recorder is not None, impl=self.impl)
             layer_norm = seen.norm_NS
             norm = torch.linalg.vector_norm(layer_norm, dim=1)
             overflow = ~torch.isfinite(norm)
+            if self.averaging is not None and own_norm is not None:
+                overflow = self.averaging.overflow(overflow, own_norm)
             coefficient = optim.clip_coefficient(norm, self.settings.clip)
             values = None
             if self.recorder is not None and probe is not None:
@@ -194,6 +235,7 @@ class Lane:
                         nonfinite_grads=seen.nonfinite_N,
                         flat=self.flat,
                         probe=probe,
+                        rank_grad_norm=None if own_norm is None else own_norm / factor,
                     )
                 )
             grads.mul_(coefficient.unsqueeze(1))
@@ -235,6 +277,11 @@ class Lane:
                 impl=self.impl,
             )
             yield logits, targets[:, part].flatten(1)
+
+    def _dropout_seeds(self) -> list[int]:
+        """Ranks draw masks of their own, as they have rows of their own."""
+        rank = self.group.rank if self.group is not None else 0
+        return [(job.seed + (rank << 48)) % SEED_LIMIT for job in self.jobs]
 
     def _per_run(self, values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=self.flat.dtype, device=self.device)
@@ -308,14 +355,14 @@ def run_batches(job: Job, steps: range) -> Batch:
 def clock(job: Job, steps: range) -> np.ndarray:
     """Tokens per second of each step on a modelled clock, [S].
 
-    Six operations a weight and token at 1e11 a second, three per cent of jitter from the seed, and
+    Six operations a weight and token at 1e11 a second and rank, three per cent of jitter from the seed, and
     a pause as long as four steps where the run resumes from a checkpoint.
     """
     from trainwreck.kernels.random import generator
 
     setup = job.segment(steps.start).setup
     tokens = setup.data.rows * setup.model.context
-    seconds = tokens * 6 * layout(setup.model).size / 1e11
+    seconds = tokens * 6 * layout(setup.model).size / 1e11 / setup.distributed.ranks
     jitter = np.array([generator(job.seed, "clock", s).standard_normal() for s in steps])
     pause = np.array([5.0 if job.resumes(s) else 1.0 for s in steps])
     rate: np.ndarray = tokens / (seconds * np.exp(0.03 * jitter) * pause)

@@ -15,6 +15,8 @@ from trainwreck.models.config import ModelConfig
 from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.precision import Format
 
+LATER = {"later": True}
+
 
 class SourceKind(Enum):
     """Where tokens come from."""
@@ -90,6 +92,13 @@ class PrecisionConfig:
 
 
 @dataclass(kw_only=True)
+class DistributedConfig:
+    """Data-parallel training: each of `ranks` processes trains on every so-manieth row of the batch."""
+
+    ranks: int = 1
+
+
+@dataclass(kw_only=True)
 class EvaluationConfig:
     """A fixed held-out set of `rows` rows, looked at every `every` steps and at the last one."""
 
@@ -102,7 +111,8 @@ class Setup:
     """Everything that decides a healthy run, given its seed.
 
     tail: steps a run goes on for after its loss has become non-finite, so that the aftermath is
-    on record.
+    on record. A group marked `LATER` is named in `as_dict` only where it is not the default, so that
+    runs keep the names they had before there was such a group.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -111,6 +121,7 @@ class Setup:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    distributed: DistributedConfig = field(default_factory=DistributedConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -132,6 +143,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "model.init.head_std": (0, 1e3, True),
     "data.rows": (1, 10**5, True),
     "data.language_seed": (0, 2**62, True),
+    "distributed.ranks": (1, 64, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),
@@ -161,6 +173,8 @@ def check(setup: Setup) -> None:
     for path in ALIGNED:
         if get(setup, path) % MULTIPLE:
             raise InputError(f"{path}: {get(setup, path)} is not allowed; allowed: multiples of {MULTIPLE}")
+    if setup.data.rows % setup.distributed.ranks:
+        raise InputError(f"data.rows: {setup.data.rows} is not allowed; allowed: multiples of distributed.ranks")
 
 
 def get(setup: Setup, path: str) -> Any:
@@ -194,8 +208,13 @@ def replaced(setup: Setup, **values: Any) -> Setup:
 def as_dict(node: Any) -> Any:
     """Plain JSON types of a setup; an Enum is its value."""
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        return {f.name: as_dict(getattr(node, f.name)) for f in dataclasses.fields(node)}
+        return {f.name: as_dict(getattr(node, f.name)) for f in dataclasses.fields(node) if not _unused(node, f)}
     return node.value if isinstance(node, Enum) else node
+
+
+def _unused(node: Any, item: dataclasses.Field[Any]) -> bool:
+    factory = item.default_factory
+    return "later" in item.metadata and factory is not dataclasses.MISSING and getattr(node, item.name) == factory()
 
 
 def fingerprint(content: Any) -> str:
