@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -11,18 +12,19 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import BY_NAME, Axis
 from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.kernels.norms import segment_statistics
-from trainwreck.kernels.random import SEED_LIMIT
+from trainwreck.kernels.random import SEED_LIMIT, generator
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import Layout, layout
+from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios import telemetry
 from trainwreck.scenarios.batches import Batch, training_block, validation
 from trainwreck.scenarios.distributed.averaging import Averaging
 from trainwreck.scenarios.distributed.group import Group
 from trainwreck.scenarios.distributed.record import combined, hashed
 from trainwreck.scenarios.faults import State
-from trainwreck.scenarios.job import Job
+from trainwreck.scenarios.job import Job, extras
 
 
 @dataclass
@@ -44,6 +46,7 @@ class Feed:
 
 
 CPU = torch.device("cpu")
+T = TypeVar("T", Wiring, Updates)
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,21 @@ class Lane:
             raise ValueError(f"distributed.ranks: {self.program.ranks} is not allowed in mid-run; allowed: no change")
         self.averaging: Averaging | None = None
         if self.group is not None:
-            self.averaging = Averaging(self.group, [s.exchange for s in self.segments], column("held"))
+            exchanges = [s.exchange for s in self.segments]
+            self.averaging = Averaging(self.group, exchanges, self.flat, self._held(states))
         self.moments = optim.Moments(column("count"), column("first"), column("second"))
-        self.leaves = {k: v.detach().requires_grad_() for k, v in self.plan.views(self.flat).items()}
+        self.wiring = self._stacked([s.wiring for s in self.segments], Wiring)
+        self.updates = self._stacked([s.updates for s in self.segments], Updates)
+        self.carried = self._carried(states)
+        if extras(self.wiring):  # one leaf: the weights that compute are made of it each time
+            self.leaves = {"flat": self.flat.detach().requires_grad_()}
+        else:
+            self.leaves = {k: v.detach().requires_grad_() for k, v in self.plan.views(self.flat).items()}
         self.scaler = self._scaler(column("loss_scale"), column("good_steps"))
         self.settings = self._settings()
         self.decay_mask = self.plan.decay_mask.to(place.device, place.dtype)
+        if self.updates.decays_NP is not None:
+            self.decay_mask = self.updates.decays_NP
         self.dropout_rate = self._per_run([s.setup.dropout for s in self.segments])
         self.z_loss = self._per_run([s.setup.z_loss for s in self.segments])
         self.tables = self._tables()
@@ -102,9 +114,10 @@ class Lane:
             "loss_scale": self.scaler.scale,
             "good_steps": self.scaler.good_steps,
         }
-        if self.averaging is not None:
-            held = torch.stack(self.averaging.held, 1)
-            names["held"] = held if self.averaging.holds else torch.zeros_like(held)
+        if self.averaging is not None and self.averaging.held is not None:
+            names["held"] = torch.stack(self.averaging.held, 1)
+        if self.carried is not None:
+            names["carried"] = self.carried
         return [{k: v[i].detach().clone() for k, v in names.items()} for i in range(len(self.jobs))]
 
     def feed(self, steps: range) -> Feed:
@@ -151,7 +164,7 @@ class Lane:
         every, last = self.setup.evaluation.every, self.setup.steps - 1
         for index, step in enumerate(steps):
             if record and (step % every == 0 or step == last):
-                losses.append((step, self.validate()))
+                losses.append((step, self.validate(step)))
             self.step(feed, index, step)
         evaluated = {step: self._first(value).cpu().numpy() for step, value in losses}
         if self.recorder is None:
@@ -183,7 +196,7 @@ class Lane:
         if self.program.dropout:
             dropout = gpt.Dropout(self._dropout_seeds(), step, self.dropout_rate)
         logits = gpt.forward(
-            self.leaves,
+            self.parameters(),
             feed.inputs[index],
             feed.documents[index],
             self.tables,
@@ -192,6 +205,7 @@ class Lane:
             dropout,
             probe,
             self.impl,
+            self._noise(step),
         )
         weights = feed.weights[index]
         nll, log_z, largest = cross_entropy(logits, feed.targets[index], largest=probe is not None, impl=self.impl)
@@ -208,6 +222,9 @@ class Lane:
                 grads, own_norm = self.averaging.average(grads, weights.sum(1))
             if self.program.scaled:
                 grads.div_(scale.unsqueeze(1))
+            grads = self.updates.arrive(grads, self.carried)
+            if self.carried is not None:
+                self.carried = grads.clone()
             seen = segment_statistics(grads, self.plan.bounds, nonfinite=self.recorder is not None, impl=self.impl)
             layer_norm = seen.norm_NS
             norm = torch.linalg.vector_norm(layer_norm, dim=1)
@@ -233,7 +250,7 @@ class Lane:
                         skipped=overflow if self.program.scaled else torch.zeros_like(norm),
                         layer_grad_norm=layer_norm,
                         nonfinite_grads=seen.nonfinite_N,
-                        flat=self.flat,
+                        flat=self.computing(),
                         probe=probe,
                         rank_grad_norm=None if own_norm is None else own_norm / factor,
                     )
@@ -248,33 +265,46 @@ class Lane:
                 self.settings,
                 self.decay_mask,
                 overflow if self.program.scaled else None,
+                self.updates,
             )
             if self.program.scaled:
                 self.scaler.update(overflow)
             if self.recorder is not None and values is not None:
                 self.recorder.write(index, values, update)
 
+    def parameters(self) -> dict[str, Tensor]:
+        """The weights that compute, by name."""
+        if "flat" not in self.leaves:
+            return self.leaves
+        return self.plan.views(self.wiring.apply(self.leaves["flat"]))
+
+    def computing(self) -> Tensor:
+        """The weights that compute, flat, [N, P]."""
+        return self.wiring.apply(self.flat)
+
     @torch.no_grad()
-    def validate(self) -> Tensor:
+    def validate(self, step: int = 0) -> Tensor:
         """Mean loss on the held-out rows, [N], without dropout."""
-        parts = self.held_out_logits()
+        parts = self.held_out_logits(step)
         nll = torch.cat([cross_entropy(logits, targets, impl=self.impl).nll_NM for logits, targets in parts], 1)
         return weighted_mean(nll, self.held_out[2].flatten(1))
 
-    def held_out_logits(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def held_out_logits(self, step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits [N, M, V] and targets [N, M] of the held-out rows, as many rows at a time as a batch has."""
         inputs, targets, _, documents = self.held_out
         rows = self.setup.data.rows
+        params = self.parameters()
         for a in range(0, inputs.shape[1], rows):
             part = slice(a, a + rows)
             logits = gpt.forward(
-                self.leaves,
+                params,
                 inputs[:, part],
                 documents[:, part],
                 self.tables,
                 self.setup.model,
                 self.program.format,
                 impl=self.impl,
+                noise=self._noise(step),
             )
             yield logits, targets[:, part].flatten(1)
 
@@ -282,6 +312,30 @@ class Lane:
         """Ranks draw masks of their own, as they have rows of their own."""
         rank = self.group.rank if self.group is not None else 0
         return [(job.seed + (rank << 48)) % SEED_LIMIT for job in self.jobs]
+
+    def _noise(self, step: int) -> gpt.Noise | None:
+        return None if self.tables.noise_N is None else gpt.Noise([job.seed for job in self.jobs], step)
+
+    def _carried(self, states: list[State]) -> Tensor | None:
+        """Gradients not cleared so far, [N, P], where some run keeps them."""
+        if self.updates.kept_N is None:
+            return None
+        return torch.stack([s.get("carried", torch.zeros_like(s["parameters"])) for s in states]).to(self.device)
+
+    def _held(self, states: list[State]) -> Tensor | None:
+        """Of each rank what came too late for the last step, [N, W, P + 1], where some gradient comes late."""
+        if not self.program.late:
+            return None
+        nothing = self.flat.new_zeros(self.program.ranks, self.flat.shape[1] + 1)
+        return torch.stack([state.get("held", nothing).to(self.device) for state in states])
+
+    def _stacked(self, parts: list[T], kind: type[T]) -> T:
+        """Optional tensors of all runs on the device; which ones there are is the same in all."""
+        names = extras(parts[0])
+        return kind(**{name: self._moved(torch.cat([getattr(part, name) for part in parts])) for name in names})
+
+    def _moved(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.device, self.flat.dtype if tensor.is_floating_point() else tensor.dtype)
 
     def _per_run(self, values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=self.flat.dtype, device=self.device)
@@ -322,7 +376,7 @@ class Lane:
             scale_N=cat("scale_N").to(self.flat.dtype),
             rotary_q_NTK=cat("rotary_q_NTK").to(rotary),
             rotary_k_NTK=cat("rotary_k_NTK").to(rotary),
-            branch_gain_NL2=cat("branch_gain_NL2").to(self.flat.dtype) if self.program.gained else None,
+            **{name: self._moved(cat(name)) for name in extras(parts[0])},
             leaky=self.program.leaky,
             causal=self.program.causal,
         )
@@ -358,12 +412,10 @@ def clock(job: Job, steps: range) -> np.ndarray:
     Six operations a weight and token at 1e11 a second and rank, three per cent of jitter from the seed, and
     a pause as long as four steps where the run resumes from a checkpoint.
     """
-    from trainwreck.kernels.random import generator
-
     setup = job.segment(steps.start).setup
     tokens = setup.data.rows * setup.model.context
     seconds = tokens * 6 * layout(setup.model).size / 1e11 / setup.distributed.ranks
     jitter = np.array([generator(job.seed, "clock", s).standard_normal() for s in steps])
-    pause = np.array([5.0 if job.resumes(s) else 1.0 for s in steps])
-    rate: np.ndarray = tokens / (seconds * np.exp(0.03 * jitter) * pause)
+    taken = np.array([job.seconds(1.0, s) for s in steps])
+    rate: np.ndarray = tokens / (seconds * np.exp(0.03 * jitter) * taken)
     return rate

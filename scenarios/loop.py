@@ -56,9 +56,7 @@ def fresh_state(job: Job, dtype: torch.dtype = torch.float32) -> State:
     setup = job.segment(0).setup
     parameters = initial_parameters(setup.model, [job.seed], dtype)[0]
     zero = torch.zeros((), dtype=dtype)
-    ranks = setup.distributed.ranks
-    late = {"held": torch.zeros(ranks, len(parameters) + 1, dtype=dtype)} if ranks > 1 else {}
-    return late | {
+    return {
         "parameters": parameters,
         "first": torch.zeros_like(parameters),
         "second": torch.zeros_like(parameters),

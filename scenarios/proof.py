@@ -76,18 +76,23 @@ def plan(
     names: Sequence[str],
     seeds: int,
     *,
+    first: int = 0,
     size: Size | None = None,
     severity: Severity | None = None,
     overrides: Sequence[str] = (),
 ) -> list[RunSpec]:
-    """The runs of a proof: every severity unless one is asked for, and healthy re-seeds as calibration."""
+    """The runs of a proof: every severity unless one is asked for, and healthy re-seeds as calibration.
+
+    Seeds are counted from `first`; the re-seeds come after them.
+    """
     specs: list[RunSpec] = []
     for name in names:
         for level in _levels(name, severity):
-            specs += family_of(name, range(seeds), size=size, severity=level, overrides=overrides)
+            specs += family_of(name, range(first, first + seeds), size=size, severity=level, overrides=overrides)
         if scenario(name).own_twin:
             continue
-        twins = family_of(name, range(seeds, 2 * seeds), size=size, overrides=overrides, roles=(Role.TWIN,))
+        re_seeds = range(first + seeds, first + 2 * seeds)
+        twins = family_of(name, re_seeds, size=size, overrides=overrides, roles=(Role.TWIN,))
         specs += [dataclasses.replace(s, split=Split.CALIBRATION) for s in twins]
     return unique(specs)
 
@@ -97,6 +102,7 @@ def verify(
     out: Path,
     *,
     seeds: int = FEWEST_SEEDS,
+    first: int = 0,
     size: Size | None = None,
     severity: Severity | None = None,
     overrides: Sequence[str] = (),
@@ -104,15 +110,19 @@ def verify(
     backend: Backend = CPU,
     progress: Progress | None = None,
 ) -> list[Proof]:
-    """Train and judge. `out` keeps the runs, one folder a plan, so that a second call only judges."""
+    """Train and judge. `out` keeps the runs, one folder a plan: a second call only judges.
+
+    Proofs of one base in the same folder share their healthy runs. Only runs from seed 0 on are a proof;
+    other seeds are for finding the settings.
+    """
     if seeds < 2:
         raise InputError(f"seeds: {seeds} is not allowed; allowed: 2 or more ({FEWEST_SEEDS} for a proof)")
-    specs = plan(names, seeds, size=size, severity=severity, overrides=overrides)
+    specs = plan(names, seeds, first=first, size=size, severity=severity, overrides=overrides)
     where = [] if backend == CPU else [backend.to_json()]
     folder = out / fingerprint([spec.run_id for spec in specs] + where)
-    dataset = generate(specs, folder, workers=workers, name="verify", backend=backend, progress=progress)
+    dataset = generate(specs, folder, workers=workers, name="verify", backend=backend, progress=progress, reuse=out)
     return [
-        judge(name, level, dataset, seeds, size=size, overrides=overrides)
+        judge(name, level, dataset, seeds, first=first, size=size, overrides=overrides)
         for name in names
         for level in _levels(name, severity)
     ]
@@ -124,6 +134,7 @@ def judge(
     dataset: DataSet,
     seeds: int,
     *,
+    first: int = 0,
     size: Size | None = None,
     overrides: Sequence[str] = (),
 ) -> Proof:
@@ -133,10 +144,11 @@ def judge(
     def runs(role: Role, which: range) -> list[RunSpec]:
         return family_of(name, which, size=size, severity=severity, overrides=overrides, roles=(role,))
 
-    faulty = runs(Role.FAULTY, range(seeds))
-    twins = runs(Role.TWIN, range(seeds))
-    healthy = runs(Role.TWIN, range(seeds, 2 * seeds))
-    cured = [] if entry.look_alike else runs(Role.CURED, range(seeds))
+    proving = range(first, first + seeds)
+    faulty = runs(Role.FAULTY, proving)
+    twins = runs(Role.TWIN, proving)
+    healthy = runs(Role.TWIN, range(first + seeds, first + 2 * seeds))
+    cured = [] if entry.look_alike else runs(Role.CURED, proving)
     table = dataset.runs
     rows = table.loc[[s.run_id for s in faulty]]
     gaps = rows["final_gap"].astype(float)
@@ -183,7 +195,7 @@ def judge(
         gap=float(gaps.median()) if gaps.notna().any() else None,
         non_finite=int((rows["outcome"] == "non_finite").sum()),
         seconds=_seconds(dataset, faulty),
-        proven=proven and seeds >= FEWEST_SEEDS,
+        proven=proven and seeds >= FEWEST_SEEDS and first == 0,
     )
 
 

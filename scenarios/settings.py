@@ -11,11 +11,9 @@ from enum import Enum
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.models.config import ModelConfig
+from trainwreck.models.config import LATER, ModelConfig
 from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.precision import Format
-
-LATER = {"later": True}
 
 
 class SourceKind(Enum):
@@ -111,8 +109,7 @@ class Setup:
     """Everything that decides a healthy run, given its seed.
 
     tail: steps a run goes on for after its loss has become non-finite, so that the aftermath is
-    on record. A group marked `LATER` is named in `as_dict` only where it is not the default, so that
-    runs keep the names they had before there was such a group.
+    on record.
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -208,18 +205,27 @@ def replaced(setup: Setup, **values: Any) -> Setup:
 def as_dict(node: Any) -> Any:
     """Plain JSON types of a setup; an Enum is its value."""
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        return {f.name: as_dict(getattr(node, f.name)) for f in dataclasses.fields(node) if not _unused(node, f)}
+        return {f.name: as_dict(getattr(node, f.name)) for f in dataclasses.fields(node)}
     return node.value if isinstance(node, Enum) else node
 
 
-def _unused(node: Any, item: dataclasses.Field[Any]) -> bool:
-    factory = item.default_factory
-    return "later" in item.metadata and factory is not dataclasses.MISSING and getattr(node, item.name) == factory()
+def essence(node: Any) -> Any:
+    """What names a run: `as_dict` without settings marked `LATER` that have their default."""
+    if dataclasses.is_dataclass(node) and not isinstance(node, type):
+        return {f.name: essence(getattr(node, f.name)) for f in dataclasses.fields(node) if not _unmarked(node, f)}
+    return node.value if isinstance(node, Enum) else node
+
+
+def _unmarked(node: Any, item: Any) -> bool:
+    if not item.metadata.get("later"):
+        return False
+    default = item.default if item.default is not dataclasses.MISSING else item.default_factory()
+    return bool(getattr(node, item.name) == default)
 
 
 def fingerprint(content: Any) -> str:
-    """A short hash of JSON-like content; equal content, equal hash."""
-    text = json.dumps(as_dict(content), sort_keys=True, allow_nan=False)
+    """A short hash of JSON-like content or of a setup; equal content, equal hash."""
+    text = json.dumps(essence(content), sort_keys=True, allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 

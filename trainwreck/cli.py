@@ -175,6 +175,7 @@ def run(
 @size_option
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/runs/verify"), show_default=True)
 @click.option("--record", is_flag=True, help="Enter the result into the committed table of proofs.")
+@click.option("--first-seed", "first", default=0, help="Other seeds, to find settings on; a proof starts at 0.")
 @workers_option
 @backend_options
 @as_json
@@ -185,6 +186,7 @@ def verify(
     size: str | None,
     out: Path,
     record: bool,
+    first: int,
     workers: int | None,
     device: str | None,
     impl: str | None,
@@ -205,6 +207,7 @@ def verify(
                 [name],
                 out,
                 seeds=seeds,
+                first=first,
                 size=as_size(size),
                 severity=as_severity(severity),
                 overrides=overrides,

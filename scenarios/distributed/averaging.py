@@ -13,22 +13,24 @@ from trainwreck.scenarios.distributed.group import Group
 
 
 class Averaging:
-    """What a rank makes of the ranks' gradients. held: what came late of the last step, [N, W, P + 1]."""
+    """What a rank makes of the ranks' gradients.
 
-    def __init__(self, group: Group, exchanges: list[Exchange], held: Tensor) -> None:
+    held: of each rank what came too late for the last step, [N, W, P + 1]; None where nothing comes late.
+    """
+
+    def __init__(self, group: Group, exchanges: list[Exchange], like: Tensor, held: Tensor | None) -> None:
         self.group = group
 
         def column(values: list[bool]) -> Tensor:
-            return torch.tensor(values, device=held.device).unsqueeze(1)
+            return torch.tensor(values, device=like.device).unsqueeze(1)
 
         mine = [(e.hears[group.rank], e.late[group.rank]) for e in exchanges]
         self.hears = [column([hears[q] for hears, _ in mine]) for q in range(group.ranks)]
         self.late = [column([late[q] for _, late in mine]) for q in range(group.ranks)]
         self.alone = column([e.alone for e in exchanges])
         counts = [float(sum(hears)) if e.summed else 1.0 for e, (hears, _) in zip(exchanges, mine, strict=True)]
-        self.factor = torch.tensor(counts, dtype=held.dtype, device=held.device).unsqueeze(1)
-        self.holds = any(e.is_late for e in exchanges)
-        self.held = [part.contiguous() for part in held.unbind(1)]
+        self.factor = torch.tensor(counts, dtype=like.dtype, device=like.device).unsqueeze(1)
+        self.held = None if held is None else list(held.unbind(1))
 
     def average(self, grads_NP: Tensor, tokens_N: Tensor) -> tuple[Tensor, Tensor]:
         """Mean of the gradients that this rank hears, weighted by their tokens, and its own one's norm, [N].
@@ -42,9 +44,9 @@ class Averaging:
         arrived = self.group.gather(torch.where(left_out, 0.0, own))
         total = torch.zeros_like(own)
         for sender, fresh in enumerate(arrived):
-            used = torch.where(self.late[sender], self.held[sender], fresh) if self.holds else fresh
+            used = fresh if self.held is None else torch.where(self.late[sender], self.held[sender], fresh)
             total += torch.where(self.hears[sender], used, 0.0)
-        if self.holds:
+        if self.held is not None:
             self.held = arrived
         heard = total[:, -1:].clamp(min=torch.finfo(total.dtype).tiny)
         return total[:, :-1] / heard * self.factor, norm
