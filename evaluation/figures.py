@@ -130,8 +130,8 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
         axis.set_ylim(-0.03, max(0.1, 1.06 * float(values.max())))
     if name in ("loss", "validation_loss") and story.floor is not None:
         axis.axhline(story.floor, color="#999999", lw=0.8, ls="-.")
-    what = f"{WORDS[signal.axis]} ({signal.unit})" if signal.role is not Role.HASH else ", ranks with another"
-    axis.set_title(f"{name.replace('_', ' ')}{what}", fontsize=8, loc="left")
+    words = ", ranks with another" if signal.role is Role.HASH else WORDS[signal.axis]
+    axis.set_title(f"{name.replace('_', ' ')}{words} ({signal.unit})", fontsize=8, loc="left")
     axis.tick_params(which="both", labelsize=7)
     axis.grid(alpha=0.2, lw=0.5)
 

@@ -145,6 +145,8 @@ def _messages(
             rank, kind, content = said.get(timeout=patience)
         except queue.Empty:
             raise WorkerLostError("the ranks of a distributed run lost each other") from None
+        if kind == "ended" and content == 0:
+            continue  # it has done its part; the first rank's result is still to come
         if kind == "ended" and content == LOST_PEER and lost < len(processes) - 1:
             patience, lost = PATIENCE, lost + 1
         elif kind == "ended":
