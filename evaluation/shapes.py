@@ -135,18 +135,20 @@ def oscillates(y: Curve, reference: Curve, factor: float) -> bool:
 
 
 def sways(y: Curve, correlation: float) -> bool:
-    r"""Moves in waves of several steps: each step is correlated with the one before, around the trend.
+    r"""Moves in waves of several steps, up to where it is not finite: around the trend, neighbours move together.
 
         |  .-.     .-.     .-.
         | /   \   /   \   /   \
         |/     `-'     `-'     `-
     """
-    if len(y) < 4 or not np.isfinite(y).all():
+    y = y[: non_finite_from(y)]
+    if len(y) < 20 or not np.isfinite(y).all():
         return False
     steps = np.arange(len(y))
     rest = y - np.polyval(np.polyfit(steps, y.astype(np.float64), 2), steps)
     power = float((rest * rest).sum())
-    return bool(power > 0 and (rest[1:] * rest[:-1]).sum() > correlation * power)
+    rounding = 1e-20 * float((y * y).sum())
+    return bool(power > rounding and (rest[1:] * rest[:-1]).sum() > correlation * power)
 
 
 def agreement(ranks: Curve) -> Curve:

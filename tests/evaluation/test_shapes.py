@@ -159,6 +159,9 @@ CASES: dict[str, Case] = {
         {
             "waves": (1.0 + 0.1 * np.sin(T), True),
             "waves on a slope": (1.0 + 0.01 * T + 0.1 * np.sin(T), True),
+            "waves, then nan": (np.where(T < 100, np.sin(T), np.nan), True),
+            "too few, then nan": (np.where(T < 19, np.sin(T), np.nan), False),
+            "a gap": (np.where(T == 50, np.nan, np.sin(T)), False),
             "nan": (NAN, False),
             "inf": (INF, False),
             "swings": (SWING, False),

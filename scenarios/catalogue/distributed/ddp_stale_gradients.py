@@ -8,7 +8,7 @@ Mechanism: Of a direction of curvature h, a share f of the gradient is a step ol
     28 times sooner, so directions that were damped begin to ring, and training has to leave them.
 Injection: From the onset on, each rank hears the last `ranks` of the four late, itself never.
 Signature: The gradient norm comes in waves of some steps where it jumped about from step to step; the
-    ranks disagree: their weight hashes differ at every step.
+    ranks disagree: their weight hashes differ at every step. The loss stays above, or runs away.
 Cure: Wait for the exchange, and all ranks go on from the first one's checkpoint, thirty steps later.
 Realism: Stands for a missing stream synchronisation and for asynchronous data parallelism. Simplified: the
     delay is exactly one step, and the same for each rank that is late.
@@ -19,6 +19,8 @@ References: Debugging Divergent Loss During Training (distributed synchronisatio
 import dataclasses
 from dataclasses import dataclass
 
+import numpy as np
+
 from trainwreck.evaluation import shapes
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios import bases, documents
@@ -26,7 +28,7 @@ from trainwreck.scenarios.distributed.exchange import Exchange, square
 from trainwreck.scenarios.faults import Change, FaultKind, Process, StateEdit, restore_exchange
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -49,6 +51,7 @@ class DdpStaleGradients(Scenario):
     kinds = (FaultKind.PROCESS,)
     sources = (documents.DIVERGENT_LOSS,)
     telling = "rank_weight_hash"
+    onset = MidRun(0.2, 0.35)  # while the steep directions are still there
     knobs = Late()
     cure_after = 30
 
@@ -64,7 +67,7 @@ class DdpStaleGradients(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         apart = shapes.pinned_at(shapes.agreement(run["rank_weight_hash"])[onset + 2 :], 0.0, 0.0)
-        return apart and shapes.sways(run["grad_norm"][onset:], 0.3)
+        return apart and shapes.sways(np.log(run["grad_norm"][onset + 10 :]), 0.25)
 
     def cure(self, knobs: Late, setup: Setup) -> list[Change]:
         return [restore_exchange(), StateEdit(lambda state, earlier: state)]

@@ -48,14 +48,11 @@ def working(ranks, jobs):
 
 def test_a_rank_that_is_killed_is_one_clear_error_and_none_stays(tiny, make_job):
     job = make_job(0, replaced(tiny, distributed__ranks=2, steps=ENDLESS))
-    with (
-        pytest.raises(WorkerLostError, match=r"^rank 1 of 2 was killed by signal 9[^\n]*$"),
-        working(2, [job]) as (processes, messages),
-    ):
+    with working(2, [job]) as (processes, messages):
         next(messages)
         processes[1].kill()
-        for _ in messages:
-            pass
+        with pytest.raises(WorkerLostError, match=r"^rank 1 of 2 was killed by signal 9[^\n]*$"):
+            list(messages)
     assert all(process.poll() is not None for process in processes)
 
 
@@ -80,7 +77,7 @@ def test_bad_input_that_a_rank_meets_is_raised_here(tiny, make_job):
 
 def test_the_number_of_ranks_stays(tiny, make_job):
     job = make_job(0, tiny, At(5, Setting("distributed.ranks", 2)))
-    with pytest.raises(ValueError, match="distributed.ranks: 2 is not allowed in mid-run"):
+    with pytest.raises(ValueError, match=r"^distributed.ranks: 2 is not allowed in mid-run"):
         train([job])
 
 
