@@ -44,6 +44,8 @@ def train_apart(
 
     train: `loop.train`. InputError where a device is missing; WorkerLostError where a rank died.
     """
+    for job in jobs:
+        job.segments  # noqa: B018  # a bad setting is told before anything is started
     keep = {name: sorted(set(steps)) for name, steps in keep.items()}
     results: dict[int, Any] = {}
     for ranks in sorted({job.setup.distributed.ranks for job in jobs}):
