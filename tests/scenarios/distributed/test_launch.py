@@ -96,7 +96,7 @@ def test_a_rank_needs_a_device_of_its_own(tiny, make_job):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_no_rank_outlives_who_started_it(how):
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-P", "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as parent:
         ranks = [int(pid) for pid in parent.stdout.readline().split()]
         parent.send_signal(how)
