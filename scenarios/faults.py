@@ -40,6 +40,7 @@ class Change:
     """A change that changes nothing; each kind overrides what it touches."""
 
     kind: ClassVar[FaultKind]
+    resume: bool = False  # whether training goes on from a checkpoint at its step
 
     def setup(self, setup: Setup) -> Setup:
         """The configuration from here on."""

@@ -127,28 +127,28 @@ def train(
         lanes = _lanes(live, step, place)
         while step < until and lanes:
             steps = range(step, min(step + BLOCK, until))
-            for group, lane in lanes:
+            for members, lane in lanes:
                 signals, evaluated = lane.run(steps, record)
-                _collect(group, steps, signals, evaluated)
+                _collect(members, steps, signals, evaluated)
                 if watch:
-                    for run, part in zip(group, signals, strict=True):
+                    for run, part in zip(members, signals, strict=True):
                         watch(run.job.run_id, part)
                 if progress:
-                    progress(len(group) * len(steps))
+                    progress(len(members) * len(steps))
             step = steps.stop
             lanes = _without_ended(lanes, step, place)
-        for group, lane in lanes:
-            for run, state in zip(group, lane.states(), strict=True):
+        for members, lane in lanes:
+            for run, state in zip(members, lane.states(), strict=True):
                 run.state = state
         step = until
     return [_result(run, record) for run in runs]
 
 
 def _arrive(run: _Run, step: int, place: Place) -> None:
-    """Resumes and snapshots due before a step. All ranks resume from the first one's state."""
+    """Resumes and snapshots due before a step. All ranks resume from one checkpoint, which the first one saved."""
     for at in run.job.resumes(step):
         if step > run.entered or step == 0:
-            if place.group is not None:
+            if place.group is not None and at.change.resume:
                 run.state = place.group.first(run.state, place.device)
             saved = load_tensors(save_tensors({k: v.contiguous() for k, v in run.state.items()}))
             run.state = at.change.state(saved, {step: run.state, **run.kept}, step)
