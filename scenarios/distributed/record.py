@@ -24,7 +24,8 @@ def hashed(words: Tensor) -> Tensor:
         draws = generator(0, "hash").integers(-(2**63), 2**63 - 1, key[0], np.int64) | 1
         _factors[key] = torch.from_numpy(draws).to(words.device)
     total = (words.long() * _factors[key]).sum(-1)
-    return ((total >> (64 - BITS)) & (2**BITS - 1)).float()
+    top: Tensor = (total >> (64 - BITS)) & (2**BITS - 1)
+    return top.float()
 
 
 def weight_hash(flat_NP: Tensor) -> Tensor:
