@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainwreck.evaluation.schema import BY_NAME, EVALUATIONS, Axis
+from trainwreck.evaluation.schema import BY_NAME, EVALUATIONS, Axis, Role
 from trainwreck.evaluation.trace import Trace
 
 if TYPE_CHECKING:
@@ -70,12 +70,14 @@ def reduced(trace: Trace, name: str) -> np.ndarray:
     """One curve for a signal: the number itself, or what the layers, heads or positions have to say.
 
     The worst layer for norms, maxima and shares, the spread over heads, the late against the early
-    positions. Units as the signal's.
+    positions. Units as the signal's; of a hash, how many ranks have another than the first.
     """
     values = trace[name].astype(np.float64)
     if values.ndim == 1:
         return values
     axis = BY_NAME[name].axis
+    if BY_NAME[name].role is Role.HASH:
+        return np.asarray((values[:, 1:] != values[:, :1]).sum(1), np.float64)
     if axis is Axis.HEADS:
         high, low = values.max(1), values.min(1)
     elif axis in (Axis.POSITIONS, Axis.AGES):
@@ -99,6 +101,7 @@ WORDS = {
     Axis.HEADS: ", spread over heads",
     Axis.POSITIONS: ", early less late",
     Axis.AGES: ", early less late",
+    Axis.RANKS: ", largest of the ranks",
     Axis.SCALAR: "",
 }
 
@@ -127,7 +130,8 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
         axis.set_ylim(-0.03, max(0.1, 1.06 * float(values.max())))
     if name in ("loss", *EVALUATIONS) and story.floor is not None:
         axis.axhline(story.floor, color="#999999", lw=0.8, ls="-.")
-    axis.set_title(f"{name.replace('_', ' ')}{WORDS[signal.axis]} ({signal.unit})", fontsize=8, loc="left")
+    words = ", ranks with another" if signal.role is Role.HASH else WORDS[signal.axis]
+    axis.set_title(f"{name.replace('_', ' ')}{words} ({signal.unit})", fontsize=8, loc="left")
     axis.tick_params(which="both", labelsize=7)
     axis.grid(alpha=0.2, lw=0.5)
 

@@ -8,6 +8,10 @@ Axes of a signal besides the step:
     positions  eight equal parts of the row                     (8 numbers)
     ages       tokens since the document began: 1, 2, 3-4, 5-8 ..., doubling up to the row's length
                (NaN where a batch has no such token)
+    ranks      each process that trains the run                 (one number where there is one)
+
+A run of several ranks records the mean of what they saw, weighted by their tokens; of a maximum, a
+minimum or a count the most extreme; the validation loss is the first rank's.
 """
 
 from dataclasses import dataclass
@@ -15,7 +19,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUCKETS = 8
 
 
@@ -28,14 +32,16 @@ class Axis(Enum):
     HEADS = "heads"
     POSITIONS = "positions"
     AGES = "ages"
+    RANKS = "ranks"
 
 
 class Role(Enum):
-    """Outcome: what the run did. Setting: what it was told. Input: what it was fed."""
+    """Outcome: what the run did. Setting: what it was told. Input: what it was fed. Hash: equal or not, no more."""
 
     OUTCOME = "outcome"
     SETTING = "setting"
     INPUT = "input"
+    HASH = "hash"
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,15 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("head_entropy", Axis.HEADS, "nats", "entropy of attention of one head, mean over queries"),
     Signal("position_loss", Axis.POSITIONS, "nats/token", "loss by position in the row"),
     Signal("age_loss", Axis.AGES, "nats/token", "loss by tokens since the document began"),
+    Signal("rank_batch_hash", Axis.RANKS, "24 bits", "hash of the tokens that the rank was fed", Role.HASH),
+    Signal("rank_weight_hash", Axis.RANKS, "24 bits", "hash of the rank's weights; NaN where there is one", Role.HASH),
+    Signal(
+        "rank_grad_norm",
+        Axis.RANKS,
+        "1",
+        "norm of the rank's own gradient, before it is shared; NaN where there is one",
+        positive=True,
+    ),
 )
 
 EVALUATIONS = ("validation_loss", "fresh_loss")  # known at evaluated steps only

@@ -213,6 +213,34 @@ def oscillates(y: Curve, reference: Curve, factor: float) -> bool:
     return swing(y) > factor * swing(reference)
 
 
+def sways(y: Curve, correlation: float) -> bool:
+    r"""Moves in waves of several steps, up to where it is not finite: around the trend, neighbours move together.
+
+        |  .-.     .-.     .-.
+        | /   \   /   \   /   \
+        |/     `-'     `-'     `-
+    """
+    y = y[: non_finite_from(y)]
+    if len(y) < 20 or not np.isfinite(y).all():
+        return False
+    steps = np.arange(len(y))
+    rest = y - np.polyval(np.polyfit(steps, y.astype(np.float64), 2), steps)
+    power = float((rest * rest).sum())
+    rounding = 1e-20 * float((y * y).sum())
+    return bool(power > rounding and (rest[1:] * rest[:-1]).sum() > correlation * power)
+
+
+def agreement(ranks: Curve) -> Curve:
+    r"""The share of the other ranks whose number is the first one's, [S], of numbers [S, W]; 1 for one rank.
+
+    1 |-----.
+    0 |     '-----
+    """
+    if ranks.shape[1] == 1:
+        return np.ones(len(ranks))
+    return np.asarray((ranks[:, 1:] == ranks[:, :1]).mean(1))
+
+
 def pinned_at(y: Curve, value: float, tolerance: float, share: float = 0.9) -> bool:
     r"""Within `tolerance` of one value at nearly every step.
 

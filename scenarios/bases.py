@@ -156,3 +156,17 @@ def chain_sgd(setup: Setup) -> Setup:
 def chain_sgd_clipped(setup: Setup) -> Setup:
     """`chain_sgd` at the faster rate that clipping allows."""
     return replaced(chain_sgd(setup), optimizer__lr=0.3, optimizer__clip=1.0)
+
+
+def data_parallel(setup: Setup) -> Setup:
+    """Four ranks with two rows each, and plain SGD, which hides neither a wrong average nor its noise."""
+    return replaced(
+        chain(setup),
+        distributed__ranks=4,
+        optimizer__kind=Kind.SGD,
+        optimizer__lr=0.25,
+        optimizer__clip=None,
+        optimizer__weight_decay=0.0,
+        schedule__decay=Decay.CONSTANT,
+        steps=200,
+    )

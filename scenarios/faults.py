@@ -1,4 +1,4 @@
-"""The five kinds of change that a fault or a cure can be made of, behind one interface.
+"""The six kinds of change that a fault or a cure can be made of, behind one interface.
 
 The training loop asks every change the same questions and knows no scenario. A change is in
 force from its step on (`At`), and a later one acts on what an earlier one left.
@@ -17,6 +17,7 @@ from trainwreck.models.gpt import Tables, healthy_tables
 from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios.batches import Batch, training_batch
+from trainwreck.scenarios.distributed.exchange import Exchange
 from trainwreck.scenarios.schedule import learning_rate
 from trainwreck.scenarios.settings import Setup, get, replace
 
@@ -29,6 +30,7 @@ class FaultKind(Enum):
     TENSOR = "tensor"  # mask, rotary table, attention scale, learning-rate curve
     DATA = "data transform"  # batch to batch
     STATE = "state edit"  # checkpoint to checkpoint, at a resume
+    PROCESS = "process"  # what the ranks of a run are fed and tell each other
 
 
 # Parameters, moments and counters of one run by name; what a checkpoint holds.
@@ -39,6 +41,7 @@ class Change:
     """A change that changes nothing; each kind overrides what it touches."""
 
     kind: ClassVar[FaultKind]
+    resume: bool = False  # whether training goes on from a checkpoint at its step
 
     def setup(self, setup: Setup) -> Setup:
         """The configuration from here on."""
@@ -67,6 +70,10 @@ class Change:
     def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
         """The batch of a step, arrays [B, T]. Must not write into the arrays it is given."""
         return batch
+
+    def exchange(self, exchange: Exchange) -> Exchange:
+        """What the ranks are fed and tell each other from here on."""
+        return exchange
 
     def state(self, state: State, earlier: dict[int, State], step: int) -> State:
         """The state that training goes on with after the resume at `step`."""
@@ -199,6 +206,22 @@ class DataTransform(Change):
 
     def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
         return self.transform(batch, step - start, generator(seed, f"fault/{self.stream}", step))
+
+
+@dataclass(frozen=True)
+class Process(Change):
+    """Ranks that are fed or tell each other something else: edit(what is right, or was until here)."""
+
+    edit: Callable[[Exchange], Exchange]
+    kind: ClassVar[FaultKind] = FaultKind.PROCESS
+
+    def exchange(self, exchange: Exchange) -> Exchange:
+        return self.edit(exchange)
+
+
+def restore_exchange() -> Process:
+    """The cure of every Process: each rank its own rows, gradients averaged in time, overflows told."""
+    return Process(lambda exchange: Exchange.healthy(exchange.ranks))
 
 
 @dataclass(frozen=True)

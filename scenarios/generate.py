@@ -11,10 +11,10 @@ bytes, since every file is a function of the plan.
 """
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -129,9 +129,9 @@ def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -
 def train_bundle(bundle: Bundle, out: Path, backend: Backend = CPU) -> int:
     """Train one bundle and write its two files; returns its run-steps. Runs in a worker process."""
     prepare()
-    began = process_time()
+    began = _processor_time()
     results = train([spec.job() for spec in bundle.specs], device=backend.device, impl=backend.impl)
-    seconds = (process_time() - began) / len(results)
+    seconds = (_processor_time() - began) / len(results)
     traces = [result.trace for result in results]
     file = f"telemetry/{bundle.name}.parquet"
     write_telemetry(out, file, traces)
@@ -180,6 +180,12 @@ def injected_facts(spec: RunSpec, trace: Trace, file: str) -> dict[str, Any]:
 def declared(setup: Setup) -> dict[str, Any]:
     """What the practitioner believes is running, without the run's length, which no detector may know."""
     return {name: value for name, value in as_dict(setup).items() if name not in ("steps", "tail")}
+
+
+def _processor_time() -> float:
+    """Seconds that this process has computed, and processes that it started and that have ended."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def _claim(specs: list[RunSpec], out: Path, name: str, backend: Backend) -> None:

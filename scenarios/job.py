@@ -11,6 +11,7 @@ from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.optim import Storage
 from trainwreck.models.precision import Format
 from trainwreck.models.wiring import Updates, Wiring
+from trainwreck.scenarios.distributed.exchange import Exchange
 from trainwreck.scenarios.faults import At, FaultKind
 from trainwreck.scenarios.schedule import learning_rate
 from trainwreck.scenarios.settings import LossForm, Reduction, Setup, check, essence, fingerprint
@@ -38,6 +39,8 @@ class Program:
     scaled: bool
     coupled: bool
     update_clip: bool
+    ranks: int
+    late: bool
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Segment:
     tables: gpt.Tables  # leading axis 1, as in the next two
     wiring: Wiring
     updates: Updates
+    exchange: Exchange
     program: Program
 
 
@@ -103,14 +107,23 @@ class Job:
             setup = at.change.setup(setup)
         check(setup)
         tables, wiring, updates = gpt.healthy_tables(setup.model, 1), Wiring(), Updates()
+        exchange = Exchange.healthy(setup.distributed.ranks)
         for at in self.active(start):
             tables = at.change.tables(tables, setup)
             wiring = at.change.wiring(wiring, setup)
             updates = at.change.updates(updates, setup)
-        return Segment(start, setup, tables, wiring, updates, program(setup, tables, wiring, updates))
+            exchange = at.change.exchange(exchange)
+        work = program(setup, tables, wiring, updates, exchange)
+        return Segment(start, setup, tables, wiring, updates, exchange, work)
 
 
-def program(setup: Setup, tables: gpt.Tables, wiring: Wiring | None = None, updates: Updates | None = None) -> Program:
+def program(
+    setup: Setup,
+    tables: gpt.Tables,
+    wiring: Wiring | None = None,
+    updates: Updates | None = None,
+    exchange: Exchange | None = None,
+) -> Program:
     """What a setup needs done at each step."""
     structure = {k: v for k, v in essence(setup.model).items() if k not in ("init", "rope_base")}
     precision = setup.precision
@@ -133,6 +146,8 @@ def program(setup: Setup, tables: gpt.Tables, wiring: Wiring | None = None, upda
         scaled=precision.dynamic or precision.loss_scale != 1.0,
         coupled=setup.optimizer.coupled,
         update_clip=setup.optimizer.update_clip is not None,
+        ranks=setup.distributed.ranks,
+        late=exchange is not None and exchange.is_late,
     )
 
 

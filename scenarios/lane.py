@@ -12,7 +12,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import BY_NAME, Axis
 from trainwreck.kernels.cross_entropy import TokenLosses, cross_entropy, naive
 from trainwreck.kernels.norms import segment_statistics
-from trainwreck.kernels.random import generator
+from trainwreck.kernels.random import SEED_LIMIT, generator
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
 from trainwreck.models.loss import smoothed, weighted_mean
@@ -20,6 +20,9 @@ from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios import telemetry
 from trainwreck.scenarios.batches import Batch, fresh, training_block, validation
+from trainwreck.scenarios.distributed.averaging import Averaging
+from trainwreck.scenarios.distributed.group import Group
+from trainwreck.scenarios.distributed.record import combined, hashed
 from trainwreck.scenarios.faults import State
 from trainwreck.scenarios.job import Job, extras
 from trainwreck.scenarios.settings import LossForm, Reduction
@@ -29,7 +32,8 @@ from trainwreck.scenarios.settings import LossForm, Reduction
 class Feed:
     """Inputs of a block of steps on the device: token arrays [S, N, ...], learning rates [S, N].
 
-    `host` keeps, for each run, the signals that need no device.
+    `host` keeps, for each run, the signals that need no device; `tokens` how many of them count in the
+    rows of each rank, [S, N, W].
     """
 
     inputs: Tensor
@@ -39,6 +43,7 @@ class Feed:
     ages: Tensor
     lr: Tensor
     host: list[dict[str, np.ndarray]]
+    tokens: np.ndarray
 
 
 HeldOut = tuple[Tensor, Tensor, Tensor, Tensor]  # inputs, targets, weights, documents
@@ -49,11 +54,15 @@ T = TypeVar("T", Wiring, Updates)
 
 @dataclass(frozen=True)
 class Place:
-    """Where a lane runs. impl: of the kernels; None for the rule of `trainwreck.kernels.selection`."""
+    """Where a lane runs. impl: of the kernels; None for the rule of `trainwreck.kernels.selection`.
+
+    group: the ranks of which this process is one; None where there is one only.
+    """
 
     device: torch.device = CPU
     dtype: torch.dtype = torch.float32
     impl: str | None = None
+    group: Group | None = None
 
 
 class Lane:
@@ -72,6 +81,13 @@ class Lane:
 
         self.flat = column("parameters")
         self.impl = choose(place.impl, self.flat)
+        self.group = place.group
+        if self.program.ranks != (self.group.ranks if self.group else 1):
+            raise ValueError(f"distributed.ranks: {self.program.ranks} is not allowed in mid-run; allowed: no change")
+        self.averaging: Averaging | None = None
+        if self.group is not None:
+            exchanges = [s.exchange for s in self.segments]
+            self.averaging = Averaging(self.group, exchanges, self.flat, self._held(states))
         self.moments = optim.Moments(column("count"), column("first"), column("second"))
         self.wiring = self._stacked([s.wiring for s in self.segments], Wiring)
         self.updates = self._stacked([s.updates for s in self.segments], Updates)
@@ -106,6 +122,8 @@ class Lane:
             "loss_scale": self.scaler.scale,
             "good_steps": self.scaler.good_steps,
         }
+        if self.averaging is not None and self.averaging.held is not None:
+            names["held"] = torch.stack(self.averaging.held, 1)
         if self.carried is not None:
             names["carried"] = self.carried
         if self.average is not None:
@@ -114,7 +132,9 @@ class Lane:
 
     def feed(self, steps: range) -> Feed:
         """Data, learning rates and host signals of a block of steps."""
-        batches = [run_batches(job, steps) for job in self.jobs]
+        whole = [run_batches(job, steps) for job in self.jobs]
+        rank = self.group.rank if self.group is not None else 0
+        batches = [s.exchange.rows(batch, rank) for s, batch in zip(self.segments, whole, strict=True)]
         n, table = len(self.jobs), self.setup.model.vocab_size
         for batch in batches:
             # Stacked tables are one: an id past a run's own would read its neighbour's.
@@ -127,10 +147,11 @@ class Lane:
             return torch.from_numpy(np.stack(arrays, 1)).to(self.device)
 
         host = [
-            telemetry.input_signals(batch, self.setup.model.vocab_size)
+            telemetry.input_signals(s.exchange.every_row(batch), self.setup.model.vocab_size)
             | {"lr": np.array([job.learning_rate(s) for s in steps])}
             | clock(job, batch, steps)
-            for job, batch in zip(self.jobs, batches, strict=True)
+            | {"rank_batch_hash": hashed(torch.from_numpy(own.inputs.reshape(len(steps), 1, -1))).numpy()}
+            for job, s, batch, own in zip(self.jobs, self.segments, whole, batches, strict=True)
         ]
         return Feed(
             inputs=stack([b.inputs for b in batches]),
@@ -140,6 +161,7 @@ class Lane:
             ages=stack([telemetry.ages(b.documents) for b in batches]).view(len(steps), n, -1),
             lr=torch.from_numpy(np.stack([h["lr"] for h in host], 1)).to(self.device, self.flat.dtype),
             host=host,
+            tokens=np.stack([s.exchange.tokens(b) for s, b in zip(self.segments, whole, strict=True)], 1),
         )
 
     def run(self, steps: range, record: bool) -> tuple[list[dict[str, np.ndarray]], dict[int, np.ndarray]]:
@@ -158,15 +180,28 @@ class Lane:
             if record and (step % every == 0 or step == last):
                 losses.append((step, self.evaluate(step)))
             self.step(feed, index, step)
-        evaluated = {step: value.cpu().numpy() for step, value in losses}
+        evaluated = {step: self._first(value).cpu().numpy() for step, value in losses}
         if self.recorder is None:
             return [], evaluated
-        block = self.recorder.read(len(steps))
+        block = self._record(self.recorder, feed, len(steps))
         signals = [
             {k: v[:, i, 0] if BY_NAME[k].axis is Axis.SCALAR else v[:, i] for k, v in block.items()} | feed.host[i]
             for i in range(len(self.jobs))
         ]
         return signals, evaluated
+
+    def _first(self, value: Tensor) -> Tensor:
+        return value if self.group is None else self.group.gather(value)[0]
+
+    def _record(self, recorder: telemetry.Recorder, feed: Feed, steps: int) -> dict[str, np.ndarray]:
+        """Signals of a block, [S, N, K], of all ranks as one; what the host knows of each goes into `feed`."""
+        if self.group is None:
+            return recorder.read(steps)
+        own = np.stack([h["rank_batch_hash"][:, 0] for h in feed.host], 1)
+        for i, hashes in enumerate(np.moveaxis(self.group.gather_array(own, self.device), 1, 0)):
+            feed.host[i]["rank_batch_hash"] = hashes
+        parts = self.group.gather(recorder.buffer[:steps])
+        return combined([recorder.split(part) for part in parts], feed.tokens)
 
     def step(self, feed: Feed, index: int, step: int) -> None:
         """One training step of every run. No value is asked of the device."""
@@ -201,6 +236,9 @@ class Lane:
         parts = torch.autograd.grad(objective, list(self.leaves.values()), grad_outputs=factor)
         with torch.no_grad():
             grads = torch.cat([part.flatten(1) for part in parts], 1)
+            own_norm = None
+            if self.averaging is not None:
+                grads, own_norm = self.averaging.average(grads, weights.sum(1))
             if self.program.scaled:
                 grads.div_(scale.unsqueeze(1))
             grads = self.updates.arrive(grads, self.carried)
@@ -210,6 +248,8 @@ class Lane:
             layer_norm = seen.norm_NS
             norm = torch.linalg.vector_norm(layer_norm, dim=1)
             overflow = ~torch.isfinite(norm)
+            if self.averaging is not None and own_norm is not None:
+                overflow = self.averaging.overflow(overflow, own_norm)
             coefficient = optim.clip_coefficient(norm, self.settings.clip)
             values = None
             if self.recorder is not None and probe is not None:
@@ -231,6 +271,7 @@ class Lane:
                         nonfinite_grads=seen.nonfinite_N,
                         flat=self.computing(),
                         probe=probe,
+                        rank_grad_norm=None if own_norm is None else own_norm / factor,
                     )
                 )
             grads.mul_(coefficient.unsqueeze(1))
@@ -316,7 +357,10 @@ class Lane:
         return cross_entropy(logits, targets, largest=largest, impl=self.impl)
 
     def _dropout(self, step: int, prefix: str = "dropout") -> gpt.Dropout:
-        return gpt.Dropout([job.seed for job in self.jobs], step, self.dropout_rate, prefix)
+        """Draws of a step. Ranks draw masks of their own, as they have rows of their own."""
+        rank = self.group.rank if self.group is not None else 0
+        seeds = [(job.seed + (rank << 48)) % SEED_LIMIT for job in self.jobs]
+        return gpt.Dropout(seeds, step, self.dropout_rate, prefix)
 
     def _average(self, states: list[State]) -> Tensor | None:
         """The moving average of the weights, [N, P], where it is evaluated; it begins as the weights."""
@@ -332,6 +376,13 @@ class Lane:
         if self.updates.kept_N is None:
             return None
         return torch.stack([s.get("carried", torch.zeros_like(s["parameters"])) for s in states]).to(self.device)
+
+    def _held(self, states: list[State]) -> Tensor | None:
+        """Of each rank what came too late for the last step, [N, W, P + 1], where some gradient comes late."""
+        if not self.program.late:
+            return None
+        nothing = self.flat.new_zeros(self.program.ranks, self.flat.shape[1] + 1)
+        return torch.stack([state.get("held", nothing).to(self.device) for state in states])
 
     def _stacked(self, parts: list[T], kind: type[T]) -> T:
         """Optional tensors of all runs on the device; which ones there are is the same in all."""
@@ -415,15 +466,15 @@ def run_batches(job: Job, steps: range) -> Batch:
 def clock(job: Job, batch: Batch, steps: range) -> dict[str, np.ndarray]:
     """tokens, step_seconds and tokens_per_second of the batches of some steps [S, B, T], each [S].
 
-    The clock is a model: six operations a weight and token at 1e11 a second, three per cent of jitter
-    from the seed, and a pause as long as four steps where the run resumes from a checkpoint. Rows are
-    computed as long as the longest of them, whatever is padding.
+    The clock is a model: six operations a weight and token at 1e11 a second and rank, three per cent of
+    jitter from the seed, and a pause as long as four steps where the run resumes from a checkpoint. Rows
+    are computed as long as the longest of them, whatever is padding.
     """
     setup = job.segment(steps.start).setup
     real = batch.documents >= 0
     length = (real * np.arange(1, real.shape[2] + 1)).max((1, 2))
     tokens = real.sum((1, 2))
-    seconds = setup.data.rows * length * 6 * layout(setup.model).size / 1e11
+    seconds = setup.data.rows * length * 6 * layout(setup.model).size / 1e11 / setup.distributed.ranks
     jitter = np.array([generator(job.seed, "clock", s).standard_normal() for s in steps])
     taken = np.array([job.seconds(1.0, s) for s in steps])
     seconds = seconds * np.exp(0.03 * jitter) * taken

@@ -2,6 +2,8 @@
 
 Time is cut wherever something about some run changes. Between two cuts, runs of one program form a
 lane and are stepped as one. The loop knows no scenario: it asks each change what it does.
+
+Jobs of several ranks are handed to as many processes, each of which runs this same loop over them.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,6 +18,7 @@ from safetensors.torch import save as save_tensors
 from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.trace import Trace
 from trainwreck.models.parameters import initial_parameters
+from trainwreck.scenarios.distributed.group import Group
 from trainwreck.scenarios.faults import State
 from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.lane import Lane, Place
@@ -75,6 +78,7 @@ def train(
     record: bool = True,
     progress: Callable[[int], Any] | None = None,
     watch: Callable[[str, dict[str, np.ndarray]], Any] | None = None,
+    group: Group | None = None,
 ) -> list[Result]:
     """Train jobs side by side; one result a job, in order.
 
@@ -82,13 +86,21 @@ def train(
     is returned. stop: train up to this step only. impl: of the kernels, by the rule of
     `trainwreck.kernels.selection` where None. progress: called with the run-steps just done.
     watch: called with a run_id and the signals of the steps just done, block by block.
+    group: the ranks of which this process is one; where it is None, jobs of several ranks are trained
+    by processes started for them.
     Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`.
     """
-    place = Place(torch.device(device), dtype, impl)
     enter, keep = enter or {}, keep or {}
+    if group is None and any(job.setup.distributed.ranks > 1 for job in jobs):
+        from trainwreck.scenarios.distributed.launch import train_apart
+
+        options = {"stop": stop, "device": device, "impl": impl, "dtype": dtype, "record": record}
+        return train_apart(train, jobs, enter, keep, options, progress, watch)
+    place = Place(torch.device(device), dtype, impl, group)
     runs = []
     for job in jobs:
         entered, state = enter.get(job.run_id) or (0, fresh_state(job, dtype))
+        state = state if group is None else group.own(state)
         wanted = set(keep.get(job.run_id, ())) | job.snapshots()
         last = job.setup.steps if stop is None else min(job.setup.steps, stop)
         if last <= entered:
@@ -106,7 +118,7 @@ def train(
     while True:
         for run in runs:
             if run.entered <= step <= run.stop:
-                _arrive(run, step)
+                _arrive(run, step, place)
         live = [r for r in runs if r.entered <= step < r.stop]
         waiting = [r for r in runs if r.entered > step]
         if not live and not waiting:
@@ -115,31 +127,35 @@ def train(
         lanes = _lanes(live, step, place)
         while step < until and lanes:
             steps = range(step, min(step + BLOCK, until))
-            for group, lane in lanes:
+            for members, lane in lanes:
                 signals, evaluated = lane.run(steps, record)
-                _collect(group, steps, signals, evaluated)
+                _collect(members, steps, signals, evaluated)
                 if watch:
-                    for run, part in zip(group, signals, strict=True):
+                    for run, part in zip(members, signals, strict=True):
                         watch(run.job.run_id, part)
                 if progress:
-                    progress(len(group) * len(steps))
+                    progress(len(members) * len(steps))
             step = steps.stop
             lanes = _without_ended(lanes, step, place)
-        for group, lane in lanes:
-            for run, state in zip(group, lane.states(), strict=True):
+        for members, lane in lanes:
+            for run, state in zip(members, lane.states(), strict=True):
                 run.state = state
         step = until
     return [_result(run, record) for run in runs]
 
 
-def _arrive(run: _Run, step: int) -> None:
-    """Resumes and snapshots due before a step."""
+def _arrive(run: _Run, step: int, place: Place) -> None:
+    """Resumes and snapshots due before a step. All ranks resume from one checkpoint, which the first one saved."""
     for at in run.job.resumes(step):
         if step > run.entered or step == 0:
+            if place.group is not None and at.change.resume:
+                run.state = place.group.first(run.state, place.device)
             saved = load_tensors(save_tensors({k: v.contiguous() for k, v in run.state.items()}))
             run.state = at.change.state(saved, {step: run.state, **run.kept}, step)
     if step in run.keep and step not in run.kept:
         run.kept[step] = {k: v.clone() for k, v in run.state.items()}
+        if place.group is not None:
+            run.kept[step] = place.group.whole(run.kept[step], place.device)
 
 
 def _lanes(live: list[_Run], step: int, place: Place) -> list[tuple[list[_Run], Lane]]:

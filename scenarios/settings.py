@@ -128,6 +128,13 @@ class PrecisionConfig:
 
 
 @dataclass(kw_only=True)
+class DistributedConfig:
+    """Data-parallel training: each of `ranks` processes trains on every so-manieth row of the batch."""
+
+    ranks: int = 1
+
+
+@dataclass(kw_only=True)
 class EvaluationConfig:
     """A fixed held-out set of `rows` rows, looked at every `every` steps and at the last one.
 
@@ -160,6 +167,7 @@ class Setup:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    distributed: DistributedConfig = field(default_factory=DistributedConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -192,6 +200,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "data.language_seed": (0, 2**62, True),
     "data.pool": (0, 10**6, True),
     "data.longest": (0, 10**6, True),
+    "distributed.ranks": (1, 64, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),
@@ -226,6 +235,8 @@ def check(setup: Setup) -> None:
     for path in ALIGNED:
         if get(setup, path) % MULTIPLE:
             raise InputError(f"{path}: {get(setup, path)} is not allowed; allowed: multiples of {MULTIPLE}")
+    if setup.data.rows % setup.distributed.ranks:
+        raise InputError(f"data.rows: {setup.data.rows} is not allowed; allowed: multiples of distributed.ranks")
 
 
 def get(setup: Setup, path: str) -> Any:

@@ -16,9 +16,13 @@ from trainwreck.models import gpt
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import Layout
 from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.distributed.record import weight_hash
 
 # Signals that the host knows without asking the device.
-HOST_SIGNALS = ("lr", "tokens", "step_seconds", "tokens_per_second", "token_entropy", "unique_share", "pad_share")
+HOST_SIGNALS = (
+    "lr", "tokens", "step_seconds", "tokens_per_second", "token_entropy", "unique_share", "pad_share",
+    "rank_batch_hash",
+)  # fmt: skip
 DEVICE_SIGNALS = tuple(s for s in SIGNALS if s.name not in (*HOST_SIGNALS, *EVALUATIONS))
 
 
@@ -31,6 +35,7 @@ def widths(config: ModelConfig) -> dict[Axis, int]:
         Axis.HEADS: config.layers * config.heads,
         Axis.POSITIONS: BUCKETS,
         Axis.AGES: age_buckets(config.context),
+        Axis.RANKS: 1,  # of each rank's own record
     }
 
 
@@ -57,6 +62,7 @@ class StepFacts:
     nonfinite_grads: Tensor
     flat: Tensor
     probe: gpt.Probe
+    rank_grad_norm: Tensor | None = None  # where there are several ranks
 
 
 class Recorder:
@@ -95,6 +101,11 @@ class Recorder:
             "layer_weight_max": weights.largest_NS,
             "nonfinite_weights": (~torch.isfinite(weights.largest_NS)).sum(1),
         }
+        if facts.rank_grad_norm is None:
+            nothing = torch.full_like(facts.loss, torch.nan)
+            values.update(rank_weight_hash=nothing, rank_grad_norm=nothing)
+        else:
+            values.update(rank_weight_hash=weight_hash(facts.flat), rank_grad_norm=facts.rank_grad_norm)
         values.update(facts.probe.reduce())
         losses = bucket_losses(
             facts.nll_NM,
@@ -118,7 +129,11 @@ class Recorder:
 
     def read(self, steps: int) -> dict[str, np.ndarray]:
         """The first `steps` rows, signal to [S, N, K] on the host: the one transfer of a block."""
-        block = self.buffer[:steps].cpu().numpy()
+        return self.split(self.buffer[:steps])
+
+    def split(self, buffer: Tensor) -> dict[str, np.ndarray]:
+        """The same of a buffer, this rank's or another's."""
+        block = buffer.cpu().numpy()
         return {name: block[:, :, a:b].copy() for name, (a, b) in self.columns.items()}
 
 
@@ -156,7 +171,10 @@ def ages(documents: np.ndarray) -> np.ndarray:
 
 
 def input_signals(batch: Batch, table_size: int) -> dict[str, np.ndarray]:
-    """token_entropy, unique_share and pad_share of a block of batches [S, B, T]; each [S]."""
+    """token_entropy, unique_share and pad_share of a block of batches [S, B, T]; each [S].
+
+    Of all the rows that the ranks together are fed.
+    """
     steps = len(batch.inputs)
     tokens = batch.inputs.reshape(steps, -1)
     index = (np.arange(steps)[:, None] * table_size + tokens).ravel()

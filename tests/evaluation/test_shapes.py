@@ -229,6 +229,22 @@ CASES: dict[str, Case] = {
             "flat": (FLAT, False),
         },
     ),
+    "sways": (
+        lambda y: shapes.sways(y, correlation=0.3),
+        {
+            "waves": (1.0 + 0.1 * np.sin(T), True),
+            "waves on a slope": (1.0 + 0.01 * T + 0.1 * np.sin(T), True),
+            "waves, then nan": (np.where(T < 100, np.sin(T), np.nan), True),
+            "too few, then nan": (np.where(T < 19, np.sin(T), np.nan), False),
+            "a gap": (np.where(T == 50, np.nan, np.sin(T)), False),
+            "nan": (NAN, False),
+            "inf": (INF, False),
+            "swings": (SWING, False),
+            "a slope": (0.01 * T + SWING, False),
+            "noise": (np.random.default_rng(0).standard_normal(200), False),
+            "flat": (FLAT, False),
+        },
+    ),
     "pinned_at": (
         lambda y: shapes.pinned_at(y, 1.0, tolerance=0.01),
         {
@@ -342,7 +358,7 @@ CASES: dict[str, Case] = {
         },
     ),
 }
-MEASURES = {"smooth", "non_finite_from", "turning_point"}  # give a curve or a step, tested below
+MEASURES = {"smooth", "non_finite_from", "turning_point", "agreement"}  # give a curve or a step, tested below
 PUBLIC = {n: f for n, f in vars(shapes).items() if inspect.isfunction(f) and f.__module__ == shapes.__name__}
 PUBLIC = {name: function for name, function in PUBLIC.items() if not name.startswith("_")}
 

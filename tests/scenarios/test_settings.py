@@ -22,6 +22,7 @@ REFUSED = {
     "model.init.head_std": (-0.1, None, NAN, INF),
     "data.rows": (0, -4, 10**5 + 1, None),
     "data.language_seed": (-1, 2**62 + 1, None),
+    "distributed.ranks": (0, 65, None),
     "optimizer.lr": (-1e-9, 1e4 + 1, None, NAN, INF, -INF),
     "optimizer.beta1": (-0.1, 1.0, None, NAN),
     "optimizer.beta2": (-0.1, 1.0, None, NAN),
@@ -41,8 +42,9 @@ REFUSED = {
 }
 ACCEPTED = {
     "steps": (1, 10**7), "tail": (0,), "dropout": (0, 0.95), "z_loss": (0, 1), "data.rows": (1,),
-    "data.language_seed": (0, 2**62), "optimizer.lr": (0, 1e4), "optimizer.beta1": (0, 0.999), "optimizer.beta2": (0,),
-    "optimizer.eps": (0,), "optimizer.weight_decay": (0,), "optimizer.clip": (None, 1e-30, 1e12),
+    "data.language_seed": (0, 2**62), "distributed.ranks": (2,), "optimizer.lr": (0, 1e4),
+    "optimizer.beta1": (0, 0.999), "optimizer.beta2": (0,), "optimizer.eps": (0,),
+    "optimizer.weight_decay": (0,), "optimizer.clip": (None, 1e-30, 1e12),
     "schedule.warmup_steps": (0, 500), "schedule.final_fraction": (0, 1), "precision.loss_scale": (1e-9, 2.0**40),
     "precision.growth_interval": (1,), "evaluation.every": (1, 10**7), "evaluation.rows": (1,),
     "evaluation.average": (0, 1),

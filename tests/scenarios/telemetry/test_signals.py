@@ -106,6 +106,13 @@ def age_bucket(documents):
     return torch.from_numpy(bucket)
 
 
+def hash_of(tokens):
+    """The top 24 bits of a sum of products modulo 2**64."""
+    factors = (generator(0, "hash").integers(-(2**63), 2**63 - 1, tokens.size, np.int64) | 1).tolist()
+    total = sum(int(token) * factor for token, factor in zip(tokens.ravel(), factors, strict=True))
+    return np.array([float(total % 2**64 >> 40)])
+
+
 def scheduled(setup, step):
     warmup = setup.schedule.warmup_steps
     if step < warmup:
@@ -163,6 +170,7 @@ def case(request, tiny, make_job, plain):
             "age_loss": loss_by(step, age_bucket(step.documents), 1 + math.ceil(math.log2(t))),
             **by_row(step),
             **attention(step, t),
+            "rank_batch_hash": hash_of(batch.inputs), "rank_weight_hash": [math.nan], "rank_grad_norm": [math.nan],
         })  # fmt: skip
         good += 1
         scale, good = (2 * scale, 0) if good == 2 else (scale, good)

@@ -1,0 +1,71 @@
+"""An overflow is handled on the rank that has it, and nowhere else.
+
+Failure: In fp16 with a dynamic loss scale, a rank whose own gradient overflows skips its step, leaves its
+    gradient out and halves its scale; the others step on. From then on the ranks hold different
+    weights and different scales.
+Mechanism: The average is taken of scaled gradients and unscaled by each rank's own scale, so rank r steps
+    with mean_q(s_q g_q) / s_r: twice as far where s_r is half the others'. The weights drift apart,
+    each rank's gradient is taken at its own, and their average is nobody's descent direction.
+Injection: From the onset on, ranks look at their own gradient for overflows, not at the average, and tell
+    nobody. The scale is tried at its limit every ten steps, so overflows are frequent.
+Signature: All weight hashes are equal until a step is skipped, and differ from the next one on, for good;
+    the loss ends above the twin's.
+Cure: The overflow flag is shared, so all skip or none does, and all ranks resume from the first one's
+    checkpoint, thirty steps later.
+Realism: "Are fp16 overflow settings consistent across workers?" Stands for hand-written scalers and sharded
+    gradients, where no rank sees all of them; scalers made for that share the flag.
+References: Debugging Training Instability (consistent loss scaling); Micikevicius et al. 2018; Zhao et al.
+    2023, PyTorch FSDP (sharded gradient scaler).
+"""
+
+import dataclasses
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.models.precision import Format
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.distributed.exchange import Exchange
+from trainwreck.scenarios.faults import Change, FaultKind, Process, StateEdit, restore_exchange
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@register
+class DdpLossScaleInconsistent(Scenario):
+    """Each rank keeps a loss scale of its own."""
+
+    id = "ddp_loss_scale_inconsistent"
+    family = Family.DISTRIBUTED
+    kinds = (FaultKind.PROCESS,)
+    sources = (documents.INSTABILITY,)
+    telling = "rank_weight_hash"
+    cure_after = 30
+
+    def base(self, setup: Setup) -> Setup:
+        return replaced(
+            bases.data_parallel(setup),
+            precision__format=Format.FP16,
+            precision__dynamic=True,
+            precision__loss_scale=2.0**12,
+            precision__growth_interval=10,
+        )
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def tell_nobody(exchange: Exchange) -> Exchange:
+            return dataclasses.replace(exchange, alone=True)
+
+        return [Process(tell_nobody)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        agree = shapes.agreement(run["rank_weight_hash"])
+        apart = np.flatnonzero(agree < 1)
+        if not len(apart) or not run["skipped"][apart[0] - 1]:
+            return False
+        above = run["loss"][-40:].mean() - healthy["loss"][-40:].mean()
+        return shapes.pinned_at(agree[apart[0] :], 0.0, 0.99) and not above < 0.1
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [restore_exchange(), StateEdit(lambda state, earlier: state)]

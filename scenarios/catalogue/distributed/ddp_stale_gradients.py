@@ -1,0 +1,73 @@
+"""Gradients of other ranks arrive a step late.
+
+Failure: A rank does not wait for the exchange to finish. It averages its own gradient of this step with
+    what it finds in the buffers, the others' of the step before.
+Mechanism: Of a direction of curvature h, a share f of the gradient is a step old:
+    x_{t+1} - x_t = m (x_t - x_{t-1}) - lr h ((1 - f) x_t + f x_{t-1}). With momentum m this swings up
+    where lr h > (1 - m) / f; without delay only where lr h > 2 (1 + m). For m = 0.9 and f = 3/4 that is
+    28 times sooner, so directions that were damped begin to ring, and training has to leave them.
+Injection: From the onset on, each rank hears the last `ranks` of the four late, itself never.
+Signature: The gradient norm comes in waves of some steps where it jumped about from step to step; the
+    ranks disagree: their weight hashes differ at every step. The loss stays above, or runs away.
+Cure: Wait for the exchange, and all ranks go on from the first one's checkpoint, thirty steps later.
+Realism: Stands for a missing stream synchronisation and for asynchronous data parallelism. Simplified: the
+    delay is exactly one step, and the same for each rank that is late.
+References: Debugging Divergent Loss During Training (distributed synchronisation, asynchronous pipelines);
+    Mitliagkas et al. 2016, Asynchrony begets momentum; Yang et al. 2021, PipeMare.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.distributed.exchange import Exchange, square
+from trainwreck.scenarios.faults import Change, FaultKind, Process, StateEdit, restore_exchange
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+
+
+@dataclass(kw_only=True)
+class Late(Knobs):
+    """How many ranks' gradients reach the others late."""
+
+    ranks: int = 4
+
+    def __post_init__(self) -> None:
+        if self.ranks < 1:
+            raise ValueError(f"fault.ranks: {self.ranks} is not allowed; allowed: 1 or more")
+
+
+@register
+class DdpStaleGradients(Scenario):
+    """Other ranks' gradients of the step before."""
+
+    id = "ddp_stale_gradients"
+    family = Family.DISTRIBUTED
+    kinds = (FaultKind.PROCESS,)
+    sources = (documents.DIVERGENT_LOSS,)
+    telling = "rank_weight_hash"
+    onset = MidRun(0.2, 0.35)  # while the steep directions are still there
+    knobs = Late()
+    cure_after = 30
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.data_parallel(setup)
+
+    def fault(self, knobs: Late, setup: Setup) -> list[Change]:
+        def not_wait(exchange: Exchange) -> Exchange:
+            first = exchange.ranks - knobs.ranks
+            return dataclasses.replace(exchange, late=square(exchange.ranks, lambda r, q: q >= first and q != r))
+
+        return [Process(not_wait)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        apart = shapes.pinned_at(shapes.agreement(run["rank_weight_hash"])[onset + 2 :], 0.0, 0.0)
+        return apart and shapes.sways(np.log(run["grad_norm"][onset + 10 :]), 0.25)
+
+    def cure(self, knobs: Late, setup: Setup) -> list[Change]:
+        return [restore_exchange(), StateEdit(lambda state, earlier: state)]

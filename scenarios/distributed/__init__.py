@@ -1,0 +1,1 @@
+"""Runs that several processes train together: data-parallel ranks over torch.distributed."""
