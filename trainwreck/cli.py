@@ -25,7 +25,8 @@ from trainwreck.options import (
     track_option,
     workers_option,
 )
-from trainwreck.tables import number, print_board, print_json, print_table
+from trainwreck.preflight import preflight
+from trainwreck.tables import number, print_board, print_json, print_page, print_table
 
 INTERRUPTED = 130  # as shells report SIGINT
 
@@ -121,14 +122,7 @@ def show(id: str, as_json: bool) -> None:
     content = page(id)
     if as_json:
         return print_json(content)
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    lines = [f"# {content['id']}: {content['title']}", ""]
-    lines += [f"**{name}.** {text}\n" for name, text in content["sections"].items()]
-    lines += [f"Family: {content['family']}. Sizes: {', '.join(content['sizes'])}. Tells: `{content['telling']}`.\n"]
-    lines += [f"Knobs: {', '.join(f'`{k}`' for k in content['knobs']) or 'none'}."]
-    Console().print(Markdown("\n".join(lines)))
+    print_page(content)
 
 
 @cli.command()
@@ -221,6 +215,9 @@ def verify(
         print(markdown(rows), end="")
     if not all(p.proven for p in proofs):
         sys.exit(1)
+
+
+cli.add_command(preflight)
 
 
 @cli.command()

@@ -28,6 +28,18 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
+def print_page(content: dict[str, Any]) -> None:
+    """A scenario's page."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    lines = [f"# {content['id']}: {content['title']}", ""]
+    lines += [f"**{name}.** {text}\n" for name, text in content["sections"].items()]
+    lines += [f"Family: {content['family']}. Sizes: {', '.join(content['sizes'])}. Tells: `{content['telling']}`.\n"]
+    lines += [f"Knobs: {', '.join(f'`{k}`' for k in content['knobs']) or 'none'}."]
+    Console().print(Markdown("\n".join(lines)))
+
+
 def print_board(rows: Sequence[dict[str, Any]]) -> None:
     """The rows of a leaderboard."""
     print_table(
