@@ -19,11 +19,12 @@ def print_json(content: Any) -> None:
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A plain table; None is a dash."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(*head, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+        table.add_row(*("-" if cell is None else escape(str(cell)) for cell in row))
     # A pipe has no width; a table that is cut to eighty columns helps nobody there.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
 

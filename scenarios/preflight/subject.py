@@ -93,6 +93,12 @@ class Preflight:
         whole = isinstance(first, Tensor) and not (first.is_floating_point() or first.dtype == torch.bool)
         return first if whole and first.ndim == 2 else None
 
+    def with_ids(self, ids: Tensor) -> Any:
+        """The inputs with other token ids."""
+        if isinstance(self.inputs, Mapping):
+            return {**self.inputs, "input_ids": ids}
+        return (ids, *self.inputs[1:]) if isinstance(self.inputs, (tuple, list)) else ids
+
     @property
     def classified(self) -> bool:
         """Whether targets are class ids."""
