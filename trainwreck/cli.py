@@ -26,7 +26,7 @@ from trainwreck.options import (
     workers_option,
 )
 from trainwreck.preflight import preflight
-from trainwreck.tables import number, print_board, print_json, print_page, print_table
+from trainwreck.tables import number, print_board, print_json, print_page, print_run, print_table
 
 INTERRUPTED = 130  # as shells report SIGINT
 
@@ -153,13 +153,7 @@ def run(
     facts = run_live(id, seed, as_severity(severity), as_size(size), overrides, picture, quiet=as_json, backend=where)
     if as_json:
         return print_json(facts)
-    rows = [
-        (r["role"], r["run_id"], r["steps"], number(r["final_loss"]), number(r["final_gap"], "+"))
-        for r in facts["runs"]
-    ]
-    print_table(("run", "id", "steps", "final loss (nats)", "gap to twin"), rows)
-    print(f"onset: step {facts['onset_step']}; cure: {facts['cure_step']}; signature: {facts['signature']}")
-    print(f"picture: {facts['picture']}")
+    print_run(facts)
 
 
 @cli.command()

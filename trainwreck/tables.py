@@ -41,6 +41,23 @@ def print_page(content: dict[str, Any]) -> None:
     Console().print(Markdown("\n".join(lines)))
 
 
+def print_run(facts: dict[str, Any]) -> None:
+    """The runs of a scenario side by side, and their onsets."""
+    rows = [
+        (r["role"], r["run_id"], r["steps"], number(r["final_loss"]), number(r["final_gap"], "+"))
+        for r in facts["runs"]
+    ]
+    print_table(("run", "id", "steps", "final loss (nats)", "gap to twin"), rows)
+    print(f"onset: step {facts['onset_step']}; cure: {facts['cure_step']}; signature: {facts['signature']}")
+    if len(facts["causes"]) > 1:
+        print(
+            "; ".join(
+                f"{id}: from step {at}, signature: {facts['signatures'][id]}" for id, at in facts["causes"].items()
+            )
+        )
+    print(f"picture: {facts['picture']}")
+
+
 def print_board(rows: Sequence[dict[str, Any]]) -> None:
     """The rows of a leaderboard."""
     print_table(
