@@ -235,8 +235,7 @@ def _erased(effects: Sequence[dict[str, list[Any]]]) -> str:
 
 
 def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        return a.shape == b.shape and torch.equal(a, b)
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return bool(np.array_equal(a, b))
-    return bool(a == b) if not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor) else False
+    for kind, same in ((torch.Tensor, torch.equal), (np.ndarray, np.array_equal)):
+        if isinstance(a, kind) or isinstance(b, kind):
+            return type(a) is type(b) and a.shape == b.shape and same(a, b)
+    return bool(a == b)

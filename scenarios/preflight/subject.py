@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from trainwreck.evaluation.errors import InputError
 
-BY_HEART = 300  # steps
+BY_HEART = 500  # steps
 FEWEST_TARGETS = 32  # of a tiny batch: the 32 examples of the sanity check
 
 
@@ -218,12 +218,12 @@ def without_dropout(model: nn.Module) -> nn.Module:
 
 
 def share(step: int) -> float:
-    """Share of the learning rate at a step of learning by heart: a hundredth, up to 1 half way, and back.
+    """Share of the learning rate at a step of learning by heart: 1/300, up to 1 half way, and back.
 
     So every rate up to the largest is tried, and what was learnt at it is settled at the end.
     """
     half = BY_HEART / 2
-    return float(100.0 ** -min(1.0, abs(step - half) / half))
+    return float(300.0 ** -min(1.0, abs(step - half) / half))
 
 
 def arguments(inputs: Any) -> list[Any]:
