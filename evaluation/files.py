@@ -68,6 +68,11 @@ def write_parquet(path: Path, tables: list[pa.Table]) -> None:
     write_atomically(path, write)
 
 
+def copy(source: Path, path: Path) -> None:
+    """The bytes of another file, atomically."""
+    write_atomically(path, lambda temporary: temporary.write_bytes(source.read_bytes()))
+
+
 def sha256(path: Path) -> str:
     """Hexadecimal SHA-256 of a file."""
     with path.open("rb") as file:

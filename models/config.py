@@ -4,6 +4,9 @@ import math
 from dataclasses import dataclass, field
 from enum import Enum
 
+# Metadata of a setting that came after the first release of names: at its default it leaves no mark on them.
+LATER = {"later": True}
+
 
 class Norm(Enum):
     """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""

@@ -5,13 +5,14 @@ Shapes: N runs, B rows, T positions, M = B * T tokens, D width, H heads, K head 
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from trainwreck.kernels import attention as kernels
 from trainwreck.kernels.attention import AttentionStats, Mask, attention, reduce
-from trainwreck.kernels.random import dropout_mask, run_keys
+from trainwreck.kernels.random import dropout_mask, generator, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
 from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
 from trainwreck.models.precision import Format, linear, widen
@@ -24,7 +25,9 @@ class Tables:
 
     allowed_NTS: bool, keys a query may see. documents_N: bool, keys of other documents and padding
     are masked. scale_N: float, multiplies q k'. rotary_q_NTK, rotary_k_NTK: complex, [N, T, K/2].
-    branch_gain_NL2: float, factor on what attention and MLP of each layer add; None is 1 for all.
+    branch_gain_NL2: float, factor on what attention and MLP of each layer add; shortcut_gain_NL2: on what
+    goes past them; logit_gain_N: on the output logits. None is 1 for all.
+    noise_N: float, standard deviation of noise in the residual stream after each layer; None is none.
     leaky: some run lets a query see the future, another document or padding.
     causal: in every run the mask is the causal one and documents are kept apart, so a kernel need not
     look at the tables. What the device holds isn't asked: who builds the tables has to say it.
@@ -36,6 +39,9 @@ class Tables:
     rotary_q_NTK: Tensor
     rotary_k_NTK: Tensor
     branch_gain_NL2: Tensor | None = None
+    shortcut_gain_NL2: Tensor | None = None
+    logit_gain_N: Tensor | None = None
+    noise_N: Tensor | None = None
     leaky: bool = False
     causal: bool = False
 
@@ -63,6 +69,20 @@ class Dropout:
         """The draws for a layer's attention probabilities, which no mask is made of here."""
         keys = run_keys(tuple(self.seeds), f"dropout/{layer}/probs", self.rate_N.device)
         return kernels.Dropout(keys, self.step, self.rate_N)
+
+
+@dataclass
+class Noise:
+    """Which draws the noise in the stream uses: the seeds and the step of the runs."""
+
+    seeds: list[int]
+    step: int
+
+    def draw(self, site: str, std_N: Tensor, *shape: int) -> Tensor:
+        """Normal noise for one site of the model, [N, *shape]."""
+        parts = [generator(seed, f"noise/{site}", self.step).standard_normal(shape) for seed in self.seeds]
+        normal = torch.from_numpy(np.stack(parts)).to(std_N.device, std_N.dtype)
+        return normal * std_N.view(-1, *[1] * len(shape))
 
 
 @dataclass
@@ -122,12 +142,13 @@ def forward(
     dropout: Dropout | None = None,
     probe: Probe | None = None,
     impl: str | None = None,
+    noise: Noise | None = None,
 ) -> Tensor:
     """Logits, [N, M, V].
 
     params: name to [N, *shape]. tokens: int64. documents: int64, the document of each token, -1 for
     padding. probe: collects statistics where given. impl: of the kernels, reference or triton, by the rule
-    of `trainwreck.kernels.selection` where None.
+    of `trainwreck.kernels.selection` where None. noise: draws of the noise that `tables` asks for.
     """
     n, b, t = tokens_NBT.shape
     m, d = b * t, config.width
@@ -185,15 +206,20 @@ def forward(
         layer = f"layer_{i}"
         for j, (branch, norm) in enumerate(((attend, "attention_norm"), (mlp, "mlp_norm"))):
             shortcut = x if config.residual_gain == 1.0 else x * config.residual_gain
+            if tables.shortcut_gain_NL2 is not None:
+                shortcut = shortcut * tables.shortcut_gain_NL2[:, i, j].view(-1, 1, 1)
             added = branch(x, layer)
             if tables.branch_gain_NL2 is not None:
                 added = added * tables.branch_gain_NL2[:, i, j].view(-1, 1, 1)
             x = shortcut + added
             if not pre:
                 x = normalise(x, *scale(f"{layer}.{norm}"), config)
+        if tables.noise_N is not None and noise is not None:
+            x = x + noise.draw(layer, tables.noise_N, m, d).to(x.dtype)
         if probe is not None:
             probe.see_stream(x)
-    return enter(x, "final_norm", "head")
+    logits = enter(x, "final_norm", "head")
+    return logits if tables.logit_gain_N is None else logits * tables.logit_gain_N.view(-1, 1, 1).to(logits.dtype)
 
 
 def embed(table_NVD: Tensor, tokens_NM: Tensor) -> Tensor:

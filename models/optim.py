@@ -10,6 +10,8 @@ from enum import Enum
 import torch
 from torch import Tensor
 
+from trainwreck.models.wiring import Updates
+
 
 class Kind(Enum):
     """AdamW (Loshchilov and Hutter 2019) or SGD with heavy-ball momentum."""
@@ -67,23 +69,40 @@ def step(
     settings: Settings,
     decay_mask: Tensor,
     skip_N: Tensor | None = None,
+    updates: Updates | None = None,
 ) -> Tensor:
     """Update parameters and moments in place; returns the update, [N, P].
 
-    flat, grads: [N, P], gradients already unscaled and clipped. decay_mask: [P].
-    skip_N: bool; those runs keep parameters and moments to the bit.
+    flat, grads: [N, P], gradients already unscaled and clipped. decay_mask: [P] or [N, P].
+    skip_N: bool; those runs keep parameters and moments to the bit. updates: which weights it reaches.
     """
+    left = _Left.alone(skip_N, updates or Updates())
     if kind is Kind.SGD:
-        return _sgd(flat, grads, moments, settings, decay_mask, skip_N)
-    return _adamw(flat, grads, moments, settings, decay_mask, skip_N)
+        return _sgd(flat, grads, moments, settings, decay_mask, left)
+    return _adamw(flat, grads, moments, settings, decay_mask, left)
 
 
-def _adamw(
-    flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, skip: Tensor | None
-) -> Tensor:
+@dataclass
+class _Left:
+    """What a step leaves alone: still, parameters and moments; fixed, parameters; skip_N, the count."""
+
+    skip_N: Tensor | None
+    still: Tensor | None  # [N, 1] or [N, P]
+    fixed_NP: Tensor | None
+
+    @classmethod
+    def alone(cls, skip_N: Tensor | None, updates: Updates) -> "_Left":
+        still = None if skip_N is None else skip_N.unsqueeze(1)
+        if updates.reaches_NP is not None:
+            away = ~updates.reaches_NP
+            still = away if still is None else still | away
+        return cls(skip_N, still, None if updates.moves_NP is None else ~updates.moves_NP)
+
+
+def _adamw(flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, left: _Left) -> Tensor:
     lr, beta1, beta2, eps, decay = (x.unsqueeze(1) for x in (s.lr, s.beta1, s.beta2, s.eps, s.weight_decay))
     count = moments.count.add(1).unsqueeze(1)
-    before = None if skip is None else (moments.first.clone(), moments.second.clone())
+    before = None if left.still is None else (moments.first.clone(), moments.second.clone())
     moments.first.lerp_(grads, 1 - beta1)
     moments.second.lerp_(grads.square(), 1 - beta2)
     # m / c1 / (sqrt(v) / c2 + eps), with both corrections taken out of the large tensors.
@@ -91,28 +110,30 @@ def _adamw(
     update = moments.second.sqrt().add_(eps * correct2)
     torch.div(moments.first, update, out=update)
     update.mul_(-lr * correct2 / correct1).addcmul_(flat, -lr * decay * decay_mask)
-    return _commit(flat, update, moments, before, skip)
+    return _commit(flat, update, moments, before, left)
 
 
-def _sgd(flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, skip: Tensor | None) -> Tensor:
+def _sgd(flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, left: _Left) -> Tensor:
     lr, momentum, decay = (x.unsqueeze(1) for x in (s.lr, s.beta1, s.weight_decay))
-    before = None if skip is None else (moments.first.clone(), moments.second)
+    before = None if left.still is None else (moments.first.clone(), moments.second)
     moments.first.mul_(momentum).add_(grads)
     update = moments.first.mul(-lr).addcmul_(flat, -lr * decay * decay_mask)
-    return _commit(flat, update, moments, before, skip)
+    return _commit(flat, update, moments, before, left)
 
 
 def _commit(
-    flat: Tensor, update: Tensor, moments: Moments, before: tuple[Tensor, Tensor] | None, skip: Tensor | None
+    flat: Tensor, update: Tensor, moments: Moments, before: tuple[Tensor, Tensor] | None, left: _Left
 ) -> Tensor:
-    """Apply the update, except for runs that skip: theirs is 0 and their moments are as before."""
+    """Apply the update, but for what is left alone: 0 there, and the moments as before."""
     moments.count = moments.count + 1
-    if before is not None and skip is not None:
-        column = skip.unsqueeze(1)
-        moments.first = torch.where(column, before[0], moments.first)
-        moments.second = torch.where(column, before[1], moments.second)
-        moments.count = torch.where(skip, moments.count - 1, moments.count)
-        update = torch.where(column, 0.0, update)
+    if before is not None and left.still is not None:
+        moments.first = torch.where(left.still, before[0], moments.first)
+        moments.second = torch.where(left.still, before[1], moments.second)
+        update = torch.where(left.still, 0.0, update)
+    if left.skip_N is not None:
+        moments.count = torch.where(left.skip_N, moments.count - 1, moments.count)
+    if left.fixed_NP is not None:
+        update = torch.where(left.fixed_NP, 0.0, update)
     flat.add_(update)
     return update
 

@@ -1,6 +1,6 @@
 """The five kinds of change that a fault or a cure can be made of, behind one interface.
 
-The training loop asks every change the same five questions and knows no scenario. A change is in
+The training loop asks every change the same questions and knows no scenario. A change is in
 force from its step on (`At`), and a later one acts on what an earlier one left.
 """
 
@@ -14,6 +14,8 @@ import torch
 
 from trainwreck.kernels.random import generator
 from trainwreck.models.gpt import Tables, healthy_tables
+from trainwreck.models.parameters import Layout, layout
+from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios.batches import Batch
 from trainwreck.scenarios.settings import Setup, get, replace
 
@@ -44,6 +46,18 @@ class Change:
     def tables(self, tables: Tables, setup: Setup) -> Tables:
         """Mask, rotary tables and attention scale of one run (leading axis 1) from here on."""
         return tables
+
+    def wiring(self, wiring: Wiring, setup: Setup) -> Wiring:
+        """How the weights that compute are made of the trained ones (leading axis 1) from here on."""
+        return wiring
+
+    def updates(self, updates: Updates, setup: Setup) -> Updates:
+        """What stands between gradients and weights of one run (leading axis 1) from here on."""
+        return updates
+
+    def seconds(self, seconds: float, step: int, start: int) -> float:
+        """What a step takes on the modelled clock."""
+        return seconds
 
     def learning_rate(self, rate: float, step: int, start: int, setup: Setup) -> float:
         """The learning rate of a step; `start` is the first step under this change."""
@@ -110,6 +124,49 @@ def restore_tables() -> TableEdit:
 
 
 @dataclass(frozen=True)
+class WiringEdit(Change):
+    """Weights that compute other than the trained ones: edit(wiring of one run, layout)."""
+
+    edit: Callable[[Wiring, Layout], Wiring]
+    kind: ClassVar[FaultKind] = FaultKind.TENSOR
+
+    def wiring(self, wiring: Wiring, setup: Setup) -> Wiring:
+        return self.edit(wiring, layout(setup.model))
+
+
+def restore_wiring() -> WiringEdit:
+    """The cure of every WiringEdit: the trained weights compute."""
+    return WiringEdit(lambda wiring, plan: Wiring())
+
+
+@dataclass(frozen=True)
+class UpdateEdit(Change):
+    """Gradients that are lost, scaled or kept, weights that do not move: edit(updates of one run, layout)."""
+
+    edit: Callable[[Updates, Layout], Updates]
+    kind: ClassVar[FaultKind] = FaultKind.TENSOR
+
+    def updates(self, updates: Updates, setup: Setup) -> Updates:
+        return self.edit(updates, layout(setup.model))
+
+
+def restore_updates() -> UpdateEdit:
+    """The cure of every UpdateEdit: each gradient reaches its weight once."""
+    return UpdateEdit(lambda updates, plan: Updates())
+
+
+@dataclass(frozen=True)
+class Clock(Change):
+    """Steps that take longer or shorter: edit(seconds of the work, steps since the start)."""
+
+    edit: Callable[[float, int], float]
+    kind: ClassVar[FaultKind] = FaultKind.DATA
+
+    def seconds(self, seconds: float, step: int, start: int) -> float:
+        return self.edit(seconds, step - start)
+
+
+@dataclass(frozen=True)
 class Curve(Change):
     """Another learning-rate curve: edit(rate, steps since the start, setup)."""
 
@@ -133,15 +190,34 @@ class DataTransform(Change):
 
 
 @dataclass(frozen=True)
+class Stream(Change):
+    """Another stream of batches: edit(batch, step, first step under the change, seed)."""
+
+    edit: Callable[[Batch, int, int, int], Batch]
+    kind: ClassVar[FaultKind] = FaultKind.DATA
+
+    def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
+        return self.edit(batch, step, start, seed)
+
+
+RESUME_STEPS = 4.0  # what a resume from a checkpoint takes on the modelled clock, in steps
+
+
+@dataclass(frozen=True)
 class StateEdit(Change):
     """A resume from a checkpoint that is not what was saved: edit(state, state of `since`).
 
     `since` counts steps before the resume if negative, from the start of the run otherwise.
+    resume: False for state that changes in memory, without the pause of a resume.
     """
 
     edit: Callable[[State, State], State]
     since: int = 0
+    resume: bool = True
     kind: ClassVar[FaultKind] = FaultKind.STATE
+
+    def seconds(self, seconds: float, step: int, start: int) -> float:
+        return max(seconds, 1.0 + RESUME_STEPS) if self.resume and step == start else seconds
 
     def state(self, state: State, earlier: dict[int, State], step: int) -> State:
         return self.edit(state, earlier[self._step(step)])

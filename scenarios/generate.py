@@ -23,9 +23,9 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
 from trainwreck.evaluation.errors import InputError, WorkerLostError
-from trainwreck.evaluation.files import read_json, sha256, write_json
+from trainwreck.evaluation.files import copy, read_json, sha256, write_json
 from trainwreck.evaluation.label import label_runs
-from trainwreck.evaluation.schema import RUN_FIELDS, RunKind
+from trainwreck.evaluation.schema import RUN_FIELDS, SCHEMA_VERSION, RunKind
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios.backend import CPU, Backend
 from trainwreck.scenarios.batches import entropy_floor
@@ -34,7 +34,7 @@ from trainwreck.scenarios.loop import LANE_ELEMENTS, train
 from trainwreck.scenarios.pages import page
 from trainwreck.scenarios.plan import Role, RunSpec, unique
 from trainwreck.scenarios.process import environment, prepare
-from trainwreck.scenarios.settings import Setup, as_dict, fingerprint
+from trainwreck.scenarios.settings import Setup, as_dict, essence, fingerprint
 
 PLAN_VERSION = 1
 
@@ -50,8 +50,8 @@ class Bundle:
 
     @property
     def name(self) -> str:
-        """A hash of the runs' ids."""
-        return "b" + fingerprint([spec.run_id for spec in self.specs])
+        """A hash of what its files hold."""
+        return "b" + fingerprint([SCHEMA_VERSION, [[spec.run_id, spec.split.value] for spec in self.specs]])
 
     @property
     def work(self) -> int:
@@ -66,10 +66,14 @@ class Bundle:
 
 
 def bundles(specs: list[RunSpec], device: str = CPU.device) -> list[Bundle]:
-    """Runs of one shape cut into bundles of what the device's caches hold, the costliest bundle first."""
+    """Runs of one shape cut into bundles of what the device's caches hold, the costliest bundle first.
+
+    Healthy runs keep to themselves, so that plans with the same ones have the same bundles of them.
+    """
     groups: dict[str, list[RunSpec]] = {}
     for spec in specs:
-        shape = (as_dict(spec.setup.model), spec.setup.data.rows, spec.setup.steps)
+        healthy = spec.base if spec.role is Role.TWIN else ""
+        shape = (essence(spec.setup.model), spec.setup.data.rows, spec.setup.steps, healthy)
         groups.setdefault(fingerprint(shape), []).append(spec)
     cut = []
     for group in groups.values():
@@ -88,9 +92,11 @@ def generate(
     name: str = "custom",
     backend: Backend = CPU,
     progress: Progress | None = None,
+    reuse: Path | None = None,
 ) -> DataSet:
     """Train every run of a plan, label it, and write the data set; goes on where an earlier call stopped.
 
+    reuse: a folder of data sets whose bundles need not be trained again.
     InputError where `out` holds something else, or another process is at work there; WorkerLostError
     where a worker was killed.
     """
@@ -99,6 +105,8 @@ def generate(
     try:
         with FileLock(out / ".lock", timeout=0):
             if not (out / "manifest.json").exists():
+                if reuse:
+                    _adopt(bundles(specs, backend.device), out, reuse)
                 _train_all(specs, out, workers, backend, progress)
                 finish(specs, out, name, backend)
     except Timeout:
@@ -221,6 +229,17 @@ def _train_all(specs: list[RunSpec], out: Path, workers: int, backend: Backend, 
             f"a worker process was killed, out of memory perhaps; {done} of {len(everything)} bundles are done, "
             "and the same command goes on from here"
         ) from None
+
+
+def _adopt(wanted: list[Bundle], out: Path, reuse: Path) -> None:
+    """Copy finished bundles from the data sets in a folder."""
+    for bundle in wanted:
+        for part in () if _is_done(out, bundle) else reuse.glob(f"*/bundles/{bundle.name}.json"):
+            if _is_done(part.parent.parent, bundle):
+                file = f"telemetry/{bundle.name}.parquet"
+                copy(part.parent.parent / file, out / file)
+                write_json(_part(out, bundle), read_json(part))
+                break
 
 
 def _is_done(out: Path, bundle: Bundle) -> bool:

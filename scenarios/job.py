@@ -1,5 +1,6 @@
 """One run as the training loop takes it: a healthy setup, a seed, and the changes to it."""
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,9 +9,10 @@ import torch
 from trainwreck.models import gpt
 from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.precision import Format
+from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios.faults import At, FaultKind
 from trainwreck.scenarios.schedule import learning_rate
-from trainwreck.scenarios.settings import Setup, as_dict, check, fingerprint
+from trainwreck.scenarios.settings import Setup, check, essence, fingerprint
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Program:
     evaluation: tuple[int, int, int]  # when, on how many rows, and the last step
     leaky: bool
     causal: bool
-    gained: bool
+    extras: tuple[str, ...]  # optional tensors that steer the model or its updates
     dropout: bool
     z_loss: bool
     scaled: bool
@@ -36,7 +38,9 @@ class Segment:
 
     start: int
     setup: Setup
-    tables: gpt.Tables  # leading axis 1
+    tables: gpt.Tables  # leading axis 1, as in the next two
+    wiring: Wiring
+    updates: Updates
     program: Program
 
 
@@ -64,8 +68,14 @@ class Job:
         return [at for at in self.changes if at.step <= step]
 
     def resumes(self, step: int) -> list[At]:
-        """The state edits made at the resume at a step."""
+        """The state edits made at a step."""
         return [at for at in self.changes if at.step == step and at.change.kind is FaultKind.STATE]
+
+    def seconds(self, seconds: float, step: int) -> float:
+        """What a step takes on the modelled clock, changes included; `seconds` is what the work itself takes."""
+        for at in self.active(step):
+            seconds = at.change.seconds(seconds, step, at.step)
+        return seconds
 
     def snapshots(self) -> set[int]:
         """Steps whose state some state edit wants to see."""
@@ -84,15 +94,17 @@ class Job:
         for at in self.active(start):
             setup = at.change.setup(setup)
         check(setup)
-        tables = gpt.healthy_tables(setup.model, 1)
+        tables, wiring, updates = gpt.healthy_tables(setup.model, 1), Wiring(), Updates()
         for at in self.active(start):
             tables = at.change.tables(tables, setup)
-        return Segment(start, setup, tables, program(setup, tables))
+            wiring = at.change.wiring(wiring, setup)
+            updates = at.change.updates(updates, setup)
+        return Segment(start, setup, tables, wiring, updates, program(setup, tables, wiring, updates))
 
 
-def program(setup: Setup, tables: gpt.Tables) -> Program:
+def program(setup: Setup, tables: gpt.Tables, wiring: Wiring | None = None, updates: Updates | None = None) -> Program:
     """What a setup needs done at each step."""
-    structure = {k: v for k, v in as_dict(setup.model).items() if k not in ("init", "rope_base")}
+    structure = {k: v for k, v in essence(setup.model).items() if k not in ("init", "rope_base")}
     precision = setup.precision
     return Program(
         model=fingerprint(structure),
@@ -102,11 +114,19 @@ def program(setup: Setup, tables: gpt.Tables) -> Program:
         evaluation=(setup.evaluation.every, setup.evaluation.rows, setup.steps),
         leaky=leaks(tables),
         causal=is_causal(tables),
-        gained=tables.branch_gain_NL2 is not None,
+        extras=tuple(name for part in (tables, wiring, updates) for name in extras(part)),
         dropout=setup.dropout > 0,
         z_loss=setup.z_loss > 0,
         scaled=precision.dynamic or precision.loss_scale != 1.0,
     )
+
+
+def extras(part: gpt.Tables | Wiring | Updates | None) -> list[str]:
+    """The optional tensors that are there, by name."""
+    if part is None:
+        return []
+    optional = [f.name for f in dataclasses.fields(part) if f.default is None]
+    return [name for name in optional if getattr(part, name) is not None]
 
 
 def leaks(tables: gpt.Tables) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -11,14 +12,16 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import BY_NAME, Axis
 from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.kernels.norms import segment_statistics
+from trainwreck.kernels.random import generator
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import Layout, layout
+from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios import telemetry
 from trainwreck.scenarios.batches import Batch, training_block, validation
 from trainwreck.scenarios.faults import State
-from trainwreck.scenarios.job import Job
+from trainwreck.scenarios.job import Job, extras
 
 
 @dataclass
@@ -38,6 +41,7 @@ class Feed:
 
 
 CPU = torch.device("cpu")
+T = TypeVar("T", Wiring, Updates)
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,18 @@ class Lane:
         self.flat = column("parameters")
         self.impl = choose(place.impl, self.flat)
         self.moments = optim.Moments(column("count"), column("first"), column("second"))
-        self.leaves = {k: v.detach().requires_grad_() for k, v in self.plan.views(self.flat).items()}
+        self.wiring = self._stacked([s.wiring for s in self.segments], Wiring)
+        self.updates = self._stacked([s.updates for s in self.segments], Updates)
+        self.carried = self._carried(states)
+        if extras(self.wiring):  # one leaf: the weights that compute are made of it each time
+            self.leaves = {"flat": self.flat.detach().requires_grad_()}
+        else:
+            self.leaves = {k: v.detach().requires_grad_() for k, v in self.plan.views(self.flat).items()}
         self.scaler = self._scaler(column("loss_scale"), column("good_steps"))
         self.settings = self._settings()
         self.decay_mask = self.plan.decay_mask.to(place.device, place.dtype)
+        if self.updates.decays_NP is not None:
+            self.decay_mask = self.updates.decays_NP
         self.dropout_rate = self._per_run([s.setup.dropout for s in self.segments])
         self.z_loss = self._per_run([s.setup.z_loss for s in self.segments])
         self.tables = self._tables()
@@ -86,6 +98,8 @@ class Lane:
             "loss_scale": self.scaler.scale,
             "good_steps": self.scaler.good_steps,
         }
+        if self.carried is not None:
+            names["carried"] = self.carried
         return [{k: v[i].detach().clone() for k, v in names.items()} for i in range(len(self.jobs))]
 
     def feed(self, steps: range) -> Feed:
@@ -128,7 +142,7 @@ class Lane:
         every, last = self.setup.evaluation.every, self.setup.steps - 1
         for index, step in enumerate(steps):
             if record and (step % every == 0 or step == last):
-                losses.append((step, self.validate()))
+                losses.append((step, self.validate(step)))
             self.step(feed, index, step)
         evaluated = {step: value.cpu().numpy() for step, value in losses}
         if self.recorder is None:
@@ -147,7 +161,7 @@ class Lane:
         if self.program.dropout:
             dropout = gpt.Dropout([job.seed for job in self.jobs], step, self.dropout_rate)
         logits = gpt.forward(
-            self.leaves,
+            self.parameters(),
             feed.inputs[index],
             feed.documents[index],
             self.tables,
@@ -156,6 +170,7 @@ class Lane:
             dropout,
             probe,
             self.impl,
+            self._noise(step),
         )
         weights = feed.weights[index]
         nll, log_z, largest = cross_entropy(logits, feed.targets[index], largest=probe is not None, impl=self.impl)
@@ -169,6 +184,9 @@ class Lane:
             grads = torch.cat([part.flatten(1) for part in parts], 1)
             if self.program.scaled:
                 grads.div_(scale.unsqueeze(1))
+            grads = self.updates.arrive(grads, self.carried)
+            if self.carried is not None:
+                self.carried = grads.clone()
             seen = segment_statistics(grads, self.plan.bounds, nonfinite=self.recorder is not None, impl=self.impl)
             layer_norm = seen.norm_NS
             norm = torch.linalg.vector_norm(layer_norm, dim=1)
@@ -192,7 +210,7 @@ class Lane:
                         skipped=overflow if self.program.scaled else torch.zeros_like(norm),
                         layer_grad_norm=layer_norm,
                         nonfinite_grads=seen.nonfinite_N,
-                        flat=self.flat,
+                        flat=self.computing(),
                         probe=probe,
                     )
                 )
@@ -206,35 +224,65 @@ class Lane:
                 self.settings,
                 self.decay_mask,
                 overflow if self.program.scaled else None,
+                self.updates,
             )
             if self.program.scaled:
                 self.scaler.update(overflow)
             if self.recorder is not None and values is not None:
                 self.recorder.write(index, values, update)
 
+    def parameters(self) -> dict[str, Tensor]:
+        """The weights that compute, by name."""
+        if "flat" not in self.leaves:
+            return self.leaves
+        return self.plan.views(self.wiring.apply(self.leaves["flat"]))
+
+    def computing(self) -> Tensor:
+        """The weights that compute, flat, [N, P]."""
+        return self.wiring.apply(self.flat)
+
     @torch.no_grad()
-    def validate(self) -> Tensor:
+    def validate(self, step: int = 0) -> Tensor:
         """Mean loss on the held-out rows, [N], without dropout."""
-        parts = self.held_out_logits()
+        parts = self.held_out_logits(step)
         nll = torch.cat([cross_entropy(logits, targets, impl=self.impl).nll_NM for logits, targets in parts], 1)
         return weighted_mean(nll, self.held_out[2].flatten(1))
 
-    def held_out_logits(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def held_out_logits(self, step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits [N, M, V] and targets [N, M] of the held-out rows, as many rows at a time as a batch has."""
         inputs, targets, _, documents = self.held_out
         rows = self.setup.data.rows
+        params = self.parameters()
         for a in range(0, inputs.shape[1], rows):
             part = slice(a, a + rows)
             logits = gpt.forward(
-                self.leaves,
+                params,
                 inputs[:, part],
                 documents[:, part],
                 self.tables,
                 self.setup.model,
                 self.program.format,
                 impl=self.impl,
+                noise=self._noise(step),
             )
             yield logits, targets[:, part].flatten(1)
+
+    def _noise(self, step: int) -> gpt.Noise | None:
+        return None if self.tables.noise_N is None else gpt.Noise([job.seed for job in self.jobs], step)
+
+    def _carried(self, states: list[State]) -> Tensor | None:
+        """Gradients not cleared so far, [N, P], where some run keeps them."""
+        if self.updates.kept_N is None:
+            return None
+        return torch.stack([s.get("carried", torch.zeros_like(s["parameters"])) for s in states]).to(self.device)
+
+    def _stacked(self, parts: list[T], kind: type[T]) -> T:
+        """Optional tensors of all runs on the device; which ones there are is the same in all."""
+        names = extras(parts[0])
+        return kind(**{name: self._moved(torch.cat([getattr(part, name) for part in parts])) for name in names})
+
+    def _moved(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.device, self.flat.dtype if tensor.is_floating_point() else tensor.dtype)
 
     def _per_run(self, values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=self.flat.dtype, device=self.device)
@@ -275,7 +323,7 @@ class Lane:
             scale_N=cat("scale_N").to(self.flat.dtype),
             rotary_q_NTK=cat("rotary_q_NTK").to(rotary),
             rotary_k_NTK=cat("rotary_k_NTK").to(rotary),
-            branch_gain_NL2=cat("branch_gain_NL2").to(self.flat.dtype) if self.program.gained else None,
+            **{name: self._moved(cat(name)) for name in extras(parts[0])},
             leaky=self.program.leaky,
             causal=self.program.causal,
         )
@@ -311,12 +359,10 @@ def clock(job: Job, steps: range) -> np.ndarray:
     Six operations a weight and token at 1e11 a second, three per cent of jitter from the seed, and
     a pause as long as four steps where the run resumes from a checkpoint.
     """
-    from trainwreck.kernels.random import generator
-
     setup = job.segment(steps.start).setup
     tokens = setup.data.rows * setup.model.context
     seconds = tokens * 6 * layout(setup.model).size / 1e11
     jitter = np.array([generator(job.seed, "clock", s).standard_normal() for s in steps])
-    pause = np.array([5.0 if job.resumes(s) else 1.0 for s in steps])
-    rate: np.ndarray = tokens / (seconds * np.exp(0.03 * jitter) * pause)
+    taken = np.array([job.seconds(1.0, s) for s in steps])
+    rate: np.ndarray = tokens / (seconds * np.exp(0.03 * jitter) * taken)
     return rate

@@ -16,7 +16,7 @@ from trainwreck.scenarios.compose import compose
 from trainwreck.scenarios.faults import At
 from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.registry import scenario
-from trainwreck.scenarios.settings import Setup, as_dict, fingerprint
+from trainwreck.scenarios.settings import Setup, essence, fingerprint
 from trainwreck.scenarios.sizes import Size, healthy
 from trainwreck.scenarios.spec import Knobs, Scenario, Severity
 
@@ -86,17 +86,17 @@ class RunSpec:
     @cached_property
     def run_id(self) -> str:
         """A hash of what is run; says nothing of the label."""
-        what: dict[str, Any] = {"setup": as_dict(self.setup), "seed": self.seed}
+        what: dict[str, Any] = {"setup": essence(self.setup), "seed": self.seed}
         if self.role is not Role.TWIN:
             entry = self.entry
             what |= {"scenario": entry.id, "version": entry.version, "role": self.role.value}
-            what |= {"knobs": as_dict(self.knobs), "onset": self.onset, "cure": self.cure_step}
+            what |= {"knobs": essence(self.knobs), "onset": self.onset, "cure": self.cure_step}
         return "r" + fingerprint(what)
 
     @cached_property
     def identity(self) -> str:
         """What a proof holds for: a changed setup, knob or version needs a new one."""
-        return fingerprint([as_dict(self.setup), as_dict(self.knobs), self.entry.version])
+        return fingerprint([essence(self.setup), essence(self.knobs), self.entry.version])
 
     @cached_property
     def twin(self) -> "RunSpec":

@@ -69,27 +69,34 @@ class Proof:
     gap: float | None  # median final gap, nats
     non_finite: int
     seconds: float  # a run, in a bundle on one core
-    proven: bool
+    holds: bool  # all of the above, on the seeds that were run
+    proven: bool  # and these are enough
 
 
 def plan(
     names: Sequence[str],
     seeds: int,
     *,
+    first: int = 0,
     size: Size | None = None,
     severity: Severity | None = None,
+    one_severity: bool = False,
     overrides: Sequence[str] = (),
 ) -> list[RunSpec]:
-    """The runs of a proof: every severity unless one is asked for, and healthy re-seeds as calibration."""
+    """The runs of a proof, at every severity unless one is asked for, and healthy re-seeds as calibration.
+
+    Seeds are counted from `first`; the re-seeds come after them.
+    """
     specs: list[RunSpec] = []
     for name in names:
         if JOINT in name:
             raise InputError(f"scenario: {name!r} can't be proven; allowed: single scenarios")
-        for level in _levels(name, severity):
-            specs += family_of(name, range(seeds), size=size, severity=level, overrides=overrides)
+        for level in _levels(name, severity, one_severity):
+            specs += family_of(name, range(first, first + seeds), size=size, severity=level, overrides=overrides)
         if scenario(name).own_twin:
             continue
-        twins = family_of(name, range(seeds, 2 * seeds), size=size, overrides=overrides, roles=(Role.TWIN,))
+        re_seeds = range(first + seeds, first + 2 * seeds)
+        twins = family_of(name, re_seeds, size=size, overrides=overrides, roles=(Role.TWIN,))
         specs += [dataclasses.replace(s, split=Split.CALIBRATION) for s in twins]
     return unique(specs)
 
@@ -99,24 +106,33 @@ def verify(
     out: Path,
     *,
     seeds: int = FEWEST_SEEDS,
+    first: int = 0,
     size: Size | None = None,
     severity: Severity | None = None,
+    one_severity: bool = False,
     overrides: Sequence[str] = (),
     workers: int = 1,
     backend: Backend = CPU,
     progress: Progress | None = None,
 ) -> list[Proof]:
-    """Train and judge. `out` keeps the runs, one folder a plan, so that a second call only judges."""
-    if seeds < 2:
-        raise InputError(f"seeds: {seeds} is not allowed; allowed: 2 or more ({FEWEST_SEEDS} for a proof)")
-    specs = plan(names, seeds, size=size, severity=severity, overrides=overrides)
+    """Train and judge. `out` keeps the runs, one folder a plan: a second call only judges.
+
+    At every severity, at the one asked for, or with `one_severity` at the default one. Proofs of one base
+    in the same folder share their healthy runs. Only runs from seed 0 on are a proof;
+    other seeds are for finding the settings.
+    """
+    if seeds < 1:
+        raise InputError(f"seeds: {seeds} is not allowed; allowed: 1 or more ({FEWEST_SEEDS} for a proof)")
+    specs = plan(
+        names, seeds, first=first, size=size, severity=severity, one_severity=one_severity, overrides=overrides
+    )
     where = [] if backend == CPU else [backend.to_json()]
     folder = out / fingerprint([spec.run_id for spec in specs] + where)
-    dataset = generate(specs, folder, workers=workers, name="verify", backend=backend, progress=progress)
+    dataset = generate(specs, folder, workers=workers, name="verify", backend=backend, progress=progress, reuse=out)
     return [
-        judge(name, level, dataset, seeds, size=size, overrides=overrides)
+        judge(name, level, dataset, seeds, first=first, size=size, overrides=overrides)
         for name in names
-        for level in _levels(name, severity)
+        for level in _levels(name, severity, one_severity)
     ]
 
 
@@ -126,6 +142,7 @@ def judge(
     dataset: DataSet,
     seeds: int,
     *,
+    first: int = 0,
     size: Size | None = None,
     overrides: Sequence[str] = (),
 ) -> Proof:
@@ -135,10 +152,11 @@ def judge(
     def runs(role: Role, which: range) -> list[RunSpec]:
         return family_of(name, which, size=size, severity=severity, overrides=overrides, roles=(role,))
 
-    faulty = runs(Role.FAULTY, range(seeds))
-    twins = runs(Role.TWIN, range(seeds))
-    healthy = runs(Role.TWIN, range(seeds, 2 * seeds))
-    cured = [] if entry.look_alike else runs(Role.CURED, range(seeds))
+    proving = range(first, first + seeds)
+    faulty = runs(Role.FAULTY, proving)
+    twins = runs(Role.TWIN, proving)
+    healthy = runs(Role.TWIN, range(first + seeds, first + 2 * seeds))
+    cured = [] if entry.look_alike else runs(Role.CURED, proving)
     table = dataset.runs
     rows = table.loc[[s.run_id for s in faulty]]
     gaps = rows["final_gap"].astype(float)
@@ -148,17 +166,17 @@ def judge(
     if not entry.look_alike:
         onsets = [s.onset or 0 for s in faulty]
         rates["faulty"] = _rate(entry, dataset, faulty, twins, onsets)
-        rates["twin"] = _rate(entry, dataset, twins, _turned(twins), onsets)
-        rates["healthy"] = _rate(entry, dataset, healthy, _turned(healthy), onsets)
+        rates["twin"] = _rate(entry, dataset, twins, _turned(twins) if seeds > 1 else healthy, onsets)
+        rates["healthy"] = _rate(entry, dataset, healthy, _turned(healthy) if seeds > 1 else twins, onsets)
     cure_gaps = table.loc[[s.run_id for s in cured], "final_gap"].astype(float)
     cure_rate = float((cure_gaps.abs() <= entry.tolerance).mean()) if cured else None
     fooled = _fooled(dataset, faulty) if entry.look_alike else {}
     first = Counter(f for f in (_first_signal(row) for _, row in rows.iterrows()) if f)
     delays = (rows["visible_step"] - rows["onset_step"]).astype(float).dropna()
     if entry.look_alike:
-        proven = within >= FAULTY_SHARE and max(fooled.values()) >= FOOLED_SHARE and bitwise
+        holds = within >= FAULTY_SHARE and max(fooled.values()) >= FOOLED_SHARE and bitwise
     else:
-        proven = (
+        holds = (
             _at_least(rates["faulty"], FAULTY_SHARE)
             and max(rates["twin"] or 0.0, rates["healthy"] or 0.0) <= HEALTHY_SHARE
             and bitwise
@@ -185,7 +203,8 @@ def judge(
         gap=float(gaps.median()) if gaps.notna().any() else None,
         non_finite=int((rows["outcome"] == "non_finite").sum()),
         seconds=_seconds(dataset, faulty),
-        proven=proven and seeds >= FEWEST_SEEDS,
+        holds=holds,
+        proven=holds and seeds >= FEWEST_SEEDS and first == 0,
     )
 
 
@@ -233,8 +252,10 @@ def _seconds(dataset: DataSet, specs: list[RunSpec]) -> float:
     return float(np.median([part["seconds_per_run"] for part in parts]))
 
 
-def _levels(name: str, severity: Severity | None) -> list[Severity | None]:
+def _levels(name: str, severity: Severity | None, one: bool = False) -> list[Severity | None]:
     entry = scenario(name)
+    if one and severity is None:  # the default one
+        return [entry.default_severity()]
     if severity is not None and severity in entry.severities:
         return [severity]
     return list(entry.severities) or [None]

@@ -20,7 +20,7 @@ def enter(proofs: Sequence[Proof], results: Path | None = None) -> None:
     rows.update({_key(row): row for row in to_rows(proofs)})
     ordered = sorted(rows.values(), key=_key)
     write_json(shipped.path(), ordered)
-    write_text(results / "README.md", HEAD + markdown(ordered))
+    write_text(results / "README.md", HEAD + markdown(ordered) + missing(shipped.unproven()))
     write_json(results / "environment.json", environment())
     shipped.recorded.cache_clear()
 
@@ -45,6 +45,16 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
             row["first_signal"] or "-", _number(row["gap"], "+.3f"), row["non_finite"], f"{row['seconds']:.1f}",
         ]  # fmt: skip
         lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def missing(rows: Sequence[dict[str, str]]) -> str:
+    """What was looked for and not found: no label of these is shipped."""
+    if not rows:
+        return ""
+    lines = ["", "## Unproven", "", "Documented, tried, and no scenario: nothing below is shipped as a label.", ""]
+    lines += ["| id | family | fault | what was tried |", "|---|---|---|---|"]
+    lines += [f"| `{r['id']}` | {r['family']} | {r['fault']} | {r['tried']} |" for r in rows]
     return "\n".join(lines) + "\n"
 
 

@@ -198,9 +198,23 @@ def as_dict(node: Any) -> Any:
     return node.value if isinstance(node, Enum) else node
 
 
+def essence(node: Any) -> Any:
+    """What names a run: `as_dict` without settings marked `LATER` that have their default."""
+    if dataclasses.is_dataclass(node) and not isinstance(node, type):
+        return {f.name: essence(getattr(node, f.name)) for f in dataclasses.fields(node) if not _unmarked(node, f)}
+    return node.value if isinstance(node, Enum) else node
+
+
+def _unmarked(node: Any, item: Any) -> bool:
+    if not item.metadata.get("later"):
+        return False
+    default = item.default if item.default is not dataclasses.MISSING else item.default_factory()
+    return bool(getattr(node, item.name) == default)
+
+
 def fingerprint(content: Any) -> str:
-    """A short hash of JSON-like content; equal content, equal hash."""
-    text = json.dumps(as_dict(content), sort_keys=True, allow_nan=False)
+    """A short hash of JSON-like content or of a setup; equal content, equal hash."""
+    text = json.dumps(essence(content), sort_keys=True, allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 

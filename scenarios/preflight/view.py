@@ -62,10 +62,13 @@ class Run(nn.Module):
     def forward(self, input_ids: Tensor, documents: Tensor) -> Tensor:
         """Logits [B, T, V]."""
         lane = self.lane()
-        lane.leaves = {slot.name: w[None] for slot, w in zip(lane.plan.slots, self.weights(), strict=True)}
+        named = {slot.name: w[None] for slot, w in zip(lane.plan.slots, self.weights(), strict=True)}
+        # Where weights are rewired, a lane makes those that compute of one flat leaf.
+        rewired = "flat" in lane.leaves
+        lane.leaves = {"flat": torch.cat([w.flatten(1) for w in named.values()], 1)} if rewired else named
         rows = input_ids[None], input_ids[None], torch.ones_like(input_ids[None], dtype=torch.float32), documents[None]
         lane.held_out = rows
-        logits = torch.cat([part for part, _ in lane.held_out_logits()], 1)
+        logits = torch.cat([part for part, _ in lane.held_out_logits(self.at)], 1)
         return logits[0].view(*input_ids.shape, -1)
 
     @torch.no_grad()

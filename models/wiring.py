@@ -1,0 +1,54 @@
+"""What stands between the weights that are trained and the weights that compute, and between gradient and update.
+
+Both are optional tensors with one row a run; None is the ordinary way, which costs nothing. N runs, P parameters.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Wiring:
+    """The weights that compute: trained[index] * gain + shift, each part None where it changes nothing.
+
+    index_NP: int64, which trained weight stands in each place. gain_NP, shift_NP: float.
+    """
+
+    index_NP: Tensor | None = None
+    gain_NP: Tensor | None = None
+    shift_NP: Tensor | None = None
+
+    def apply(self, trained_NP: Tensor) -> Tensor:
+        """The weights that compute, [N, P]."""
+        used = trained_NP if self.index_NP is None else trained_NP.gather(1, self.index_NP)
+        used = used if self.gain_NP is None else used * self.gain_NP
+        return used if self.shift_NP is None else used + self.shift_NP
+
+
+@dataclass
+class Updates:
+    """The way from a gradient to the weights.
+
+    gain_N: float, factor on the gradient. reaches_NP: bool, elsewhere no gradient arrives and weight and
+    moments are left alone, as under requires_grad=False. kept_N: bool, gradients are not cleared, each
+    step's is added to all before. moves_NP: bool, elsewhere the gradient is there and the weight stays.
+    decays_NP: float, 1 where weight decay applies in place of the layout's choice.
+    """
+
+    gain_N: Tensor | None = None
+    reaches_NP: Tensor | None = None
+    kept_N: Tensor | None = None
+    moves_NP: Tensor | None = None
+    decays_NP: Tensor | None = None
+
+    def arrive(self, grads_NP: Tensor, carried_NP: Tensor | None) -> Tensor:
+        """The gradient that the optimizer finds; `carried` is what was there before the step."""
+        if self.gain_N is not None:
+            grads_NP = grads_NP * self.gain_N.unsqueeze(1)
+        if self.reaches_NP is not None:
+            grads_NP = torch.where(self.reaches_NP, grads_NP, 0.0)
+        if self.kept_N is not None and carried_NP is not None:
+            grads_NP = torch.where(self.kept_N.unsqueeze(1), grads_NP + carried_NP, grads_NP)
+        return grads_NP
