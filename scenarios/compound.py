@@ -13,9 +13,10 @@ A failure with a look-alike beside it is a failing run that also frightens: its 
 the failure's. Proofs are of single scenarios; of a pair nothing is claimed but what was injected.
 """
 
+import copy
 import dataclasses
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ class Compound(Scenario):
         for part in self.parts:
             level = severity if part.severities else None
             own[part.id] = part.knobs_of(level or part.default_severity())
-        fields = [(id, type(k), dataclasses.field(default_factory=lambda k=k: k)) for id, k in own.items()]
+        fields = [(id, type(k), dataclasses.field(default_factory=partial(copy.copy, k))) for id, k in own.items()]
         pair = dataclasses.make_dataclass("Pair", fields, bases=(Knobs,), kw_only=True)
         made: Knobs = pair()
         return made

@@ -3,6 +3,8 @@
 A run that can't be repeated can't be debugged: the failure may be gone when it is looked at.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -31,10 +33,10 @@ def deterministic_repeat(subject: Preflight) -> Answer:
     return passed(f"{len(first)} numbers and tensors the same to the bit, twice from one seed")
 
 
-def built(again: object) -> dict[str, Tensor]:
+def built(again: Callable[[], Preflight]) -> dict[str, Tensor]:
     """Parameters and batch of a fresh subject."""
     with isolated():
-        made = again()  # type: ignore[operator]
+        made = again()
     batch = {f"input {i}": x for i, x in enumerate(arguments(made.inputs)) if isinstance(x, Tensor)}
     return {**batch, "targets": made.targets, **values(made.model)}
 

@@ -64,7 +64,7 @@ def stepper(subject: Preflight, model: nn.Module) -> Callable[[Any, Tensor], Any
     def act(inputs: Any, targets: Tensor) -> None:
         optimizer.param_groups[0]["lr"] = next(rates)
         optimizer.zero_grad()
-        subject.objective(model, inputs, targets).backward()  # type: ignore[no-untyped-call]
+        subject.objective(model, inputs, targets).backward()
         optimizer.step()
 
     return act

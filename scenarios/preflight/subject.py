@@ -90,8 +90,9 @@ class Preflight:
     def ids(self) -> Tensor | None:
         """Token ids [B, T] among the inputs; None where there are none."""
         first = self.inputs.get("input_ids") if isinstance(self.inputs, Mapping) else arguments(self.inputs)[0]
-        whole = isinstance(first, Tensor) and not (first.is_floating_point() or first.dtype == torch.bool)
-        return first if whole and first.ndim == 2 else None
+        if not isinstance(first, Tensor) or first.is_floating_point() or first.dtype == torch.bool:
+            return None
+        return first if first.ndim == 2 else None
 
     def with_ids(self, ids: Tensor) -> Any:
         """The inputs with other token ids."""
@@ -154,7 +155,7 @@ class Preflight:
         """Loss of the batch and the gradient of each parameter that gets one."""
         model.zero_grad(set_to_none=True)
         loss = self.objective(model, self.inputs, self.targets)
-        (loss * scale).backward()  # type: ignore[no-untyped-call]
+        (loss * scale).backward()
         found = {name: p.grad.detach() / scale for name, p in model.named_parameters() if p.grad is not None}
         return float(loss.detach()), found
 
