@@ -6,8 +6,6 @@ that is off by a third of its length still has a cosine of 0.95 with the right o
 per cent. In float16 what is under 6e-8 becomes zero, and Adam, which divides by the size, needs it.
 """
 
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
 from torch import Tensor, nn
 
@@ -32,6 +30,8 @@ def fp32_versus_mixed(subject: Preflight) -> Answer:
     if low is torch.float32:
         return not_applicable("the run is in full precision")
     loss, right = subject.gradients(without_dropout(subject.copy(subject.fp32)))
+    if not right:
+        return not_applicable("no parameter gets a gradient in either")
     other, got = (
         subject.gradients(without_dropout(subject.copy(low)), subject.loss_scale)
         if isinstance(low, nn.Module)
@@ -58,10 +58,7 @@ def fp32_versus_mixed(subject: Preflight) -> Answer:
 def in_autocast(subject: Preflight, dtype: torch.dtype) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients of the model under autocast, on the device that it is on."""
     device = next(subject.model.parameters()).device.type
-    cast: AbstractContextManager[object] = (
-        torch.autocast(device, dtype) if dtype is not torch.float32 else nullcontext()
-    )
-    with cast:
+    with torch.autocast(device, dtype):
         return subject.gradients(without_dropout(subject.copy()), subject.loss_scale)
 
 

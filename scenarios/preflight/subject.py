@@ -152,10 +152,11 @@ class Preflight:
         return F.cross_entropy(rows, targets.reshape(-1).long(), ignore_index=self.ignore_index)
 
     def gradients(self, model: nn.Module, scale: float = 1.0) -> tuple[float, dict[str, Tensor]]:
-        """Loss of the batch and the gradient of each parameter that gets one."""
+        """Loss of the batch and the gradient of each parameter that gets one; none where the loss has no graph."""
         model.zero_grad(set_to_none=True)
         loss = self.objective(model, self.inputs, self.targets)
-        (loss * scale).backward()
+        if loss.requires_grad:
+            (loss * scale).backward()
         found = {name: p.grad.detach() / scale for name, p in model.named_parameters() if p.grad is not None}
         return float(loss.detach()), found
 
@@ -219,12 +220,12 @@ def without_dropout(model: nn.Module) -> nn.Module:
 
 
 def share(step: int) -> float:
-    """Share of the learning rate at a step of learning by heart: 1/300, up to 1 half way, and back.
+    """Share of the learning rate at a step of learning by heart: a hundredth, up to 1 half way, and back.
 
     So every rate up to the largest is tried, and what was learnt at it is settled at the end.
     """
     half = BY_HEART / 2
-    return float(300.0 ** -min(1.0, abs(step - half) / half))
+    return float(100.0 ** -min(1.0, abs(step - half) / half))
 
 
 def arguments(inputs: Any) -> list[Any]:

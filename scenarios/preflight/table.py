@@ -9,7 +9,7 @@ from trainwreck.evaluation.files import write_json, write_text
 from trainwreck.scenarios import proofs
 from trainwreck.scenarios.plan import Role, family_of
 from trainwreck.scenarios.preflight.check import Finding, Verdict, checks, preflight
-from trainwreck.scenarios.preflight.view import view
+from trainwreck.scenarios.preflight.view import views
 from trainwreck.scenarios.process import environment, prepare
 from trainwreck.scenarios.sizes import Size
 from trainwreck.scenarios.spec import Severity
@@ -51,16 +51,17 @@ def examine(
     """Ask the checks before the first step under the fault, of the faulty run and of its twin."""
     prepare()
     specs = family_of(name, [seed], severity=severity, size=size, overrides=overrides, roles=(Role.FAULTY, Role.TWIN))
-    faulty, twins = specs[0], specs[1:]
+    faulty = specs[0]
     step = faulty.onset or 0
+    found = [preflight(subject, names, seed=seed) for subject in views(specs, step)]
     return Examined(
         scenario=name,
         kind="look-alike" if faulty.entry.look_alike else "failing",
         severity=faulty.severity.value if faulty.severity else "",
         seed=seed,
         step=step,
-        faulty=preflight(view(faulty, step), names, seed=seed),
-        twin=[finding for twin in twins for finding in preflight(view(twin, step), names, seed=seed)],
+        faulty=found[0],
+        twin=[finding for twin in found[1:] for finding in twin],
     )
 
 

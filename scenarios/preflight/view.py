@@ -5,6 +5,7 @@ a bundle of one, at the last moment before the fault shows: step 0, or the onset
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -110,10 +111,18 @@ def one_step(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor) -> fl
     return loss
 
 
-def view(spec: RunSpec, step: int) -> Preflight:
-    """The subject of a run as it stands before a step; trained up to there, the onset's resume included."""
-    job = spec.job()
-    state = _state(job, step)
+def views(specs: Sequence[RunSpec], step: int) -> list[Preflight]:
+    """Subjects of runs as they stand before a step; trained up to there side by side, resumes at it included."""
+    jobs = [spec.job() for spec in specs]
+    if step == 0 and not any(job.resumes(0) for job in jobs):
+        return [_view(job, fresh_state(job), step) for job in jobs]
+    # Kept before the step, after what a resume did to it.
+    keep = {job.run_id: [step] for job in jobs}
+    results = train(jobs, keep=keep, stop=step + 1, record=False)
+    return [_view(job, result.states[step], step) for job, result in zip(jobs, results, strict=True)]
+
+
+def _view(job: Job, state: State, step: int) -> Preflight:
     setup = job.segment(step).setup
     batch = run_batches(job, range(step, step + 1)).at(0)
     inputs, targets, weights, documents = (
@@ -132,13 +141,6 @@ def view(spec: RunSpec, step: int) -> Preflight:
         fp32=fp32,
         loss_scale=float(state["loss_scale"]),
     )
-
-
-def _state(job: Job, step: int) -> State:
-    if step == 0 and not job.resumes(0):
-        return fresh_state(job)
-    # Kept before the step, after what a resume did to it.
-    return train([job], keep={job.run_id: [step]}, stop=step + 1, record=False)[0].states[step]
 
 
 def _precisions(job: Job, state: State, step: int) -> tuple[Run | None, Any]:

@@ -7,12 +7,16 @@ import torch
 from trainwreck.scenarios.loop import train
 from trainwreck.scenarios.plan import Role, family_of
 from trainwreck.scenarios.preflight import view as module
-from trainwreck.scenarios.preflight.view import IGNORED, one_step, view
+from trainwreck.scenarios.preflight.view import IGNORED, one_step, views
 
 SMALL = (
     "steps=24", "model.layers=2", "model.width=16", "model.heads=2", "model.context=32", "data.rows=4",
     "evaluation.rows=4",
 )  # fmt: skip
+
+
+def view(spec, step):
+    return views([spec], step)[0]
 
 
 def spec_of(name, role=Role.FAULTY, seed=3, more=()):
