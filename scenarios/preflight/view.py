@@ -5,7 +5,7 @@ a bundle of one, at the last moment before the fault shows: step 0, or the onset
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,7 +117,7 @@ def views(specs: Sequence[RunSpec], step: int) -> list[Preflight]:
     if step == 0 and not any(job.resumes(0) for job in jobs):
         return [_view(job, fresh_state(job), step) for job in jobs]
     # Kept before the step, after what a resume did to it.
-    keep = {job.run_id: [step] for job in jobs}
+    keep: dict[str, Iterable[int]] = {job.run_id: [step] for job in jobs}
     results = train(jobs, keep=keep, stop=step + 1, record=False)
     return [_view(job, result.states[step], step) for job, result in zip(jobs, results, strict=True)]
 
