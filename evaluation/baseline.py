@@ -12,6 +12,7 @@ from trainwreck.evaluation.metrics.bootstrap import Bootstrap
 from trainwreck.evaluation.metrics.records import Records, records
 from trainwreck.evaluation.metrics.skill import POLICIES, Policy, Runs, policy_gains, policy_losses, tune, utility
 from trainwreck.evaluation.oracles import labelled_alarms
+from trainwreck.evaluation.schema import JOINT
 from trainwreck.evaluation.specification import COSTS, PREVALENCES, RESAMPLES
 
 
@@ -70,7 +71,7 @@ def baseline(runs: pd.DataFrame, *, resamples: int = RESAMPLES) -> Baseline:
         bootstrap=bootstrap,
         blind={},
         unseen=_unseen(tuning, labels),
-        family_of=dict(zip(everything.cause.tolist(), everything.family.tolist(), strict=True)),
+        family_of=_families(everything),
         notes=tuple(notes),
     )
     for cost in COSTS:
@@ -102,8 +103,14 @@ def _blind(made: Baseline, policies: tuple[Policy, ...], runs: Runs, cost: str, 
 
 
 def _unseen(tuning: Records, labels: Records) -> frozenset[str]:
-    seen = set(tuning.cause[tuning.failing].tolist())
-    return frozenset(labels.cause[labels.failing].tolist()) - seen if seen else frozenset()
+    seen = {part for cause in tuning.cause[tuning.failing].tolist() for part in cause.split(JOINT)}
+    causes = frozenset(labels.cause[labels.failing].tolist())
+    return frozenset(cause for cause in causes if seen.isdisjoint(cause.split(JOINT))) if seen else frozenset()
+
+
+def _families(runs: Records) -> dict[str, str]:
+    pairs = zip(runs.cause.tolist(), runs.family.tolist(), strict=True)
+    return {c: f for cause, family in pairs for c, f in zip(cause.split(JOINT), family.split(JOINT), strict=True)}
 
 
 def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from trainwreck.evaluation.dataset import load, write_manifest, write_runs
 from trainwreck.evaluation.files import write_text
-from trainwreck.evaluation.schema import Outcome, RunKind
+from trainwreck.evaluation.schema import FAILURES, JOINT, Outcome, RunKind
 from trainwreck.evaluation.trace import Trace
 from trainwreck.evaluation.visible import FEWEST, Spread, spread, visible_steps
 
@@ -49,9 +49,10 @@ def _labelled(
         steps = visible_steps(run, twin, healthy, row["onset_step"])
         row["visible_steps"] = json.dumps(steps, sort_keys=True)
         row["visible_step"] = min(steps.values(), default=None)
-        if row["kind"] in (RunKind.FAILING.value, RunKind.LATENT.value):
+        if row["kind"] in (*FAILURES, RunKind.LATENT.value):
             harmed = row["outcome"] != Outcome.RECOVERED.value or any(name in steps for name in LOSSES)
-            row["kind"] = (RunKind.FAILING if harmed else RunKind.LATENT).value
+            failing = RunKind.COMPOUND if JOINT in row["scenario"] else RunKind.FAILING
+            row["kind"] = (failing if harmed else RunKind.LATENT).value
     return row
 
 

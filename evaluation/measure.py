@@ -16,7 +16,7 @@ from trainwreck.evaluation.metrics.lead import lead
 from trainwreck.evaluation.metrics.recall import first_above, freeze_threshold, in_time, peak, threshold_range
 from trainwreck.evaluation.metrics.records import Records, records
 from trainwreck.evaluation.replay import Alarms
-from trainwreck.evaluation.schema import RunKind
+from trainwreck.evaluation.schema import FAILURES, RunKind
 from trainwreck.evaluation.specification import (
     BUDGETS,
     CALIBRATION_RUNS,
@@ -202,7 +202,7 @@ def _first_alarms(one: Records, threshold: float) -> np.ndarray:
     if math.isnan(threshold):
         return np.full(len(one), np.inf)
     first = first_above(one.steps, one.scores, threshold)
-    missed = one.crashed & (one.kind == RunKind.FAILING.value) & (first >= one.onset)
+    missed = one.crashed & np.isin(one.kind, FAILURES) & (first >= one.onset)
     return np.where(missed, np.inf, first)
 
 
@@ -214,7 +214,7 @@ def _first_from(edges: np.ndarray, onset: float) -> float:
 def _exposure(one: Records) -> np.ndarray:
     """Healthy steps of each run. Latent and cured runs are reported apart and give none."""
     steps = healthy_steps(one.negative, one.last, one.onset)
-    return np.where(one.negative | (one.kind == RunKind.FAILING.value), steps, 0)
+    return np.where(one.negative | np.isin(one.kind, FAILURES), steps, 0)
 
 
 def _recall(one: Records, frame: Baseline, first: np.ndarray, threshold: float) -> Recall:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from trainwreck.evaluation.replay import OK, Alarms
-from trainwreck.evaluation.schema import RunKind
+from trainwreck.evaluation.schema import FAILURES, JOINT
 
 DELAY = 0.05  # of the run: how late the delayed oracle is
 
@@ -28,9 +28,11 @@ ORACLES: dict[str, Callable[[pd.Series], float]] = {
 
 def oracle_alarms(name: str, run: pd.Series) -> Alarms:
     """The alarms of an oracle on a row of the runs table. A failing run that is never visible gets none."""
-    if run["kind"] != RunKind.FAILING.value or pd.isna(run["visible_step"]):
+    if run["kind"] not in FAILURES or pd.isna(run["visible_step"]):
         return labelled_alarms(run["run_id"], int(run["last_step"]), None)
-    return labelled_alarms(run["run_id"], int(run["last_step"]), int(ORACLES[name](run)), (run["cause"],))
+    return labelled_alarms(
+        run["run_id"], int(run["last_step"]), int(ORACLES[name](run)), tuple(run["cause"].split(JOINT))
+    )
 
 
 def labelled_alarms(run_id: str, last_step: int, first: int | None, causes: tuple[str, ...] = ()) -> Alarms:

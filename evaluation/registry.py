@@ -1,14 +1,12 @@
 """Detectors by name or from a file. Built-in ones announce themselves; no list is kept anywhere."""
 
 import importlib
-import importlib.util
 import pkgutil
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import TypeVar
 
 from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.imports import import_file
 from trainwreck.evaluation.protocol import Detector
 
 D = TypeVar("D", bound=type[Detector])
@@ -56,7 +54,7 @@ def load_detector(name: str) -> type[Detector]:
     file, separator, class_name = name.rpartition(":")
     if not separator or not class_name.isidentifier() or not file.endswith(".py"):
         raise InputError(f"detector: {name!r} is not allowed; allowed: a built-in name or file.py:Class")
-    found = getattr(_import_file(Path(file)), class_name, None)
+    found = getattr(import_file(Path(file), "detector"), class_name, None)
     if found is None:
         raise InputError(f"detector {file}: has no class {class_name!r}")
     if not isinstance(found, type):
@@ -66,23 +64,3 @@ def load_detector(name: str) -> type[Detector]:
         lacking = " and ".join(missing) or "update of its own"
         raise InputError(f"detector {file}: {class_name} is not a detector, it has no {lacking}")
     return found
-
-
-def _import_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise InputError(f"detector {path}: no such file")
-    # The name must not shadow a module that the file itself wants to import.
-    name = f"_trainwreck_detector_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None, "a .py file always has a spec"
-    assert spec.loader is not None, "and a loader"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up there
-    try:
-        spec.loader.exec_module(module)
-    # A user's file may raise anything at import, sys.exit included; each is a wrong input here.
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(f"detector {path}: does not import ({reason})") from None
-    return module

@@ -135,14 +135,22 @@ def telemetry_schema() -> pa.Schema:
 SECTIONS = ("Failure", "Mechanism", "Injection", "Signature", "Cure", "Realism", "References")
 
 
+JOINT = "+"  # between the scenarios, causes and families of a compound run
+
+
 class RunKind(Enum):
     """What a run is an example of."""
 
     FAILING = "failing"
+    COMPOUND = "compound"  # failing, with a second scenario beside
     HEALTHY = "healthy"
     LOOK_ALIKE = "look-alike"
     LATENT = "latent"
     CURED = "cured"
+
+
+# Runs that are to be found.
+FAILURES = (RunKind.FAILING.value, RunKind.COMPOUND.value)
 
 
 class Outcome(Enum):
@@ -155,10 +163,11 @@ class Outcome(Enum):
 
 RUN_FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("run_id", pa.string(), "name of the run; a hash of what was run"),
-    ("scenario", pa.string(), "catalogue entry; empty for healthy runs"),
-    ("cause", pa.string(), "true cause; empty for healthy and look-alike runs"),
-    ("family", pa.string(), "family of the scenario; empty for healthy runs"),
-    ("kind", pa.string(), "failing, healthy, look-alike, latent or cured"),
+    ("scenario", pa.string(), "catalogue entry, two joined by + in a compound run; empty for healthy runs"),
+    ("cause", pa.string(), "true cause, two joined by + in a compound run; empty for healthy and look-alike runs"),
+    ("causes", pa.string(), "JSON: each true cause to its first step, the earliest first"),
+    ("family", pa.string(), "family of each cause, joined by +; a look-alike's own; empty for healthy runs"),
+    ("kind", pa.string(), "failing, compound, healthy, look-alike, latent or cured"),
     ("split", pa.string(), "calibration (healthy runs that thresholds are frozen on) or test"),
     ("severity", pa.string(), "subtle, clear or severe; empty where there is no scale"),
     ("seed", pa.int64(), "seed of every random stream of the run"),
@@ -166,8 +175,8 @@ RUN_FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("base", pa.string(), "hash of the healthy configuration, shared by a run, its twin and its cure"),
     ("planned_steps", pa.int32(), "steps the run was meant to take"),
     ("last_step", pa.int32(), "last recorded step"),
-    ("onset_step", pa.int32(), "first step under the fault (s); empty without one"),
-    ("cure_step", pa.int32(), "first step under the cure; empty without one"),
+    ("onset_step", pa.int32(), "first step under the fault, of two the earlier (s); empty without one"),
+    ("cure_step", pa.int32(), "first step under the cure, of two the later; empty without one"),
     ("visible_step", pa.int32(), "first step at which any outcome signal leaves the twin (v)"),
     ("visible_steps", pa.string(), "JSON: outcome signal to its own first visible step"),
     ("no_return_step", pa.int32(), "point of no return (p); empty where it was not measured"),

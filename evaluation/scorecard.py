@@ -19,6 +19,7 @@ from trainwreck.evaluation.protocol import Detector
 from trainwreck.evaluation.ranking import table
 from trainwreck.evaluation.registry import builtin_causes, builtin_detectors, load_detector
 from trainwreck.evaluation.replay import Alarms, replay
+from trainwreck.evaluation.schema import JOINT
 from trainwreck.evaluation.specification import HEADLINE_COST, HEADLINE_PREVALENCE, LOG_EVERY, ONE_LINERS
 
 __all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
@@ -110,7 +111,7 @@ def _score_all(
     for profile in profiles:
         if profile not in PROFILES:
             raise unknown("profile", profile, PROFILES)
-    known = builtin_causes() | {cause for cause in dataset.runs["cause"] if cause}
+    known = builtin_causes() | {cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)}
     entries = [_Entry(detector, frame) for detector in detectors]
     said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
     for done, run_id in enumerate(dataset.runs["run_id"], start=1):

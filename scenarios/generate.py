@@ -29,6 +29,7 @@ from trainwreck.evaluation.schema import RUN_FIELDS, SCHEMA_VERSION, RunKind
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios.backend import CPU, Backend
 from trainwreck.scenarios.batches import entropy_floor
+from trainwreck.scenarios.compound import Compound
 from trainwreck.scenarios.loop import LANE_ELEMENTS, train
 from trainwreck.scenarios.pages import page
 from trainwreck.scenarios.plan import Role, RunSpec, unique
@@ -121,7 +122,7 @@ def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -
     write_runs(out, rows)
     unlabelled = DataSet.unlisted(out)
     write_runs(out, label_runs(rows, unlabelled.trace))
-    write_json(out / "catalogue.json", {name: page(name) for name in sorted({s.scenario for s in specs})})
+    write_json(out / "catalogue.json", {name: page(name) for name in sorted({s.entry.id for s in specs})})
     provenance = {"environment": environment(), "backend": backend.to_json()}
     write_manifest(out, {"plan": name, "plan_hash": _plan_hash(specs), **provenance})
 
@@ -147,14 +148,17 @@ def injected_facts(spec: RunSpec, trace: Trace, file: str) -> dict[str, Any]:
     kind = {Role.TWIN: RunKind.HEALTHY, Role.CURED: RunKind.CURED}.get(spec.role, RunKind.FAILING)
     if entry.look_alike and spec.role is Role.FAULTY:
         kind = RunKind.LOOK_ALIKE
+    elif isinstance(entry, Compound) and spec.role is Role.FAULTY:
+        kind = RunKind.COMPOUND
     final = trace.final_loss()
     floor = entropy_floor(spec.setup)
     facts: dict[str, Any] = dict.fromkeys(field for field, _, _ in RUN_FIELDS)
     facts |= {
         "run_id": spec.run_id,
         "scenario": entry.id if faulty else "",
-        "cause": entry.id if faulty and not entry.look_alike else "",
-        "family": entry.family.value if faulty else "",
+        "cause": entry.cause if faulty else "",
+        "causes": json.dumps(entry.causes(spec.seed, spec.setup.steps) if faulty else {}),
+        "family": entry.family_name if faulty else "",
         "kind": kind.value,
         "split": spec.split.value,
         "severity": spec.severity.value if faulty and spec.severity else "",

@@ -63,18 +63,20 @@ def run_live(
     title = name + (f", {faulty.severity.value}" if faulty.severity else "") + f", seed {seed}"
     steps = {"s": faulty.onset, "cure": cured.cure_step if cured else None}
     save(Story(title, traces, entry.telling, steps, floor=floor if floor == floor else None), picture)
-    held = None
+    held = {}
     if not entry.look_alike:
-        held = bool(entry.signature(traces["faulty"], traces["twin"], faulty.onset or 0))
+        held = entry.signatures(traces["faulty"], traces["twin"], seed, faulty.setup.steps)
     if live:
         print(_plot({role: reduced(t, "loss") for role, t in traces.items()}, 72, 16))
     return {
-        "scenario": name,
+        "scenario": entry.id,
         "severity": faulty.severity.value if faulty.severity else None,
         "seed": seed,
         "onset_step": faulty.onset,
         "cure_step": cured.cure_step if cured else None,
-        "signature": held,
+        "causes": entry.causes(seed, faulty.setup.steps),
+        "signature": all(held.values()) if held else None,
+        "signatures": held,
         "backend": backend.to_json(),
         "entropy_floor": floor if floor == floor else None,
         "picture": str(picture),

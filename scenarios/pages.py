@@ -41,7 +41,7 @@ def _facts(entry: Scenario) -> dict[str, Any]:
     return {
         "id": entry.id,
         "title": entry.title(),
-        "family": entry.family.value,
+        "family": entry.family_name,
         "kind": "look-alike" if entry.look_alike else "failing",
         "version": entry.version,
         "severities": [level.value for level in entry.severities],

@@ -81,7 +81,7 @@ class RunSpec:
         """First step under the cure; None without one."""
         if self.role is not Role.CURED or self.onset is None:
             return None
-        return self.onset + self.entry.cure_delay(self.knobs)
+        return self.entry.cure_step(self.knobs, self.seed, self.setup.steps)
 
     @cached_property
     def run_id(self) -> str:
@@ -105,12 +105,10 @@ class RunSpec:
 
     def job(self) -> Job:
         """What the training loop takes."""
-        changes: list[At] = []
-        if self.onset is not None:
-            changes += [At(self.onset, change) for change in self.entry.fault(self.knobs, self.setup)]
-        if self.cure_step is not None:
-            changes += [At(self.cure_step, change) for change in self.entry.cure(self.knobs, self.setup)]
-        return Job(self.run_id, self.seed, self.setup, tuple(changes))
+        changes: tuple[At, ...] = ()
+        if self.role is not Role.TWIN:
+            changes = self.entry.changes(self.knobs, self.setup, self.seed, cured=self.role is Role.CURED)
+        return Job(self.run_id, self.seed, self.setup, changes)
 
     def to_json(self) -> dict[str, Any]:
         """Everything needed to build the spec again; see `from_json`."""
@@ -171,7 +169,7 @@ def family_of(
         for role in roles:
             if (entry.look_alike and role is Role.CURED) or (entry.own_twin and role is Role.TWIN):
                 continue
-            spec = RunSpec(name, role, seed, size, severity, tuple(sorted(overrides)))
+            spec = RunSpec(entry.id, role, seed, size, severity, tuple(sorted(overrides)))
             specs.append(spec.twin if role is Role.TWIN else spec)
     return specs
 

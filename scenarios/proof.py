@@ -29,7 +29,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.registry import load_detector
 from trainwreck.evaluation.replay import replay
-from trainwreck.evaluation.schema import SIGNALS
+from trainwreck.evaluation.schema import JOINT, SIGNALS
 from trainwreck.evaluation.specification import ONE_LINERS
 from trainwreck.scenarios.backend import CPU, Backend
 from trainwreck.scenarios.generate import Progress, generate
@@ -89,6 +89,8 @@ def plan(
     """
     specs: list[RunSpec] = []
     for name in names:
+        if JOINT in name:
+            raise InputError(f"scenario: {name!r} can't be proven; allowed: single scenarios")
         for level in _levels(name, severity, one_severity):
             specs += family_of(name, range(first, first + seeds), size=size, severity=level, overrides=overrides)
         if scenario(name).own_twin:

@@ -5,8 +5,9 @@ import pkgutil
 from functools import cache
 
 from trainwreck.evaluation.errors import unknown
-from trainwreck.evaluation.schema import SECTIONS
+from trainwreck.evaluation.schema import JOINT, SECTIONS
 from trainwreck.scenarios import catalogue
+from trainwreck.scenarios.compound import compound
 from trainwreck.scenarios.faults import FaultKind
 from trainwreck.scenarios.sizes import Size
 from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
@@ -35,7 +36,9 @@ def scenarios() -> dict[str, Scenario]:
 
 
 def scenario(name: str) -> Scenario:
-    """The scenario of an id; InputError with the nearest id where there is none."""
+    """The scenario of an id, or of two joined by +; InputError with the nearest id where there is none."""
+    if JOINT in name:
+        return compound(*sorted((scenario(part) for part in name.split(JOINT)), key=lambda part: part.id))
     if name not in scenarios():
         raise unknown("scenario", name, scenarios())
     return scenarios()[name]

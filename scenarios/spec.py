@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from trainwreck.evaluation.schema import SECTIONS
 from trainwreck.evaluation.trace import Trace
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.faults import Change, FaultKind
+from trainwreck.scenarios.faults import At, Change, FaultKind
 from trainwreck.scenarios.settings import Setup
 from trainwreck.scenarios.sizes import Size
 
@@ -101,6 +101,36 @@ class Scenario:
     def onset_step(self, seed: int, steps: int) -> int:
         """The first step under the fault for a seed."""
         return 0 if self.onset is None else self.onset.step(seed, steps, self.id)
+
+    def cure_step(self, knobs: Any, seed: int, steps: int) -> int:
+        """The first step under the cure in a cured run."""
+        return self.onset_step(seed, steps) + self.cure_delay(knobs)
+
+    def changes(self, knobs: Any, setup: Setup, seed: int, *, cured: bool = False) -> tuple[At, ...]:
+        """What is changed in a run and from which step on."""
+        onset = self.onset_step(seed, setup.steps)
+        found = [At(onset, change) for change in self.fault(knobs, setup)]
+        if cured:
+            found += [At(self.cure_step(knobs, seed, setup.steps), change) for change in self.cure(knobs, setup)]
+        return tuple(found)
+
+    @property
+    def cause(self) -> str:
+        """The label: what a detector should name; empty for a look-alike."""
+        return "" if self.look_alike else self.id
+
+    @property
+    def family_name(self) -> str:
+        """The family as labels have it."""
+        return self.family.value
+
+    def causes(self, seed: int, steps: int) -> dict[str, int]:
+        """Each cause to its first step, the earliest first."""
+        return {} if self.look_alike else {self.id: self.onset_step(seed, steps)}
+
+    def signatures(self, run: Trace, healthy: Trace, seed: int, steps: int) -> dict[str, bool]:
+        """Whether the signature of each cause holds."""
+        return {name: bool(self.signature(run, healthy, at)) for name, at in self.causes(seed, steps).items()}
 
     def knobs_of(self, severity: Severity | None) -> Knobs:
         """The knobs of a severity; `knobs` where there is no scale."""

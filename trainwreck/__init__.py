@@ -16,24 +16,37 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.errors import InputError
     from trainwreck.evaluation.protocol import Detector, Verdict
     from trainwreck.evaluation.scorecard import Scorecard, leaderboard, score
+    from trainwreck.scenarios.preflight import Preflight
 
-__all__ = ["DataSet", "Detector", "InputError", "Scorecard", "Verdict", "leaderboard", "load", "scenarios", "score"]
+__all__ = [
+    "DataSet",
+    "Detector",
+    "InputError",
+    "Preflight",
+    "Scorecard",
+    "Verdict",
+    "leaderboard",
+    "load",
+    "scenarios",
+    "score",
+]
 
 _HOMES = {
-    "DataSet": "dataset",
-    "load": "dataset",
-    "InputError": "errors",
-    "Detector": "protocol",
-    "Verdict": "protocol",
-    "Scorecard": "scorecard",
-    "leaderboard": "scorecard",
-    "score": "scorecard",
+    "DataSet": "evaluation.dataset",
+    "load": "evaluation.dataset",
+    "InputError": "evaluation.errors",
+    "Detector": "evaluation.protocol",
+    "Verdict": "evaluation.protocol",
+    "Preflight": "scenarios.preflight",
+    "Scorecard": "evaluation.scorecard",
+    "leaderboard": "evaluation.scorecard",
+    "score": "evaluation.scorecard",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"trainwreck.evaluation.{_HOMES[name]}"), name)
+        return getattr(import_module(f"trainwreck.{_HOMES[name]}"), name)
     if name == "scenarios":  # the catalogue, and the package of that name: see its docstring
         return import_module("trainwreck.scenarios")
     raise AttributeError(f"module 'trainwreck' has no attribute {name!r}")

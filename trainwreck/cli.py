@@ -25,8 +25,9 @@ from trainwreck.options import (
     track_option,
     workers_option,
 )
+from trainwreck.preflight import preflight
 from trainwreck.proving import verify
-from trainwreck.tables import number, print_board, print_json, print_table
+from trainwreck.tables import number, print_board, print_json, print_page, print_run, print_table
 
 MEASUREMENTS = ("train", "telemetry", "workers", "cuda", "language", "fidelity", "attention", "fused")
 INTERRUPTED = 130  # as shells report SIGINT
@@ -123,14 +124,7 @@ def show(id: str, as_json: bool) -> None:
     content = page(id)
     if as_json:
         return print_json(content)
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    lines = [f"# {content['id']}: {content['title']}", ""]
-    lines += [f"**{name}.** {text}\n" for name, text in content["sections"].items()]
-    lines += [f"Family: {content['family']}. Sizes: {', '.join(content['sizes'])}. Tells: `{content['telling']}`.\n"]
-    lines += [f"Knobs: {', '.join(f'`{k}`' for k in content['knobs']) or 'none'}."]
-    Console().print(Markdown("\n".join(lines)))
+    print_page(content)
 
 
 @cli.command()
@@ -161,16 +155,11 @@ def run(
     facts = run_live(id, seed, as_severity(severity), as_size(size), overrides, picture, quiet=as_json, backend=where)
     if as_json:
         return print_json(facts)
-    rows = [
-        (r["role"], r["run_id"], r["steps"], number(r["final_loss"]), number(r["final_gap"], "+"))
-        for r in facts["runs"]
-    ]
-    print_table(("run", "id", "steps", "final loss (nats)", "gap to twin"), rows)
-    print(f"onset: step {facts['onset_step']}; cure: {facts['cure_step']}; signature: {facts['signature']}")
-    print(f"picture: {facts['picture']}")
+    print_run(facts)
 
 
 cli.add_command(verify)
+cli.add_command(preflight)
 
 
 @cli.command()

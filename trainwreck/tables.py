@@ -19,13 +19,43 @@ def print_json(content: Any) -> None:
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A plain table; None is a dash."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(*head, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+        table.add_row(*("-" if cell is None else escape(str(cell)) for cell in row))
     # A pipe has no width; a table that is cut to eighty columns helps nobody there.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def print_page(content: dict[str, Any]) -> None:
+    """A scenario's page."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    lines = [f"# {content['id']}: {content['title']}", ""]
+    lines += [f"**{name}.** {text}\n" for name, text in content["sections"].items()]
+    lines += [f"Family: {content['family']}. Sizes: {', '.join(content['sizes'])}. Tells: `{content['telling']}`.\n"]
+    lines += [f"Knobs: {', '.join(f'`{k}`' for k in content['knobs']) or 'none'}."]
+    Console().print(Markdown("\n".join(lines)))
+
+
+def print_run(facts: dict[str, Any]) -> None:
+    """The runs of a scenario side by side, and their onsets."""
+    rows = [
+        (r["role"], r["run_id"], r["steps"], number(r["final_loss"]), number(r["final_gap"], "+"))
+        for r in facts["runs"]
+    ]
+    print_table(("run", "id", "steps", "final loss (nats)", "gap to twin"), rows)
+    print(f"onset: step {facts['onset_step']}; cure: {facts['cure_step']}; signature: {facts['signature']}")
+    if len(facts["causes"]) > 1:
+        print(
+            "; ".join(
+                f"{id}: from step {at}, signature: {facts['signatures'][id]}" for id, at in facts["causes"].items()
+            )
+        )
+    print(f"picture: {facts['picture']}")
 
 
 def print_board(rows: Sequence[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay import Alarms
-from trainwreck.evaluation.schema import RunKind
+from trainwreck.evaluation.schema import FAILURES, RunKind
 from trainwreck.evaluation.specification import CALIBRATION, TUNING_SPLITS
 
 NEGATIVES = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
@@ -58,12 +58,12 @@ class Records:
 
     @property
     def failing(self) -> np.ndarray:
-        """The positives: failing runs that become visible."""
-        return np.asarray((self.kind == RunKind.FAILING.value) & np.isfinite(self.visible))
+        """The positives: failing and compound runs that become visible."""
+        return np.asarray(np.isin(self.kind, FAILURES) & np.isfinite(self.visible))
 
     @property
     def never_visible(self) -> np.ndarray:
-        return np.asarray((self.kind == RunKind.FAILING.value) & ~np.isfinite(self.visible))
+        return np.asarray(np.isin(self.kind, FAILURES) & ~np.isfinite(self.visible))
 
     @property
     def healthy(self) -> np.ndarray:
@@ -108,7 +108,7 @@ def records(runs: pd.DataFrame, alarms: Mapping[str, Alarms]) -> Records:
     last = _steps(runs, "last_step")
     onset, visible, measured = _steps(runs, "onset_step"), _steps(runs, "visible_step"), _steps(runs, "no_return_step")
     kind = _strings(runs, "kind")
-    failing = kind == RunKind.FAILING.value
+    failing = np.isin(kind, FAILURES)
     first = np.array([np.inf if one.first_alarm is None else one.first_alarm for one in said], dtype=np.float64)
     crashed = np.array([one.crashed for one in said], dtype=bool)
     first = np.where(crashed & failing & (first >= onset), np.inf, first)

@@ -16,9 +16,9 @@ from trainwreck.evaluation.figures import Story, draw
 from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.oracles import ORACLES
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.schema import SECTIONS, RunKind
+from trainwreck.evaluation.schema import FAILURES, SECTIONS, RunKind
 
-SHOWN = (RunKind.FAILING.value, RunKind.LATENT.value, RunKind.LOOK_ALIKE.value)
+SHOWN = (*FAILURES, RunKind.LATENT.value, RunKind.LOOK_ALIKE.value)
 
 
 def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int = 1) -> Path:

@@ -182,3 +182,17 @@ def test_a_damaged_data_set_is_not_labelled(folder: Path) -> None:
         file.write(b"x")
     with pytest.raises(InputError, match=r"a\.parquet: damaged"):
         relabel(folder)
+
+
+def test_a_compound_run_is_latent_unless_harmed(make_run: Any, healthy: list[Trace]) -> None:
+    rows, traces = rows_and_traces(make_run, healthy)
+    for row in rows:
+        if row["kind"] in ("failing", "latent"):
+            row |= {"scenario": "a+b", "kind": "compound"}
+    by_id = {t.run_id: t for t in traces}
+    once = label_runs(rows, by_id.__getitem__)
+    kinds = {row["run_id"]: row["kind"] for row in once if row["scenario"] == "a+b"}
+    expected = {name: CASES[name][3].replace("failing", "compound") for name in kinds}
+    assert kinds == expected
+    assert {"compound", "latent"} == set(kinds.values())
+    assert label_runs(once, by_id.__getitem__) == once  # a latent one is still two

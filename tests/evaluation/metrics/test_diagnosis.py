@@ -72,3 +72,25 @@ def test_confusion_is_scikit_learns() -> None:
     found = confusion(np.ones(200, bool), cause, [(one,) for one in answer.tolist()])
     expected = confusion_matrix(cause, answer, labels=["a", "b", "c"])
     assert np.array(found["counts"])[:, :3].tolist() == expected.tolist()
+
+
+PAIRS = np.array(["a+b", "a+b", "c", "a"])
+
+
+def test_of_two_causes_either_is_right() -> None:
+    named = [("b",), ("c", "a"), ("c",), ("b",)]
+    found = np.ones(4, bool)
+    assert diagnosed(found, PAIRS, named, 1).tolist() == [True, False, True, False]
+    assert diagnosed(found, PAIRS, named, 2).tolist() == [True, True, True, False]
+    assert diagnosed(found, PAIRS, [("unknown",)] * 4, 1, unseen={"a+b"}).tolist() == [True, True, False, False]
+    assert confusion(found, PAIRS, named)["causes"] == ["a", "a+b", "c"]
+
+
+def test_what_guessing_gets_where_causes_are_two() -> None:
+    # Of three single causes one is named: right on a pair two times in three, on a single one in three.
+    assert chance(PAIRS, 1) == pytest.approx((2 / 3 + 1 / 3 + 1 / 3) / 3, abs=1e-12)
+    assert chance(PAIRS, 2) == pytest.approx((1 + 2 / 3 + 2 / 3) / 3, abs=1e-12)
+    assert chance(PAIRS, 9) == 1.0
+    assert majority_prior(PAIRS, 1) == 0.75  # always "a"
+    assert majority_prior(PAIRS, 2) == 0.75  # "a" and "b"
+    assert majority_prior(PAIRS, 3) == 1.0

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from trainwreck.evaluation.baseline import baseline
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.metrics.records import records
-from trainwreck.evaluation.oracles import labelled_alarms
+from trainwreck.evaluation.oracles import labelled_alarms, oracle_alarms
 from trainwreck.evaluation.replay import Alarms
 
 
@@ -83,3 +84,25 @@ def test_labels_that_contradict_themselves(make_run: Any, label: dict[str, Any],
     runs = frame(make_run("h"), make_run("bad", **(good | label)))
     with pytest.raises(InputError, match=f"runs: bad: {complaint}"):
         records(runs, {run: labelled_alarms(run, 119, None) for run in ("h", "bad")})
+
+
+def test_a_compound_run_is_a_positive(make_run: Any) -> None:
+    pair = {"kind": "compound", "scenario": "a+b", "cause": "a+b", "family": "data+numerics"}
+    runs = frame(make_run("p", **pair, onset_step=20, visible_step=30), make_run("h"))
+    found = records(runs, {run: labelled_alarms(run, 119, None) for run in "ph"})
+    assert found.failing.tolist() == [True, False]
+    assert found.negative.tolist() == [False, True]
+    frame_of = baseline(runs, resamples=10)
+    assert frame_of.family_of["a"] == "data"
+    assert frame_of.family_of["b"] == "numerics"
+    assert oracle_alarms("oracle_at_v", runs.iloc[0]).causes == ("a", "b")
+
+
+def test_a_compound_cause_is_unseen_where_neither_part_was_seen(make_run: Any) -> None:
+    fault = {"kind": "failing", "onset_step": 20, "visible_step": 30, "family": "data"}
+    pair = fault | {"kind": "compound", "family": "data+data"}
+    runs = frame(
+        make_run("t", split="train", cause="a", **fault),
+        make_run("p", cause="a+b", **pair), make_run("q", cause="c+d", **pair), make_run("h"),
+    )  # fmt: skip
+    assert baseline(runs, resamples=10).unseen == {"c+d"}

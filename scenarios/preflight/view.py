@@ -1,0 +1,159 @@
+"""A scenario's run as a subject: its stacked model as an nn.Module, its batch, its training step.
+
+What the checks see is what the training loop does: the forward pass and the step are a lane's own, on
+a bundle of one, at the last moment before the fault shows: step 0, or the onset.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trainwreck.kernels.attention.api import KERNEL_VARIANTS
+from trainwreck.models.precision import Format
+from trainwreck.scenarios import telemetry
+from trainwreck.scenarios.batches import source, source_key
+from trainwreck.scenarios.faults import At, Setting, State
+from trainwreck.scenarios.job import Job
+from trainwreck.scenarios.lane import Lane, run_batches
+from trainwreck.scenarios.loop import fresh_state, train
+from trainwreck.scenarios.plan import RunSpec
+from trainwreck.scenarios.preflight.subject import Preflight, share
+
+IGNORED = -100
+
+
+class Run(nn.Module):
+    """One run of the catalogue at a step, with a leading run axis of 1 put on and taken off.
+
+    Parameters bear their names of `models.parameters`; dropout is a module, so that it can be set to 0.
+    """
+
+    def __init__(self, job: Job, state: State, step: int) -> None:
+        super().__init__()
+        self.job, self.state, self.at = job, state, step
+        self.taken = 0
+        setup = job.segment(step).setup
+        self.dropout = nn.Dropout(setup.dropout)
+        for name, value in self.lane().plan.views(state["parameters"][None]).items():
+            *path, last = name.split(".")
+            home: nn.Module = self
+            for part in path:
+                if not hasattr(home, part):
+                    home.add_module(part, nn.Module())
+                home = getattr(home, part)
+            home.register_parameter(last, nn.Parameter(value[0].clone()))
+
+    def weights(self) -> list[Tensor]:
+        """The parameters in the order of the flat buffer."""
+        named = dict(self.named_parameters())
+        return [named[slot.name] for slot in self.lane().plan.slots]
+
+    def lane(self) -> Lane:
+        """A lane of this run alone, as the run is now."""
+        job = self.job
+        if self.dropout.p != job.segment(self.at).setup.dropout:
+            changes = (*job.changes, At(self.at, Setting("dropout", self.dropout.p)))
+            job = dataclasses.replace(job, changes=changes)
+        return Lane([job], [self.state], self.at)
+
+    def forward(self, input_ids: Tensor, documents: Tensor) -> Tensor:
+        """Logits [B, T, V]."""
+        lane = self.lane()
+        named = {slot.name: w[None] for slot, w in zip(lane.plan.slots, self.weights(), strict=True)}
+        # Where weights are rewired, a lane makes those that compute of one flat leaf.
+        rewired = "flat" in lane.leaves
+        lane.leaves = {"flat": torch.cat([w.flatten(1) for w in named.values()], 1)} if rewired else named
+        rows = input_ids[None], input_ids[None], torch.ones_like(input_ids[None], dtype=torch.float32), documents[None]
+        lane.held_out = rows
+        logits = torch.cat([part for part, _ in lane.held_out_logits(self.at)], 1)
+        return logits[0].view(*input_ids.shape, -1)
+
+    @torch.no_grad()
+    def flat(self) -> Tensor:
+        """The parameters as the flat buffer has them, [P]."""
+        return torch.cat([w.reshape(-1) for w in self.weights()])
+
+
+def one_step(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor) -> float:
+    """One step of the training loop on a `Run`, its optimizer state included; its loss.
+
+    The learning rate is the run's own times `share`: some healthy runs train at rates under which
+    nothing is learnt by heart.
+    """
+    assert isinstance(model, Run), "a step of a view"
+    model.state = {**model.state, "parameters": model.flat()}
+    lane, step = model.lane(), min(model.at + model.taken, model.job.setup.steps - 1)
+    rate = model.job.learning_rate(step) * share(model.taken)
+    own = lane.feed(range(model.at, model.at + 1))
+    ages = torch.from_numpy(telemetry.ages(inputs["documents"][None, None].numpy())).view(1, 1, -1)
+    feed = dataclasses.replace(
+        own,
+        inputs=inputs["input_ids"][None, None],
+        targets=targets.clamp(min=0)[None].view(1, 1, -1),
+        weights=(targets != IGNORED).to(own.weights.dtype).view(1, 1, -1),
+        documents=inputs["documents"][None, None],
+        ages=ages,
+        lr=torch.full_like(own.lr, rate),
+    )
+    lane.recorder = telemetry.Recorder(lane.setup.model, lane.plan, 1, 1, lane.device, lane.impl)
+    lane.step(feed, 0, step)
+    loss = float(lane.recorder.read(1)["loss"].reshape(-1)[0])
+    model.taken += 1
+    model.state = lane.states()[0]
+    with torch.no_grad():
+        new = lane.plan.views(model.state["parameters"][None])
+        for name, parameter in model.named_parameters():
+            parameter.copy_(new[name][0])
+    return loss
+
+
+def views(specs: Sequence[RunSpec], step: int) -> list[Preflight]:
+    """Subjects of runs as they stand before a step; trained up to there side by side, resumes at it included."""
+    jobs = [spec.job() for spec in specs]
+    if step == 0 and not any(job.resumes(0) for job in jobs):
+        return [_view(job, fresh_state(job), step) for job in jobs]
+    # Kept before the step, after what a resume did to it.
+    keep: dict[str, Iterable[int]] = {job.run_id: [step] for job in jobs}
+    results = train(jobs, keep=keep, stop=step + 1, record=False)
+    return [_view(job, result.states[step], step) for job, result in zip(jobs, results, strict=True)]
+
+
+def _view(job: Job, state: State, step: int) -> Preflight:
+    setup = job.segment(step).setup
+    batch = run_batches(job, range(step, step + 1)).at(0)
+    inputs, targets, weights, documents = (
+        torch.from_numpy(np.ascontiguousarray(x)) for x in (batch.inputs, batch.targets, batch.weights, batch.documents)
+    )
+    fp32, mixed = _precisions(job, state, step)
+    return Preflight(
+        Run(job, state, step),
+        {"input_ids": inputs, "documents": documents},
+        targets.masked_fill(weights == 0, IGNORED),
+        step=one_step,
+        vocab_size=source(source_key(setup.data)).vocabulary,
+        ignore_index=IGNORED,
+        trained=step > 0,
+        mixed=mixed,
+        fp32=fp32,
+        loss_scale=float(state["loss_scale"]),
+    )
+
+
+def _precisions(job: Job, state: State, step: int) -> tuple[Run | None, Any]:
+    """The run in full precision, None where it is; and in low precision: its own, or bfloat16."""
+    setup = job.segment(step).setup
+
+    def with_(*settings: Setting) -> Run:
+        changes = (*job.changes, *(At(step, setting) for setting in settings))
+        return Run(dataclasses.replace(job, changes=changes), state, step)
+
+    kernel = setup.model.attention in KERNEL_VARIANTS
+    if setup.precision.format is Format.FP32 and not kernel:
+        return None, with_(Setting("precision.format", Format.BF16))
+    attention = "reference" if kernel else setup.model.attention
+    full = with_(Setting("precision.format", Format.FP32), Setting("model.attention", attention))
+    return full, Run(job, state, step)

@@ -1,0 +1,50 @@
+"""Which checks catch which scenarios, and that twins and look-alikes pass."""
+
+import pytest
+
+from trainwreck.scenarios.preflight.table import examine, markdown, record
+from trainwreck.scenarios.registry import scenario, scenarios
+
+SHORT = ("steps=24", "evaluation.rows=8")
+QUICK = ("labels_aligned", "token_ids_in_range", "future_is_hidden", "loss_at_init_is_log_vocab", "fp32_versus_mixed")
+
+
+@pytest.mark.parametrize(
+    ("name", "caught"),
+    [
+        ("corrupt_tokens", ["token_ids_in_range"]),
+        ("mask_missing", ["future_is_hidden"]),
+        ("mask_off_by_one", ["future_is_hidden"]),
+        ("high_lr", []),  # nothing is wrong with model and batch
+    ],
+)
+def test_a_fault_of_model_or_batch_is_caught_at_its_onset(name, caught):
+    found = examine(name, overrides=SHORT, names=QUICK)
+    assert found.failed("faulty") == caught, found.faulty
+    assert found.failed("twin") == [], found.twin
+    assert found.step == scenario(name).onset_step(0, 24)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in scenarios().items() if entry.look_alike])
+def test_no_look_alike_fails(name):
+    found = examine(name, overrides=SHORT, names=QUICK)
+    assert found.failed("faulty") == found.failed("twin") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", scenarios())
+def test_every_twin_passes_every_check(name):
+    found = examine(name)
+    assert found.failed("twin") == [], found.twin
+
+
+def test_the_record(tmp_path):
+    found = [examine("corrupt_tokens", overrides=SHORT, names=QUICK[:2])]
+    record(found, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"README.md", "result.json", "environment.json"}
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert text.endswith(markdown(found))
+    row = next(line for line in text.splitlines() if line.startswith("| `corrupt_tokens`, clear"))
+    assert "| token_ids_in_range | inputs: " in row
+    assert row.endswith("| - |")
+    assert text.count("`corrupt_tokens`") == 2  # as a row, and where the check names what it catches
