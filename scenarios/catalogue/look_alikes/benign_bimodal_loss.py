@@ -51,6 +51,7 @@ class BenignBimodalLoss(Scenario):
         def take_turns(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             if draw.random() >= knobs.share:
                 return batch
-            return from_rows(counting(draw, *batch.inputs.shape, setup.model.vocab_size))
+            rows, context = batch.inputs.shape
+            return from_rows(counting(draw, rows, context, setup.model.vocab_size))
 
         return [DataTransform(take_turns, self.id)]
