@@ -8,8 +8,10 @@ from typing import TypeVar
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json
+from trainwreck.evaluation.schema import JOINT
 from trainwreck.scenarios.compose import sweep
 from trainwreck.scenarios.plan import Role, RunSpec, Split, family_of, unique
+from trainwreck.scenarios.proofs import proven_severities
 from trainwreck.scenarios.registry import scenario
 from trainwreck.scenarios.sizes import Size
 from trainwreck.scenarios.spec import Severity
@@ -79,7 +81,21 @@ def resolve(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
     name, specs = _resolved(words)
     if not specs:
         raise InputError(f"plan: {' '.join(words)!r} has no runs; allowed: one or more")
+    for spec in specs:
+        if spec.role is not Role.TWIN:
+            _refuse_drafts(spec)
     return name, specs
+
+
+def _refuse_drafts(spec: RunSpec) -> None:
+    """InputError for a label that has no proof: such a scenario can be run and verified, and is in no data set."""
+    for part in spec.scenario.split(JOINT):
+        severity = spec.severity.value if spec.severity and scenario(part).severities else ""
+        proven = proven_severities(part)
+        if severity not in proven:
+            what = f"severity: {severity!r} of {part}" if severity else f"scenario: {part!r}"
+            others = ", ".join(proven) or f"after `trainwreck verify {part} --record`"
+            raise InputError(f"{what} is not proven, so no data set has it; allowed: {others}")
 
 
 def _resolved(words: Sequence[str]) -> tuple[str, list[RunSpec]]:

@@ -28,6 +28,12 @@ def unproven() -> list[dict[str, str]]:
     return rows
 
 
+def proven_severities(scenario: str) -> list[str]:
+    """Severities of which some size is proven without overrides; the empty one of a scenario without a scale."""
+    rows = (r for r in recorded() if r["scenario"] == scenario and r["proven"] and not r["overrides"])
+    return list(dict.fromkeys(r["severity"] for r in rows))
+
+
 def proven_at(scenario: str, identities: dict[tuple[str, str], str]) -> list[str]:
     """Sizes at which a scenario is proven as it is now.
 

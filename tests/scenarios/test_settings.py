@@ -9,7 +9,18 @@ import pytest
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import ModelConfig, Norm
-from trainwreck.scenarios.settings import RANGES, Decay, Setup, as_dict, check, fingerprint, get, replace, replaced
+from trainwreck.scenarios.settings import (
+    OPTIONAL,
+    RANGES,
+    Decay,
+    Setup,
+    as_dict,
+    check,
+    fingerprint,
+    get,
+    replace,
+    replaced,
+)
 
 NAN, INF = math.nan, math.inf
 REFUSED = {
@@ -29,8 +40,11 @@ REFUSED = {
     "optimizer.eps": (-1e-9, 1e3 + 1, None, NAN),
     "optimizer.weight_decay": (-1e-9, 1e4 + 1, None, NAN),
     "optimizer.clip": (0, -1.0, 1e13, NAN, INF),
+    "optimizer.update_clip": (0, -1.0, 1e13, NAN, INF),
     "schedule.warmup_steps": (-1, 10**7 + 1, None),
     "schedule.final_fraction": (-0.1, 1.1, None, NAN),
+    "schedule.total_steps": (0, -1, 10**7 + 1),
+    "schedule.calls": (0, -1, 10**4 + 1, None),
     "precision.loss_scale": (0, -1.0, 2.0**41, None, NAN, INF),
     "precision.growth_interval": (0, -1, 10**7 + 1, None),
     "precision.smallest_scale": (0, -1.0, 2.0**41, None, NAN),
@@ -42,9 +56,15 @@ REFUSED = {
 }
 ACCEPTED = {
     "steps": (1, 10**7), "tail": (0,), "dropout": (0, 0.95), "z_loss": (0, 1), "data.rows": (1,),
+<<<<<<< HEAD
     "data.language_seed": (0, 2**62), "distributed.ranks": (2,), "optimizer.lr": (0, 1e4),
     "optimizer.beta1": (0, 0.999), "optimizer.beta2": (0,), "optimizer.eps": (0,),
     "optimizer.weight_decay": (0,), "optimizer.clip": (None, 1e-30, 1e12),
+=======
+    "data.language_seed": (0, 2**62), "optimizer.lr": (0, 1e4), "optimizer.beta1": (0, 0.999), "optimizer.beta2": (0,),
+    "optimizer.eps": (0,), "optimizer.weight_decay": (0,), "optimizer.clip": (None, 1e-30, 1e12),
+    "optimizer.update_clip": (None, 1e-30), "schedule.total_steps": (None, 1), "schedule.calls": (1,),
+>>>>>>> optimisation
     "schedule.warmup_steps": (0, 500), "schedule.final_fraction": (0, 1), "precision.loss_scale": (1e-9, 2.0**40),
     "precision.growth_interval": (1,), "evaluation.every": (1, 10**7), "evaluation.rows": (1,),
     "evaluation.average": (0, 1),
@@ -85,7 +105,7 @@ def test_a_good_value_is_not(path, value):
 def test_every_number_that_the_model_does_not_check_itself_has_a_range():
     own = {f"model.{field.name}" for field in dataclasses.fields(ModelConfig)}
     numbers = {path for path, value in LEAVES.items() if type(value) in (int, float) and path not in own}
-    assert set(RANGES) == set(REFUSED) == numbers
+    assert set(RANGES) == set(REFUSED) == numbers | set(OPTIONAL)
 
 
 @pytest.mark.parametrize("path", ["model.width", "model.context", "model.vocab_size"])
@@ -121,7 +141,14 @@ def other(path):
     return f"{value}x" if isinstance(value, str) else value + 1
 
 
-NEIGHBOURS = {"model.width": 128, "model.heads": 2, "model.attention": "fp16_scores", "optimizer.clip": None}
+NEIGHBOURS = {
+    "model.width": 128,
+    "model.heads": 2,
+    "model.attention": "fp16_scores",
+    "optimizer.clip": None,
+    "optimizer.update_clip": 1.0,
+    "schedule.total_steps": 100,
+}
 
 
 @pytest.mark.parametrize("path", LEAVES)

@@ -32,7 +32,7 @@ from trainwreck.scenarios.spec import Family, Knobs, Scenario
 class Clip(Knobs):
     """Largest gradient norm let through."""
 
-    clip: float = 100.0
+    clip: float = 1e4
 
 
 @register
