@@ -56,15 +56,10 @@ REFUSED = {
 }
 ACCEPTED = {
     "steps": (1, 10**7), "tail": (0,), "dropout": (0, 0.95), "z_loss": (0, 1), "data.rows": (1,),
-<<<<<<< HEAD
     "data.language_seed": (0, 2**62), "distributed.ranks": (2,), "optimizer.lr": (0, 1e4),
     "optimizer.beta1": (0, 0.999), "optimizer.beta2": (0,), "optimizer.eps": (0,),
     "optimizer.weight_decay": (0,), "optimizer.clip": (None, 1e-30, 1e12),
-=======
-    "data.language_seed": (0, 2**62), "optimizer.lr": (0, 1e4), "optimizer.beta1": (0, 0.999), "optimizer.beta2": (0,),
-    "optimizer.eps": (0,), "optimizer.weight_decay": (0,), "optimizer.clip": (None, 1e-30, 1e12),
     "optimizer.update_clip": (None, 1e-30), "schedule.total_steps": (None, 1), "schedule.calls": (1,),
->>>>>>> optimisation
     "schedule.warmup_steps": (0, 500), "schedule.final_fraction": (0, 1), "precision.loss_scale": (1e-9, 2.0**40),
     "precision.growth_interval": (1,), "evaluation.every": (1, 10**7), "evaluation.rows": (1,),
     "evaluation.average": (0, 1),
