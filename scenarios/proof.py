@@ -68,8 +68,9 @@ class Proof:
     first_signal: str  # where it most often shows first
     gap: float | None  # median final gap, nats
     non_finite: int
-    seconds: float  # a run, in a bundle on one core
-    proven: bool
+    seconds: float  # of one core, a run, in a bundle
+    holds: bool  # all of the above, on the seeds that were run
+    proven: bool  # and these are enough
 
 
 def plan(
@@ -79,15 +80,16 @@ def plan(
     first: int = 0,
     size: Size | None = None,
     severity: Severity | None = None,
+    one_severity: bool = False,
     overrides: Sequence[str] = (),
 ) -> list[RunSpec]:
-    """The runs of a proof: every severity unless one is asked for, and healthy re-seeds as calibration.
+    """The runs of a proof, at every severity unless one is asked for, and healthy re-seeds as calibration.
 
     Seeds are counted from `first`; the re-seeds come after them.
     """
     specs: list[RunSpec] = []
     for name in names:
-        for level in _levels(name, severity):
+        for level in _levels(name, severity, one_severity):
             specs += family_of(name, range(first, first + seeds), size=size, severity=level, overrides=overrides)
         if scenario(name).own_twin:
             continue
@@ -105,6 +107,7 @@ def verify(
     first: int = 0,
     size: Size | None = None,
     severity: Severity | None = None,
+    one_severity: bool = False,
     overrides: Sequence[str] = (),
     workers: int = 1,
     backend: Backend = CPU,
@@ -112,19 +115,22 @@ def verify(
 ) -> list[Proof]:
     """Train and judge. `out` keeps the runs, one folder a plan: a second call only judges.
 
-    Proofs of one base in the same folder share their healthy runs. Only runs from seed 0 on are a proof;
+    At every severity, at the one asked for, or with `one_severity` at the default one. Proofs of one base
+    in the same folder share their healthy runs. Only runs from seed 0 on are a proof;
     other seeds are for finding the settings.
     """
-    if seeds < 2:
-        raise InputError(f"seeds: {seeds} is not allowed; allowed: 2 or more ({FEWEST_SEEDS} for a proof)")
-    specs = plan(names, seeds, first=first, size=size, severity=severity, overrides=overrides)
+    if seeds < 1:
+        raise InputError(f"seeds: {seeds} is not allowed; allowed: 1 or more ({FEWEST_SEEDS} for a proof)")
+    specs = plan(
+        names, seeds, first=first, size=size, severity=severity, one_severity=one_severity, overrides=overrides
+    )
     where = [] if backend == CPU else [backend.to_json()]
     folder = out / fingerprint([spec.run_id for spec in specs] + where)
     dataset = generate(specs, folder, workers=workers, name="verify", backend=backend, progress=progress, reuse=out)
     return [
         judge(name, level, dataset, seeds, first=first, size=size, overrides=overrides)
         for name in names
-        for level in _levels(name, severity)
+        for level in _levels(name, severity, one_severity)
     ]
 
 
@@ -158,17 +164,17 @@ def judge(
     if not entry.look_alike:
         onsets = [s.onset or 0 for s in faulty]
         rates["faulty"] = _rate(entry, dataset, faulty, twins, onsets)
-        rates["twin"] = _rate(entry, dataset, twins, _turned(twins), onsets)
-        rates["healthy"] = _rate(entry, dataset, healthy, _turned(healthy), onsets)
+        rates["twin"] = _rate(entry, dataset, twins, _turned(twins) if seeds > 1 else healthy, onsets)
+        rates["healthy"] = _rate(entry, dataset, healthy, _turned(healthy) if seeds > 1 else twins, onsets)
     cure_gaps = table.loc[[s.run_id for s in cured], "final_gap"].astype(float)
     cure_rate = float((cure_gaps.abs() <= entry.tolerance).mean()) if cured else None
     fooled = _fooled(dataset, faulty) if entry.look_alike else {}
-    shown = Counter(f for f in (_first_signal(row) for _, row in rows.iterrows()) if f)
+    signals = Counter(f for f in (_first_signal(row) for _, row in rows.iterrows()) if f)
     delays = (rows["visible_step"] - rows["onset_step"]).astype(float).dropna()
     if entry.look_alike:
-        proven = within >= FAULTY_SHARE and max(fooled.values()) >= FOOLED_SHARE and bitwise
+        holds = within >= FAULTY_SHARE and max(fooled.values()) >= FOOLED_SHARE and bitwise
     else:
-        proven = (
+        holds = (
             _at_least(rates["faulty"], FAULTY_SHARE)
             and max(rates["twin"] or 0.0, rates["healthy"] or 0.0) <= HEALTHY_SHARE
             and bitwise
@@ -191,11 +197,12 @@ def judge(
         fooled=fooled,
         latent=int((rows["kind"] == "latent").sum()),
         delay=float(delays.median()) if len(delays) else None,
-        first_signal=shown.most_common(1)[0][0] if shown else "",
+        first_signal=signals.most_common(1)[0][0] if signals else "",
         gap=float(gaps.median()) if gaps.notna().any() else None,
         non_finite=int((rows["outcome"] == "non_finite").sum()),
         seconds=_seconds(dataset, faulty),
-        proven=proven and seeds >= FEWEST_SEEDS and first == 0,
+        holds=holds,
+        proven=holds and seeds >= FEWEST_SEEDS and first == 0,
     )
 
 
@@ -243,8 +250,10 @@ def _seconds(dataset: DataSet, specs: list[RunSpec]) -> float:
     return float(np.median([part["seconds_per_run"] for part in parts]))
 
 
-def _levels(name: str, severity: Severity | None) -> list[Severity | None]:
+def _levels(name: str, severity: Severity | None, one: bool = False) -> list[Severity | None]:
     entry = scenario(name)
+    if one and severity is None:  # the default one
+        return [entry.default_severity()]
     if severity is not None and severity in entry.severities:
         return [severity]
     return list(entry.severities) or [None]

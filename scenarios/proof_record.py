@@ -20,7 +20,7 @@ def enter(proofs: Sequence[Proof], results: Path | None = None) -> None:
     rows.update({_key(row): row for row in to_rows(proofs)})
     ordered = sorted(rows.values(), key=_key)
     write_json(shipped.path(), ordered)
-    write_text(results / "README.md", HEAD + markdown(ordered))
+    write_text(results / "README.md", HEAD + markdown(ordered) + missing(shipped.unproven()))
     write_json(results / "environment.json", environment())
     shipped.recorded.cache_clear()
 
@@ -48,6 +48,16 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def missing(rows: Sequence[dict[str, str]]) -> str:
+    """What was looked for and not found: no label of these is shipped."""
+    if not rows:
+        return ""
+    lines = ["", "## Unproven", "", "Documented, tried, and no scenario: nothing below is shipped as a label.", ""]
+    lines += ["| id | family | fault | what was tried |", "|---|---|---|---|"]
+    lines += [f"| `{r['id']}` | {r['family']} | {r['fault']} | {r['tried']} |" for r in rows]
+    return "\n".join(lines) + "\n"
+
+
 def _key(row: dict[str, Any]) -> tuple[str, str, str, str]:
     return row["scenario"], row["size"], " ".join(row["overrides"]), row["severity"]
 
@@ -72,7 +82,7 @@ faulty run, its twin and the cured run are trained, and as many healthy runs of 
   look-alikes, the one-line detector that is fooled most often, and on what share of the runs.
 - **latent**: faulty runs that were not harmed. **v - s**: steps from the onset to the first step at which
   an outcome signal is further from the twin than healthy re-seeds are from each other.
-- **final gap**: median validation loss less the twin's, of the runs that end finite. **s/run**: seconds
-  on one core, in a bundle.
+- **final gap**: median validation loss less the twin's, of the runs that end finite. **s/run**: seconds of
+  one core, in a bundle.
 
 """

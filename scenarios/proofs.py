@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 RECORD = "proofs.json"
+UNPROVEN = "unproven.json"
 
 
 def path() -> Path:
@@ -18,6 +19,12 @@ def path() -> Path:
 def recorded() -> list[dict[str, Any]]:
     """Every recorded proof, as `proof.to_rows` makes them."""
     rows: list[dict[str, Any]] = json.loads(path().read_text(encoding="utf-8")) if path().exists() else []
+    return rows
+
+
+def unproven() -> list[dict[str, str]]:
+    """Documented failures that are no scenarios, since no proof of them was found: id, family, fault, tried."""
+    rows: list[dict[str, str]] = json.loads((files("trainwreck.scenarios") / UNPROVEN).read_text(encoding="utf-8"))
     return rows
 
 

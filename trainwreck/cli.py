@@ -25,8 +25,10 @@ from trainwreck.options import (
     track_option,
     workers_option,
 )
+from trainwreck.proving import verify
 from trainwreck.tables import number, print_board, print_json, print_table
 
+MEASUREMENTS = ("train", "telemetry", "workers", "cuda", "language", "fidelity", "attention", "fused")
 INTERRUPTED = 130  # as shells report SIGINT
 
 
@@ -168,62 +170,7 @@ def run(
     print(f"picture: {facts['picture']}")
 
 
-@cli.command()
-@click.argument("words", nargs=-1, metavar="[ID ...] [KEY=VALUE ...]")
-@click.option("--seeds", type=click.IntRange(2), default=8, show_default=True)
-@severity_option
-@size_option
-@click.option("--out", type=click.Path(path_type=Path), default=Path("results/runs/verify"), show_default=True)
-@click.option("--record", is_flag=True, help="Enter the result into the committed table of proofs.")
-@click.option("--first-seed", "first", default=0, help="Other seeds, to find settings on; a proof starts at 0.")
-@workers_option
-@backend_options
-@as_json
-def verify(
-    words: Sequence[str],
-    seeds: int,
-    severity: str | None,
-    size: str | None,
-    out: Path,
-    record: bool,
-    first: int,
-    workers: int | None,
-    device: str | None,
-    impl: str | None,
-    as_json: bool,
-) -> None:
-    """Prove scenarios: train faulty, twin and cured runs on many seeds and judge them."""
-    from trainwreck.scenarios import proof
-    from trainwreck.scenarios.proof_record import enter, markdown
-    from trainwreck.scenarios.registry import scenario, scenarios
-
-    names = [scenario(word).id for word in words if "=" not in word] or list(scenarios())
-    overrides = [word for word in words if "=" in word]
-    where = as_backend(device, impl)
-    proofs: list[proof.Proof] = []
-    for name in names:  # one data set a scenario: a slice that resumes alone
-        with progress(f"verify {name}", quiet=as_json) as tick:
-            proofs += proof.verify(
-                [name],
-                out,
-                seeds=seeds,
-                first=first,
-                size=as_size(size),
-                severity=as_severity(severity),
-                overrides=overrides,
-                workers=workers or default_workers(where.device),
-                backend=where,
-                progress=lambda done, total, steps, all_steps: tick(steps, all_steps, f"bundle {done}/{total}"),
-            )
-        if record:
-            enter(proofs)
-    rows = proof.to_rows(proofs)
-    if as_json:
-        print_json(rows)
-    else:
-        print(markdown(rows), end="")
-    if not all(p.proven for p in proofs):
-        sys.exit(1)
+cli.add_command(verify)
 
 
 @cli.command()
@@ -343,13 +290,13 @@ def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("what", type=click.Choice(["train", "telemetry", "workers", "cuda", "language", "attention", "fused"]))
+@click.argument("what", type=click.Choice(MEASUREMENTS))
 @click.option("--record", is_flag=True, help="Write the result under results/.")
 @as_json
 def bench(what: str, record: bool, as_json: bool) -> None:
-    """Measure speed against a named peer, or what each part of the language is worth.
+    """Measure speed against a named peer, what each part of the language is worth, or mechanisms.
 
-    cuda, attention and fused need a CUDA device.
+    fidelity puts mechanisms beside the numbers of the literature. cuda, attention and fused need a CUDA device.
     """
     from trainwreck.scenarios.bench import measure
 
@@ -393,10 +340,12 @@ def _leaderboard(dir: Path, extra: Sequence[str] | None, profiles: Sequence[str]
 
 
 def _report(dir: Path, out: Path, quiet: bool) -> Path:
+    from joblib import cpu_count
+
     from trainwreck.evaluation.report import write_report
 
     with progress("report", quiet=quiet) as tick:
-        return write_report(dir, out, tick)
+        return write_report(dir, out, tick, cpu_count())
 
 
 if __name__ == "__main__":

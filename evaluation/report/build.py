@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from joblib import Parallel, delayed
 
 from trainwreck.evaluation.board import kept, leaderboard_of
 from trainwreck.evaluation.dataset import DataSet, load
@@ -20,8 +21,8 @@ from trainwreck.evaluation.schema import SECTIONS, RunKind
 SHOWN = (RunKind.FAILING.value, RunKind.LATENT.value, RunKind.LOOK_ALIKE.value)
 
 
-def write_report(folder: Path, out: Path, tick: Tick | None = None) -> Path:
-    """Write the page; scores the data set first where that has not been done."""
+def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int = 1) -> Path:
+    """Write the page, with as many processes at its pictures; scores the data set first where that is still to do."""
     dataset = load(folder)
     scores = kept(dataset)
     if scores is None:
@@ -29,9 +30,14 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None) -> Path:
         scores = kept(dataset)
     assert scores is not None, "scores were just written"
     rows = examples(dataset)
+    pages = read_json(dataset.path / "catalogue.json")
+    pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
+    drawn = pool(
+        delayed(picture)(story(dataset, row, scores, pages[row["scenario"]]["telling"])) for _, row in rows.iterrows()
+    )
     sections = []
-    for done, (_, row) in enumerate(rows.iterrows(), start=1):
-        sections.append(section(dataset, row, scores))
+    for done, ((_, row), image) in enumerate(zip(rows.iterrows(), drawn, strict=True), start=1):
+        sections.append(section(row, pages[row["scenario"]], image))
         if tick:
             tick(done, len(rows), row["scenario"])
     environment = Environment(
@@ -86,9 +92,8 @@ def first_alarms(scores: dict[str, Any], run_id: str) -> dict[str, int]:
     }
 
 
-def section(dataset: DataSet, row: pd.Series, scores: dict[str, Any]) -> dict[str, Any]:
-    """A scenario's part of the page."""
-    page = read_json(dataset.path / "catalogue.json")[row["scenario"]]
+def section(row: pd.Series, page: dict[str, Any], image: str) -> dict[str, Any]:
+    """A scenario's part of the page. image: a data URL."""
     visible = json.loads(row["visible_steps"] or "{}")
     first = sorted(visible, key=lambda name: visible[name])[:6]
     setup = json.loads(row["context"])
@@ -106,7 +111,7 @@ def section(dataset: DataSet, row: pd.Series, scores: dict[str, Any]) -> dict[st
         "visible": step(row["visible_step"]),
         "shows_in": [(name, visible[name]) for name in first],
         "gap": float(row["final_gap"]) if pd.notna(row["final_gap"]) else None,
-        "picture": picture(story(dataset, row, scores, page["telling"])),
+        "picture": image,
     }
 
 

@@ -35,7 +35,7 @@ def plan(lengths=(16, 20, 24), seed=0) -> list[RunSpec]:
 
 @pytest.fixture(scope="module")
 def specs():
-    """Twelve runs in three bundles, one a length."""
+    """Twelve runs in six bundles: for each length the faulty ones and the healthy one."""
     return plan()
 
 
@@ -127,7 +127,7 @@ def test_a_runs_numbers_do_not_depend_on_its_bundle(specs, undisturbed):
 
 
 def test_other_bundles_are_the_same_runs(specs, undisturbed, tmp_path, monkeypatch):
-    monkeypatch.setitem(LANE_ELEMENTS, "cpu", 2000)
+    monkeypatch.setitem(LANE_ELEMENTS, "cpu", 600)
     other = generate(specs, tmp_path / "out")
     assert len(other.manifest["files"]) > len(undisturbed.manifest["files"])
     label = [name for name in other.runs.columns if name != "file"]
@@ -237,8 +237,8 @@ def test_progress_counts_bundles_and_run_steps(specs, tmp_path):
     told = []
     generate(specs, tmp_path / "out", progress=lambda *counts: told.append(counts))
     total = sum(spec.setup.steps for spec in specs)
-    assert told[0] == (0, 3, 0, total)
-    assert told[-1] == (3, 3, total, total)
+    assert told[0] == (0, 6, 0, total)
+    assert told[-1] == (6, 6, total, total)
     assert told == sorted(told)
 
 

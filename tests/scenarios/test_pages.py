@@ -8,9 +8,10 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios import proofs
 from trainwreck.scenarios.pages import page, summary
 from trainwreck.scenarios.plan import Role, RunSpec
+from trainwreck.scenarios.proofs import unproven
 from trainwreck.scenarios.registry import scenario, scenarios
 from trainwreck.scenarios.sizes import Size
-from trainwreck.scenarios.spec import Severity
+from trainwreck.scenarios.spec import Family, Severity
 
 
 @pytest.fixture
@@ -90,3 +91,11 @@ def test_proven_where_every_severity_is(record):
 def test_not_proven(rows, record):
     record(rows)
     assert proven() == []
+
+
+def test_what_is_unproven_is_no_scenario_and_says_what_was_tried():
+    for line in unproven():
+        assert line["id"] not in scenarios()
+        assert line["family"] in {family.value for family in Family}
+        assert line["fault"]
+        assert line["tried"]

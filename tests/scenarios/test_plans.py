@@ -7,7 +7,7 @@ import pytest
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.specification import CALIBRATION_RUNS
 from trainwreck.scenarios.plan import Role, Split, unique
-from trainwreck.scenarios.plans import CALIBRATION_SEEDS, DEMO_ON_TEXT, PLANS, member, resolve, with_calibration
+from trainwreck.scenarios.plans import CALIBRATION_SEEDS, DEMO, DEMO_ON_TEXT, PLANS, member, resolve, with_calibration
 from trainwreck.scenarios.proofs import recorded
 from trainwreck.scenarios.registry import scenario, scenarios
 from trainwreck.scenarios.settings import SourceKind
@@ -37,9 +37,10 @@ def test_calibration_seeds_are_apart_and_eight_a_base_or_more(plan):
         assert sum(spec.base == base for spec in calibration) >= len(CALIBRATION_SEEDS) == 8
 
 
-def test_the_demo_has_every_scenario_and_one_on_real_text():
+def test_the_demo_has_its_failures_and_look_alikes_and_one_on_real_text():
     specs = resolve(["demo"])[1]
-    assert {spec.scenario for spec in specs if spec.role is Role.FAULTY} == set(scenarios())
+    assert {spec.scenario for spec in specs if spec.role is Role.FAULTY} == set(DEMO)
+    assert sum(scenarios()[name].look_alike for name in DEMO) == 4
     on_text = {spec.scenario for spec in specs if spec.setup.data.source is SourceKind.TEXT}
     assert on_text == {DEMO_ON_TEXT[0]}
 
@@ -50,10 +51,10 @@ def test_the_demo_calibrates_on_as_many_healthy_runs_as_a_budget_of_five_per_cen
 
 
 def test_every_failure_and_look_alike_of_the_demo_is_proven_as_it_is_run():
-    proven = {row["identity"] for row in recorded() if row["proven"]}
+    proven = {(row["scenario"], row["identity"]) for row in recorded() if row["proven"]}
     for spec in resolve(["demo"])[1]:
         if spec.role is not Role.TWIN:
-            assert spec.identity in proven, spec.scenario
+            assert (spec.scenario, spec.identity) in proven
 
 
 def test_a_sweep_is_every_combination():

@@ -10,6 +10,8 @@ from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.oracles import ORACLES
 from trainwreck.evaluation.registry import builtin_detectors
 from trainwreck.scenarios.bench import Table
+from trainwreck.scenarios.registry import scenarios
+from trainwreck.scenarios.spec import Family
 
 
 def parsed(said):
@@ -78,6 +80,28 @@ def test_verify_of_what_is_not_proven(call, here, tiny):
     text = call(*words)  # judged again, not trained again
     assert text.code == 1
     assert "**no**" in text.out
+
+
+def test_a_quick_look_is_one_slice_of_one_seed_and_shares_healthy_runs(call, here, tiny):
+    shape = [word for word in tiny if not word.startswith("steps")]
+    words = ("verify", "mask_missing", "mask_zeroed", *shape, "steps=10", "--workers", "1", "--out", "proofs")
+    said = call(*words, "--quick", "--json")
+    assert {row["scenario"]: (row["seeds"], row["proven"], row["holds"]) for row in json.loads(said.out)} == {
+        "mask_missing": (1, False, False),
+        "mask_zeroed": (1, False, False),
+    }
+    assert said.code == 1
+    (folder,) = (here / "proofs").iterdir()
+    twins = load(folder).runs.query("kind == 'healthy'")
+    assert len(twins) == 2  # one seed, and a re-seed to hold it against
+    assert call(*words, "--quick", "--record").code == 2
+
+
+def test_verify_of_a_family_is_its_scenarios(call, here, tiny, monkeypatch):
+    asked = []
+    monkeypatch.setattr("trainwreck.scenarios.proof.verify", lambda names, *a, **k: asked.extend(names) or [])
+    assert call("verify", "--family", "numerics").code == 0
+    assert asked == [name for name, entry in scenarios().items() if entry.family is Family.NUMERICS]
 
 
 def test_generate_again_trains_nothing(call, copied, sweep, monkeypatch):
