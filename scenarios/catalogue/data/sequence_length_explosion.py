@@ -64,9 +64,10 @@ class SequenceLengthExplosion(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         def climbs(name: str) -> bool:
-            parts = [part.mean() for part in np.array_split(run[name][onset:], 4)]
+            parts = np.array([part.mean() for part in np.array_split(run[name][onset:], 4)])
             before = run[name][:onset].mean()
-            return bool(parts[0] > 1.05 * before and parts[-1] > 2 * before and (np.diff(parts) > -0.02 * before).all())
+            never_back = bool((parts[1:] > 0.97 * parts[:-1]).all())  # the clock's jitter is under a hundredth
+            return never_back and bool(parts[0] > 1.05 * before and parts[-1] > 2 * before)
 
         return climbs("tokens") and climbs("step_seconds")
 

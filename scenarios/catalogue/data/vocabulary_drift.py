@@ -6,8 +6,8 @@ Failure: The language of the source drifts. Every few steps one more word is wri
 Mechanism: A word with two equally likely forms has ln 2 more entropy, and each new form must be learnt
     from its few occurrences: the floor rises by ln 2 for each token that has drifted, and the loss
     is above the floor by what has not been learnt yet.
-Injection: From the onset on, every `every` steps one more of the source's words, in an order drawn from
-    the seed, is replaced by an unused id with probability one half, in inputs and targets.
+Injection: From the onset on the source's commonest word, and every `every` steps one more in an order drawn
+    from the seed, is replaced by an unused id with probability one half, in inputs and targets.
 Signature: The gap to the healthy run grows all the time from the onset on, and so does the number of
     distinct tokens in a batch.
 Cure: The corpus is refreshed: all forms are mapped to the words they stand for.
@@ -23,7 +23,7 @@ import numpy as np
 from trainwreck.evaluation.trace import Trace
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch
+from trainwreck.scenarios.batches import Batch, validation
 from trainwreck.scenarios.faults import Change, FaultKind, Stream, restore_batches
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
@@ -59,12 +59,14 @@ class VocabularyDrift(Scenario):
     def fault(self, knobs: Drift, setup: Setup) -> list[Change]:
         unused = bases.chain_bytes(setup)
         words = int(unused[0])
+        commonest = int(np.bincount(validation(setup)[0].inputs.ravel()).argmax())
 
         def drift(batch: Batch, step: int, start: int, seed: int) -> Batch:
             order = generator(seed, f"fault/{self.id}/order").permutation(words)
-            drifted = order[: 1 + (step - start) // knobs.every]
+            drifted = [commonest, *order[: (step - start) // knobs.every]]
+            share = 1.0 if step == start else 0.5  # the onset is the first batch with a new form
             tokens = np.concatenate((batch.inputs, batch.targets[:, -1:]), 1)
-            hit = np.isin(tokens, drifted) & (generator(seed, f"fault/{self.id}", step).random(tokens.shape) < 0.5)
+            hit = np.isin(tokens, drifted) & (generator(seed, f"fault/{self.id}", step).random(tokens.shape) < share)
             tokens = np.where(hit, unused[tokens % words], tokens)
             return dataclasses.replace(batch, inputs=tokens[:, :-1], targets=tokens[:, 1:])
 
