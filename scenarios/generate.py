@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -129,9 +129,9 @@ def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -
 def train_bundle(bundle: Bundle, out: Path, backend: Backend = CPU) -> int:
     """Train one bundle and write its two files; returns its run-steps. Runs in a worker process."""
     prepare()
-    began = perf_counter()
+    began = process_time()
     results = train([spec.job() for spec in bundle.specs], device=backend.device, impl=backend.impl)
-    seconds = (perf_counter() - began) / len(results)
+    seconds = (process_time() - began) / len(results)
     traces = [result.trace for result in results]
     file = f"telemetry/{bundle.name}.parquet"
     write_telemetry(out, file, traces)

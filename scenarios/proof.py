@@ -68,7 +68,7 @@ class Proof:
     first_signal: str  # where it most often shows first
     gap: float | None  # median final gap, nats
     non_finite: int
-    seconds: float  # a run, in a bundle on one core
+    seconds: float  # of one core, a run, in a bundle
     holds: bool  # all of the above, on the seeds that were run
     proven: bool  # and these are enough
 
@@ -169,7 +169,7 @@ def judge(
     cure_gaps = table.loc[[s.run_id for s in cured], "final_gap"].astype(float)
     cure_rate = float((cure_gaps.abs() <= entry.tolerance).mean()) if cured else None
     fooled = _fooled(dataset, faulty) if entry.look_alike else {}
-    shown = Counter(f for f in (_first_signal(row) for _, row in rows.iterrows()) if f)
+    signals = Counter(f for f in (_first_signal(row) for _, row in rows.iterrows()) if f)
     delays = (rows["visible_step"] - rows["onset_step"]).astype(float).dropna()
     if entry.look_alike:
         holds = within >= FAULTY_SHARE and max(fooled.values()) >= FOOLED_SHARE and bitwise
@@ -197,7 +197,7 @@ def judge(
         fooled=fooled,
         latent=int((rows["kind"] == "latent").sum()),
         delay=float(delays.median()) if len(delays) else None,
-        first_signal=shown.most_common(1)[0][0] if shown else "",
+        first_signal=signals.most_common(1)[0][0] if signals else "",
         gap=float(gaps.median()) if gaps.notna().any() else None,
         non_finite=int((rows["outcome"] == "non_finite").sum()),
         seconds=_seconds(dataset, faulty),

@@ -82,7 +82,7 @@ faulty run, its twin and the cured run are trained, and as many healthy runs of 
   look-alikes, the one-line detector that is fooled most often, and on what share of the runs.
 - **latent**: faulty runs that were not harmed. **v - s**: steps from the onset to the first step at which
   an outcome signal is further from the twin than healthy re-seeds are from each other.
-- **final gap**: median validation loss less the twin's, of the runs that end finite. **s/run**: seconds
-  on one core, in a bundle.
+- **final gap**: median validation loss less the twin's, of the runs that end finite. **s/run**: seconds of
+  one core, in a bundle.
 
 """
