@@ -84,4 +84,4 @@ def projections(plan: Layout, layer: int, heads: int) -> Tensor:
     places = plan.places(f"{name}.weight")
     if any(slot.name == f"{name}.bias" for slot in plan.slots):
         places = torch.cat((places, plan.places(f"{name}.bias").unsqueeze(0)))
-    return places.unflatten(1, (3, heads, -1))
+    return places.view(len(places), 3, heads, -1)

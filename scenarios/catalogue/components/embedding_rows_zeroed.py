@@ -52,7 +52,7 @@ class EmbeddingRowsZeroed(Scenario):
     sources = (documents.INSTABILITY, documents.DEBUGGING)
     telling = "layer_weight_norm"
     severities = {
-        Severity.SUBTLE: Rows(share=0.125),
+        Severity.SUBTLE: Rows(share=0.1875),
         Severity.CLEAR: Rows(share=0.25),
         Severity.SEVERE: Rows(share=0.5),
     }
