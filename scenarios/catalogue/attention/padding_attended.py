@@ -8,7 +8,8 @@ Mechanism: After its first, padding follows padding with certainty and costs not
 Injection: From step 0 padding is unmasked, and its weight in the loss is 1.
 Signature: Attention mass on padding, and a training loss far under the validation loss, which counts
     real tokens alone and ends above the twin's.
-Cure: Padding masked and unscored, after twenty steps.
+Cure: Padding masked and unscored, after six steps. After twenty it is late: some runs have learnt the
+    ends of rows first, and end 0.2 nats above the twin.
 Realism: Rows of 32 hold one document of 8 to 24 tokens each. Stands for a pad id that is not the loss's
     ignore index, or a collator without an attention mask.
 References: Debugging Training Instability (data checks; "unit-test your batches").
@@ -40,7 +41,8 @@ class PaddingAttended(Scenario):
     sources = (documents.INSTABILITY,)
     telling = "attention_mass_padding"
     onset = None
-    cure_after = 20
+    cure_after = 6
+    tolerance = 0.11  # 16 healthy re-seeds of this base end 0.102 nats apart
 
     def base(self, setup: Setup) -> Setup:
         return replaced(bases.recall(setup), data__padded=True)
