@@ -191,9 +191,9 @@ def test_the_plan_has_every_severity_and_as_many_healthy_reseeds():
     assert {s.severity for s in only if s.role is Role.FAULTY} == {Severity.CLEAR}
 
 
-def test_one_seed_is_refused(tmp_path):
-    with pytest.raises(InputError, match="seeds: 1 is not allowed; allowed: 2 or more"):
-        proof.verify(["mask_missing"], tmp_path, seeds=1)
+def test_no_seeds_are_refused(tmp_path):
+    with pytest.raises(InputError, match="seeds: 0 is not allowed; allowed: 1 or more"):
+        proof.verify(["mask_missing"], tmp_path, seeds=0)
 
 
 @pytest.fixture
@@ -203,6 +203,7 @@ def record(tmp_path, monkeypatch):
 
     path = tmp_path / "proofs.json"
     monkeypatch.setattr(proofs, "path", lambda: Path(path))
+    monkeypatch.setattr(proofs, "unproven", list)
     proofs.recorded.cache_clear()
     yield path
     proofs.recorded.cache_clear()

@@ -14,7 +14,16 @@ from trainwreck.scenarios.sizes import healthy
 STEPS = 24
 SHORT = (f"steps={STEPS}", "data.rows=4", "evaluation.every=10", "evaluation.rows=4", "schedule.warmup_steps=10")
 
-LATER = {"ddp_loss_scale_inconsistent"}  # differs from its twin from the first overflow after the onset
+# The fault is in force from the onset on, and what a run records shows it a little later.
+LATER = {
+    "benign_bimodal_loss": "the first batch may be of the usual kind",
+    "ddp_loss_scale_inconsistent": "from the first overflow on",
+    "ema_misused": "at the next evaluation",
+    "gradients_not_cleared": "the onset's gradient is still there a step later",
+    "momentum_too_high": "the first update from an empty moment is the same",
+    "schedule_floor_early": "after the warm-up",
+    "schedule_wrong_total": "the first step's rate is the same",
+}
 
 
 def first_difference(a, b) -> int | None:
@@ -45,7 +54,8 @@ def test_twin_before_the_onset_and_not_from_it_on(name):
         return
     differs = first_difference(faulty, results[Role.TWIN])
     if name in LATER:
-        assert differs is None or differs >= specs[Role.FAULTY].onset
+        assert differs is None or specs[Role.FAULTY].onset <= differs
+        assert specs[Role.FAULTY].job().changes
         return
     assert differs == specs[Role.FAULTY].onset
     if Role.CURED in specs:
@@ -77,7 +87,11 @@ def equal_batches(a, b) -> bool:
     return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in FIELDS)
 
 
-@pytest.mark.parametrize("name", [name for name, entry in scenarios().items() if FaultKind.DATA in entry.kinds])
+# Where batches are not the whole fault, it begins with the rest of it.
+@pytest.mark.parametrize(
+    "name",
+    [name for name, entry in scenarios().items() if entry.kinds == (FaultKind.DATA,) and name not in LATER],
+)
 def test_the_onset_is_the_first_damaged_batch_whatever_is_drawn(name):
     for level in scenarios()[name].severities or (None,):
         for spec in family_of(name, range(40), severity=level, overrides=SHORT, roles=(Role.FAULTY,)):

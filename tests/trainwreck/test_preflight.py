@@ -92,7 +92,7 @@ def test_the_interface_has_the_class():
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["mine/setup.py:mkae"], ["factory mine/setup.py", "no function 'mkae'"]),
+        (["mine/setup.py:makes"], ["factory mine/setup.py", "no function 'makes'"]),
         (["mine/setup.py:unready"], ["no function 'unready'"]),
         (["mine/steup.py:make"], ["factory mine/steup.py: no such file"]),
         (["no_such_package:make"], ["factory no_such_package: does not import", "ModuleNotFoundError"]),
