@@ -1,13 +1,15 @@
 """Overrides by name: types, ranges, knobs, and sweeps."""
 
+from typing import get_args
+
 import pytest
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import Placement
 from trainwreck.models.optim import Kind
-from trainwreck.scenarios.compose import compose, describe, sweep
+from trainwreck.scenarios.compose import compose, describe, field_type, sweep
 from trainwreck.scenarios.registry import scenario
-from trainwreck.scenarios.settings import RANGES, Setup, SourceKind, get, replace
+from trainwreck.scenarios.settings import RANGES, Setup, SourceKind, get, replace, replaced
 from trainwreck.scenarios.spec import Knobs, Severity
 
 
@@ -70,13 +72,15 @@ def test_overrides_that_need_each_other():
 @pytest.mark.parametrize("path", RANGES)
 def test_every_range_holds_at_both_ends(path):
     low, high, inclusive = RANGES[path]
-    kind = type(get(Setup(), path))
+    declared = field_type(Setup, path, path)
+    kind = next(iter(set(get_args(declared)) - {type(None)}), declared)
+    setup = replaced(Setup(), data__rows=64)  # a row for each rank
     below = kind(low - 1) if inclusive else kind(low)
     for value in (below, kind(high * 2 + 1)):
         with pytest.raises(InputError) as refusal:
-            compose(Setup(), Knobs(), [f"{path}={value}"])
+            compose(setup, Knobs(), [f"{path}={value}"])
         assert str(refusal.value).startswith(f"{path}: ")
-    assert get(compose(Setup(), Knobs(), [f"{path}={kind(high)}"])[0], path) == high
+    assert get(compose(setup, Knobs(), [f"{path}={kind(high)}"])[0], path) == high
 
 
 @pytest.mark.parametrize(
