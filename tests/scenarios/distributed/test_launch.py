@@ -17,7 +17,8 @@ from trainwreck.scenarios.settings import replaced
 
 ENDLESS = 10**6
 PARENT = """
-import sys
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs the tests may ignore it
 from trainwreck.scenarios.distributed import launch
 from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.settings import Setup, replaced
@@ -100,6 +101,9 @@ def test_no_rank_outlives_who_started_it(how):
     ) as parent:
         ranks = [int(pid) for pid in parent.stdout.readline().split()]
         parent.send_signal(how)
-        parent.communicate()
+        try:
+            parent.communicate(timeout=60)
+        finally:
+            parent.kill()
     assert len(ranks) == 2
     assert all(ended(pid) for pid in ranks)
