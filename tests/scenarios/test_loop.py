@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from trainwreck.evaluation.schema import EVALUATIONS
 from trainwreck.scenarios.faults import At, Setting, StateEdit
 from trainwreck.scenarios.loop import BLOCK, fresh_state, train
 from trainwreck.scenarios.settings import replaced
@@ -64,7 +65,7 @@ def test_watch_is_shown_every_step_once_and_in_order(tiny, make_job):
     for job, result in zip(jobs, results, strict=True):
         parts = shown[job.run_id]
         assert len(parts) >= 2
-        assert set(parts[0]) == set(result.trace.signals) - {"validation_loss"}
+        assert set(parts[0]) == set(result.trace.signals) - set(EVALUATIONS)
         for name in parts[0]:
             joined = np.concatenate([part[name] for part in parts]).astype(np.float32)
             assert np.array_equal(joined, result.trace[name], equal_nan=True)

@@ -34,7 +34,7 @@ class LossWrongReduction(Scenario):
 
     id = "loss_wrong_reduction"
     family = Family.ARCHITECTURE
-    kinds = (FaultKind.SETTING, FaultKind.STATE)
+    kinds = (FaultKind.SETTING,)
     sources = (documents.INSTABILITY, documents.DEBUGGING)
     telling = "loss"
     cure_after = 6

