@@ -41,7 +41,7 @@ class CapacityTooSmall(Scenario):
         return [Variant("model.width", 16), Variant("model.mlp_ratio", 1)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        plateau = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.03)
+        plateau = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
         together = not shapes.above_validation(run["loss"], run["validation_loss"], margin=0.1)
         return plateau and together and run.final_loss() > healthy.final_loss() + self.tolerance
 

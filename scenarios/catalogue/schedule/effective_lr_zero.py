@@ -54,7 +54,7 @@ class EffectiveLRZero(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         still = shapes.collapses_to_zero(run["layer_update_ratio"].max(1), onset)
         norm = run["grad_norm"]
-        alive = np.median(norm[onset:]) > 0.3 * np.median(norm[max(0, onset - 10) : onset])
+        alive = np.median(norm[onset:]) > 0.5 * np.median(norm[max(0, onset - 10) : onset])
         return still and bool(alive) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
