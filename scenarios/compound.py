@@ -26,8 +26,8 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import JOINT, SECTIONS
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios.faults import At, Change, FaultKind
+from trainwreck.scenarios.feed import run_batches
 from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.lane import run_batches
 from trainwreck.scenarios.settings import Setup, as_dict, check, replace
 from trainwreck.scenarios.sizes import Size, healthy
 from trainwreck.scenarios.spec import Knobs, Scenario, Severity

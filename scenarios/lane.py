@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import BY_NAME, Axis
 from trainwreck.kernels.cross_entropy import TokenLosses, cross_entropy, naive
 from trainwreck.kernels.norms import segment_statistics
@@ -19,32 +18,14 @@ from trainwreck.models.loss import smoothed, weighted_mean
 from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios import telemetry
-from trainwreck.scenarios.batches import Batch, fresh, training_block, validation
+from trainwreck.scenarios.batches import Batch, fresh, validation
 from trainwreck.scenarios.distributed.averaging import Averaging
 from trainwreck.scenarios.distributed.group import Group
-from trainwreck.scenarios.distributed.record import combined, hashed
+from trainwreck.scenarios.distributed.record import combined
 from trainwreck.scenarios.faults import State
+from trainwreck.scenarios.feed import Feed, feed
 from trainwreck.scenarios.job import Job, extras
 from trainwreck.scenarios.settings import LossForm, Reduction
-
-
-@dataclass
-class Feed:
-    """Inputs of a block of steps on the device: token arrays [S, N, ...], learning rates [S, N].
-
-    `host` keeps, for each run, the signals that need no device; `tokens` how many of them count in the
-    rows of each rank, [S, N, W].
-    """
-
-    inputs: Tensor
-    targets: Tensor
-    weights: Tensor
-    documents: Tensor
-    ages: Tensor
-    lr: Tensor
-    host: list[dict[str, np.ndarray]]
-    tokens: np.ndarray
-
 
 HeldOut = tuple[Tensor, Tensor, Tensor, Tensor]  # inputs, targets, weights, documents
 
@@ -132,44 +113,15 @@ class Lane:
 
     def feed(self, steps: range) -> Feed:
         """Data, learning rates and host signals of a block of steps."""
-        whole = [run_batches(job, steps) for job in self.jobs]
         rank = self.group.rank if self.group is not None else 0
-        batches = [s.exchange.rows(batch, rank) for s, batch in zip(self.segments, whole, strict=True)]
-        n, table = len(self.jobs), self.setup.model.vocab_size
-        for batch in batches:
-            # Stacked tables are one: an id past a run's own would read its neighbour's.
-            if max(batch.inputs.max(), batch.targets.max()) >= table or batch.inputs.min() < 0:
-                raise InputError(
-                    f"model.vocab_size: {table} is not allowed with this data; allowed: over every id in it"
-                )
-
-        def stack(arrays: list[np.ndarray]) -> Tensor:
-            return torch.from_numpy(np.stack(arrays, 1)).to(self.device)
-
-        host = [
-            telemetry.input_signals(s.exchange.every_row(batch), self.setup.model.vocab_size)
-            | {"lr": np.array([job.learning_rate(s) for s in steps])}
-            | clock(job, batch, steps)
-            | {"rank_batch_hash": hashed(torch.from_numpy(own.inputs.reshape(len(steps), 1, -1))).numpy()}
-            for job, s, batch, own in zip(self.jobs, self.segments, whole, batches, strict=True)
-        ]
-        return Feed(
-            inputs=stack([b.inputs for b in batches]),
-            targets=stack([b.targets for b in batches]).view(len(steps), n, -1),
-            weights=stack([b.weights for b in batches]).view(len(steps), n, -1).to(self.flat.dtype),
-            documents=stack([b.documents for b in batches]),
-            ages=stack([telemetry.ages(b.documents) for b in batches]).view(len(steps), n, -1),
-            lr=torch.from_numpy(np.stack([h["lr"] for h in host], 1)).to(self.device, self.flat.dtype),
-            host=host,
-            tokens=np.stack([s.exchange.tokens(b) for s, b in zip(self.segments, whole, strict=True)], 1),
-        )
+        return feed(self.jobs, steps, rank, self.device, self.flat.dtype)
 
     def run(self, steps: range, record: bool) -> tuple[list[dict[str, np.ndarray]], dict[int, np.ndarray]]:
         """Train a block of steps.
 
         Returns each run's signals [S] or [S, K], and losses on the held-out sets [N, 1 or 2] by step.
         """
-        feed = self.feed(steps)
+        fed = self.feed(steps)
         if record and self.recorder is None:
             self.recorder = telemetry.Recorder(
                 self.setup.model, self.plan, len(self.jobs), len(steps), self.device, self.impl
@@ -179,13 +131,13 @@ class Lane:
         for index, step in enumerate(steps):
             if record and (step % every == 0 or step == last):
                 losses.append((step, self.evaluate(step)))
-            self.step(feed, index, step)
+            self.step(fed, index, step)
         evaluated = {step: self._first(value).cpu().numpy() for step, value in losses}
         if self.recorder is None:
             return [], evaluated
-        block = self._record(self.recorder, feed, len(steps))
+        block = self._record(self.recorder, fed, len(steps))
         signals = [
-            {k: v[:, i, 0] if BY_NAME[k].axis is Axis.SCALAR else v[:, i] for k, v in block.items()} | feed.host[i]
+            {k: v[:, i, 0] if BY_NAME[k].axis is Axis.SCALAR else v[:, i] for k, v in block.items()} | fed.host[i]
             for i in range(len(self.jobs))
         ]
         return signals, evaluated
@@ -404,7 +356,7 @@ class Lane:
             eps=self._per_run([o.eps for o in optimizers]),
             weight_decay=self._per_run([o.weight_decay for o in optimizers]),
             clip=self._per_run([float("inf") if o.clip is None else o.clip for o in optimizers]),
-            coupled=self._per_run([1.0] * len(optimizers)).bool() if self.program.coupled else None,
+            coupled=torch.tensor([o.coupled for o in optimizers], device=self.device) if self.program.coupled else None,
             update_clip=self._per_run([o.update_clip or 0.0 for o in optimizers]) if self.program.update_clip else None,
             bounds=tuple((slot.start, slot.stop) for slot in self.plan.slots),
         )
@@ -445,37 +397,3 @@ class Lane:
             for name in ("inputs", "targets", "weights", "documents")
         )
         return inputs, targets, weights.to(self.flat.dtype), documents
-
-
-def run_batches(job: Job, steps: range) -> Batch:
-    """The batches of one run for a range of steps within a segment, its data faults applied."""
-    setup = job.segment(steps.start).setup
-    block = training_block(setup, job.seed, steps)
-    active = job.active(steps.start)
-    if not active:
-        return block
-    changed = []
-    for index, step in enumerate(steps):
-        batch = block.at(index)
-        for at in active:
-            batch = at.change.batch(batch, step, at.step, job.seed)
-        changed.append(batch)
-    return Batch(*(np.stack([getattr(b, k) for b in changed]) for k in ("inputs", "targets", "weights", "documents")))
-
-
-def clock(job: Job, batch: Batch, steps: range) -> dict[str, np.ndarray]:
-    """tokens, step_seconds and tokens_per_second of the batches of some steps [S, B, T], each [S].
-
-    The clock is a model: six operations a weight and token at 1e11 a second and rank, three per cent of
-    jitter from the seed, and a pause as long as four steps where the run resumes from a checkpoint. Rows
-    are computed as long as the longest of them, whatever is padding.
-    """
-    setup = job.segment(steps.start).setup
-    real = batch.documents >= 0
-    length = (real * np.arange(1, real.shape[2] + 1)).max((1, 2))
-    tokens = real.sum((1, 2))
-    seconds = setup.data.rows * length * 6 * layout(setup.model).size / 1e11 / setup.distributed.ranks
-    jitter = np.array([generator(job.seed, "clock", s).standard_normal() for s in steps])
-    taken = np.array([job.seconds(1.0, s) for s in steps])
-    seconds = seconds * np.exp(0.03 * jitter) * taken
-    return {"tokens": tokens, "step_seconds": seconds, "tokens_per_second": tokens / np.maximum(seconds, 1e-12)}

@@ -17,8 +17,9 @@ from trainwreck.models.precision import Format
 from trainwreck.scenarios import telemetry
 from trainwreck.scenarios.batches import source, source_key
 from trainwreck.scenarios.faults import At, Setting, State
+from trainwreck.scenarios.feed import run_batches
 from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.lane import Lane, run_batches
+from trainwreck.scenarios.lane import Lane
 from trainwreck.scenarios.loop import fresh_state, train
 from trainwreck.scenarios.plan import RunSpec
 from trainwreck.scenarios.preflight.subject import Preflight, share

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trainwreck.scenarios.batches import Batch, from_rows, source, source_key, training_block, validation
-from trainwreck.scenarios.lane import run_batches
+from trainwreck.scenarios.feed import run_batches
 from trainwreck.scenarios.settings import Dialect, replaced
 
 FIELDS = ("inputs", "targets", "weights", "documents")

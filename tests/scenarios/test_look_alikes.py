@@ -7,7 +7,7 @@ import pytest
 
 from trainwreck.scenarios.batches import source, source_key, training_block
 from trainwreck.scenarios.catalogue.look_alikes.benign_curriculum import sharpened
-from trainwreck.scenarios.lane import run_batches
+from trainwreck.scenarios.feed import run_batches
 from trainwreck.scenarios.plan import Role, RunSpec
 from trainwreck.scenarios.registry import scenario
 from trainwreck.scenarios.sizes import Size

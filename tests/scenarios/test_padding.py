@@ -6,7 +6,7 @@ import torch
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.faults import At
-from trainwreck.scenarios.lane import run_batches
+from trainwreck.scenarios.feed import run_batches
 from trainwreck.scenarios.loop import train
 from trainwreck.scenarios.padding import padded
 

@@ -6,7 +6,7 @@ import pytest
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.batches import epochs, fresh, pool, refilled, training_batch, training_block, validation
 from trainwreck.scenarios.faults import At, DataTransform, Setting, restore_batches
-from trainwreck.scenarios.lane import run_batches
+from trainwreck.scenarios.feed import run_batches
 from trainwreck.scenarios.loop import train
 from trainwreck.scenarios.settings import replaced
 

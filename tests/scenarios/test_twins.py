@@ -5,7 +5,7 @@ import pytest
 
 from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.faults import Clock, FaultKind
-from trainwreck.scenarios.lane import run_batches
+from trainwreck.scenarios.feed import run_batches
 from trainwreck.scenarios.loop import train
 from trainwreck.scenarios.plan import Role, family_of
 from trainwreck.scenarios.registry import scenarios
@@ -54,8 +54,9 @@ def test_twin_before_the_onset_and_not_from_it_on(name):
         return
     differs = first_difference(faulty, results[Role.TWIN])
     if name in LATER:
-        assert differs is None or specs[Role.FAULTY].onset <= differs
-        assert specs[Role.FAULTY].job().changes
+        # In a short run no overflow need come.
+        assert (differs is None) == (name == "ddp_loss_scale_inconsistent")
+        assert differs is None or differs > specs[Role.FAULTY].onset
         return
     assert differs == specs[Role.FAULTY].onset
     if Role.CURED in specs:
