@@ -16,11 +16,18 @@ SCORES = "scores.json"
 
 
 def leaderboard_of(
-    folder: Path, extra: Sequence[str] = (), profiles: Sequence[str] = ("full",), tick: Tick | None = None
+    folder: Path,
+    extra: Sequence[str] = (),
+    profiles: Sequence[str] = ("full",),
+    tick: Tick | None = None,
+    workers: int = 1,
 ) -> list[dict[str, Any]]:
-    """Score every built-in detector, the oracles and `extra`; rows best first, also kept in DIR/scores.json."""
+    """Score every built-in detector, the oracles and `extra`; rows best first, also kept in DIR/scores.json.
+
+    workers: processes to replay in.
+    """
     dataset = load(folder)
-    cards = board_cards(dataset, extra, profiles, progress=tick)
+    cards = board_cards(dataset, extra, profiles, workers=workers, progress=tick)
     rows = [plain(row) for row in table(cards).to_dict("records")]
     content = {"of": stamp(dataset), "rows": rows, "cards": [compact(card) for card in cards]}
     write_json(folder / SCORES, content)

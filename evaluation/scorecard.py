@@ -1,12 +1,13 @@
 """The runs and the harness: every run of a data set through detectors, and the board of their scores."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from joblib import Parallel, delayed
 
 from trainwreck.evaluation.baseline import Baseline, baseline
 from trainwreck.evaluation.dataset import DataSet
@@ -25,6 +26,7 @@ from trainwreck.evaluation.specification import HEADLINE_COST, HEADLINE_PREVALEN
 __all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
 TRACKS = ("blind", "informed")
+CHUNK = 8  # runs a process replays at a time: a bundle's worth, so that each telemetry file is opened about once
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
 
@@ -55,10 +57,14 @@ def score_all(
     profiles: Sequence[str] = ("full",),
     track: str = "blind",
     k: int = LOG_EVERY,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
-    """`score` for several detectors and profiles, by profile, then detector; each trace is read once."""
-    return _score_all(dataset, baseline(dataset.runs), detectors, profiles, track, k, progress)
+    """`score` for several detectors and profiles, by profile, then detector; each trace is read once.
+
+    workers: processes to replay in; with more than one, detectors are given by name, or can be pickled.
+    """
+    return _score_all(dataset, baseline(dataset.runs), detectors, profiles, track, k, progress, workers)
 
 
 def board_cards(
@@ -66,10 +72,12 @@ def board_cards(
     extra: Sequence[str | Detector | type[Detector]] = (),
     profiles: Sequence[str] = ("full",),
     *,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
-    """Scorecards of every built-in detector, the oracles, and `extra`."""
-    return score_all(dataset, [*builtin_detectors(), *ORACLES, *extra], profiles=profiles, progress=progress)
+    """Scorecards of every built-in detector, the oracles, and `extra`; `workers` as in `score_all`."""
+    chosen = [*builtin_detectors(), *ORACLES, *extra]
+    return score_all(dataset, chosen, profiles=profiles, workers=workers, progress=progress)
 
 
 def leaderboard(
@@ -104,6 +112,7 @@ def _score_all(
     track: str,
     k: int,
     progress: Progress | None,
+    workers: int = 1,
 ) -> list[Scorecard]:
     """Scorecards by profile, then detector. Each trace is read once and shown to all."""
     if track not in TRACKS:
@@ -112,26 +121,61 @@ def _score_all(
         if profile not in PROFILES:
             raise unknown("profile", profile, PROFILES)
     known = builtin_causes() | {cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)}
-    entries = [_Entry(detector, frame) for detector in detectors]
+    entries = [_Entry(detector, frame) for detector in detectors]  # here, so that a wrong one is told before any work
     said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
-    for done, run_id in enumerate(dataset.runs["run_id"], start=1):
-        run = dataset.run(run_id)
-        context = json.loads(run["context"] or "{}") if track == "informed" else None
-        trace = dataset.trace(run_id)
-        for profile in profiles:
-            for entry in entries:
-                said[profile, entry.name][run_id] = (
-                    oracle_alarms(entry.name, run)
-                    if entry.make is None
-                    else replay(entry.make, trace, profile, context, k=k, known=known)
-                )
-        if progress is not None:
-            progress(done, len(dataset), run_id)
+    asked = (profiles, track, k, known)
+    if workers > 1:
+        tables = [dataset.runs.iloc[i : i + CHUNK] for i in range(0, len(dataset), CHUNK)]
+        pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
+        replies = pool(delayed(_elsewhere)(dataset.path, table, frame, list(detectors), *asked) for table in tables)
+    else:
+        replies = (_replayed(dataset, [run_id], entries, *asked) for run_id in dataset.runs["run_id"])
+    done = 0
+    for heard in replies:
+        for run_id, alarms in heard.items():
+            for key, alarm in alarms.items():
+                said[key][run_id] = alarm
+            done += 1
+            if progress is not None:
+                progress(done, len(dataset), run_id)
     return [
         measure(entry.name, profile, track, entry.about, dataset.runs, said[profile, entry.name], frame)
         for profile in profiles
         for entry in entries
     ]
+
+
+def _replayed(
+    dataset: DataSet,
+    run_ids: Sequence[str],
+    entries: "Sequence[_Entry]",
+    profiles: Sequence[str],
+    track: str,
+    k: int,
+    known: Collection[str],
+) -> dict[str, dict[tuple[str, str], Alarms]]:
+    """What each entry says of some runs: by run, then profile and name."""
+    heard: dict[str, dict[tuple[str, str], Alarms]] = {}
+    for run_id in run_ids:
+        run = dataset.run(run_id)
+        context = json.loads(run["context"] or "{}") if track == "informed" else None
+        trace = dataset.trace(run_id)
+        heard[run_id] = {
+            (profile, entry.name): (
+                oracle_alarms(entry.name, run)
+                if entry.make is None
+                else replay(entry.make, trace, profile, context, k=k, known=known)
+            )
+            for profile in profiles
+            for entry in entries
+        }
+    return heard
+
+
+def _elsewhere(path: Path, runs: pd.DataFrame, frame: Baseline, detectors: list[Any], *asked: Any) -> Any:
+    """`_replayed` in another process, which opens the files and makes the detectors for itself."""
+    entries = [_Entry(detector, frame) for detector in detectors]
+    return _replayed(DataSet(path, {}, runs), list(runs["run_id"]), entries, *asked)
 
 
 class _Entry:

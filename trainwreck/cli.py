@@ -322,10 +322,12 @@ def _generate(specs: Any, out: Path, name: str, workers: int | None, where: Any,
 
 
 def _leaderboard(dir: Path, extra: Sequence[str] | None, profiles: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
+    from joblib import cpu_count
+
     from trainwreck.evaluation.board import leaderboard_of
 
     with progress("score detectors", quiet=quiet) as tick:
-        return leaderboard_of(dir, extra or (), profiles, tick)
+        return leaderboard_of(dir, extra or (), profiles, tick, cpu_count())
 
 
 def _report(dir: Path, out: Path, quiet: bool) -> Path:

@@ -139,3 +139,17 @@ def test_an_unknown_detector_leaves_the_scores_as_they_are(folder: Path) -> None
     with pytest.raises(InputError, match="'zclop' is not allowed; did you mean 'zclip'"):
         leaderboard_of(folder, ["zclop"])
     assert (folder / SCORES).read_bytes() == before
+
+
+def test_two_processes_say_what_one_does(scored: Path) -> None:
+    def said(workers: int) -> list[dict[str, Any]]:
+        cards = [
+            card.to_dict() for card in board_cards(load(scored), [mine(scored)], ["full", "minimal"], workers=workers)
+        ]
+        for card in cards:
+            card["cost"].pop("update_us")
+            for alarms in card["alarms"]:
+                alarms.pop("update_us")
+        return cards
+
+    assert json.dumps(said(2)) == json.dumps(said(1))
