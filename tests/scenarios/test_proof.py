@@ -224,3 +224,29 @@ def test_a_recorded_proof_takes_the_place_of_the_older_one(judged, record, tmp_p
     assert "50%" in table[2]
     assert "**no**" not in table[3]
     assert json.loads((tmp_path / "results" / "environment.json").read_text("utf-8"))["packages"]
+
+
+def row_of(**facts):
+    facts = {"scenario": "a", "size": "micro", "severity": "", "overrides": [], "proven": True, "cured": 1.0} | facts
+    return {"signature_faulty": 1.0, "fooled": {}, "gap": 0.5, "first_signal": "loss"} | facts
+
+
+def test_what_carries_over_stands_beside_what_holds_at_home():
+    from trainwreck.scenarios.proof_record import carried
+
+    text = ["data.source=text", "model.vocab_size=256"]
+    rows = [
+        row_of(),
+        row_of(overrides=["steps=350"]),
+        row_of(overrides=[*text, "steps=200"], proven=False, signature_faulty=0.25, first_signal="grad_norm"),
+        row_of(size="small", gap=0.25),
+        row_of(scenario="b", size="deep", severity="clear"),
+        row_of(scenario="b", severity="subtle", overrides=text),
+    ]
+    assert carried(rows[:2]) == ""
+    page = carried(rows)
+    assert "1 of 2 are proven there" in " ".join(page.split())
+    held, lost = page.splitlines()[-2:]
+    assert held == "| `a` | small | - | yes | 100% -> 100% | 100% -> 100% | +0.500 -> +0.250 | loss |"
+    assert lost.startswith("| `a` | real text, steps=200 | - | **no** | 100% -> 25% | 100% -> 100% |")
+    assert lost.endswith("| loss -> grad_norm |")
