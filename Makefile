@@ -8,7 +8,7 @@ BIN := .venv/bin
 # Editable, with the versions that the project is tested with.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test proof lint format gpu help clean
+.PHONY: demo test proof catalogue lint format gpu help clean
 
 demo: .venv/run.done ## train, label, score and report the small data set, into demo/
 	$(BIN)/trainwreck demo --out demo
@@ -16,8 +16,11 @@ demo: .venv/run.done ## train, label, score and report the small data set, into 
 test: .venv/test.done ## all tests but the slow ones
 	$(BIN)/pytest -n auto -m "not slow and not gpu"
 
-proof: .venv/test.done ## the slow tests: proofs on one seed, and generate killed again and again
+proof: .venv/test.done ## the slow tests: generate killed again and again, every twin through the checks before a run
 	$(BIN)/pytest -m slow
+
+catalogue: .venv/run.done ## every scenario on one seed: its signature, its twin and its cure, minutes
+	$(BIN)/trainwreck verify --quick
 
 lint: .venv/dev.done ## ruff, mypy on an installed copy, codespell, no marks of a merge
 	$(BIN)/ruff check .
@@ -34,7 +37,7 @@ gpu: ## on a machine with CUDA and its own PyTorch: GPU tests and benchmarks, in
 	PYTHON=$(PYTHON) bash tests/gpu.sh
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 clean: ## remove what was built
 	rm -rf .venv build *.egg-info demo .pytest_cache .mypy_cache .ruff_cache
