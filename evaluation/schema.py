@@ -19,7 +19,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 BUCKETS = 8
 
 
@@ -84,6 +84,7 @@ SIGNALS: tuple[Signal, ...] = (
     _scalar("unique_share", "share", "distinct tokens of the batch over the size of the token table", Role.INPUT),
     _scalar("pad_share", "share", "padding among the tokens of the batch", Role.INPUT),
     _scalar("nonfinite_grads", "count", "gradient elements that are NaN or infinite"),
+    _scalar("zero_grads", "share", "gradient elements that are exactly 0: without a loss scale, float16's underflow"),
     _scalar("nonfinite_weights", "count", "layers with a weight that is NaN or infinite, before the update"),
     _scalar("log_z", "nats", "mean log partition function of the output softmax"),
     _scalar("output_max", "nats", "largest magnitude of an output logit", positive=True),
@@ -91,6 +92,13 @@ SIGNALS: tuple[Signal, ...] = (
     Signal("layer_weight_norm", Axis.LAYERS, "1", "weight norm of the layer", positive=True),
     Signal("layer_weight_max", Axis.LAYERS, "1", "largest weight magnitude of the layer", positive=True),
     Signal("layer_update_ratio", Axis.LAYERS, "1", "norm of the update over norm of the weights", positive=True),
+    Signal(
+        "layer_moment_rms",
+        Axis.LAYERS,
+        "1",
+        "root mean square of g / sqrt(v), v the second moment: over about 2.3 v underestimates g; NaN under SGD",
+        positive=True,
+    ),
     _blocks("activation_mean", "1", "mean of the residual stream after the layer"),
     _blocks("activation_std", "1", "standard deviation of the residual stream after the layer", positive=True),
     _blocks("activation_max", "1", "largest magnitude of the residual stream after the layer", positive=True),

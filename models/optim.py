@@ -91,6 +91,17 @@ def update_clip_factor(ratio_NP: Tensor, largest_N: Tensor, bounds: tuple[tuple[
     return torch.cat(parts, 1)
 
 
+def moment_ratio(kind: Kind, grads: Tensor, moments: Moments, settings: Settings) -> Tensor | None:
+    """g / sqrt(max(v, eps^2)) after a step, v with its bias corrected, [N, P]; None for SGD, which has no v.
+
+    Its root mean square over a tensor is RMS_t of Wortsman et al. 2023, "Stable and low-precision training".
+    """
+    if kind is Kind.SGD:
+        return None
+    correct2, eps = (1 - settings.beta2**moments.count).sqrt().unsqueeze(1), settings.eps.unsqueeze(1)
+    return grads * correct2 / moments.second.sqrt().clamp_(min=eps * correct2)
+
+
 def step(
     kind: Kind,
     flat: Tensor,

@@ -221,6 +221,7 @@ class Lane:
                         skipped=overflow if self.program.scaled else torch.zeros_like(norm),
                         layer_grad_norm=layer_norm,
                         nonfinite_grads=seen.nonfinite_N,
+                        zero_grads=(grads == 0).sum(1) / grads.shape[1],
                         flat=self.computing(),
                         probe=probe,
                         rank_grad_norm=None if own_norm is None else own_norm / factor,
@@ -244,7 +245,8 @@ class Lane:
             if self.program.scaled:
                 self.scaler.update(overflow)
             if self.recorder is not None and values is not None:
-                self.recorder.write(index, values, update)
+                ratio = optim.moment_ratio(self.program.optimizer, grads, self.moments, self.settings)
+                self.recorder.write(index, values, update, ratio)
 
     def parameters(self) -> dict[str, Tensor]:
         """The weights that compute, by name."""

@@ -60,6 +60,7 @@ class StepFacts:
     skipped: Tensor
     layer_grad_norm: Tensor
     nonfinite_grads: Tensor
+    zero_grads: Tensor
     flat: Tensor
     probe: gpt.Probe
     rank_grad_norm: Tensor | None = None  # where there are several ranks
@@ -79,11 +80,12 @@ class Recorder:
             self.columns[signal.name] = (stop, stop + width[signal.axis])
             stop += width[signal.axis]
         self.buffer = torch.empty(steps, runs, stop, device=device)
+        self.root_sizes_S = torch.tensor([stop - start for start, stop in plan.bounds], device=device).sqrt()
         self.context, self.ages = config.context, age_buckets(config.context)
 
     @torch.no_grad()
     def before_update(self, facts: StepFacts) -> dict[str, Tensor]:
-        """Every device signal but the update ratio."""
+        """Every device signal but those of the update."""
         weights = segment_statistics(facts.flat, self.plan.bounds, largest=True, impl=self.impl)
         assert weights.largest_NS is not None
         values = {
@@ -94,6 +96,7 @@ class Recorder:
             "loss_scale": facts.loss_scale,
             "skipped": facts.skipped,
             "nonfinite_grads": facts.nonfinite_grads,
+            "zero_grads": facts.zero_grads,
             "log_z": facts.log_z_NM.mean(1),
             "output_max": facts.largest_NM.amax(1),
             "layer_grad_norm": facts.layer_grad_norm,
@@ -120,10 +123,15 @@ class Recorder:
         return values
 
     @torch.no_grad()
-    def write(self, index: int, values: dict[str, Tensor], update: Tensor) -> None:
-        """One row of the buffer. update: what was added to the weights, [N, P]."""
+    def write(self, index: int, values: dict[str, Tensor], update: Tensor, ratio: Tensor | None = None) -> None:
+        """One row of the buffer. update: what was added to the weights, ratio: `optim.moment_ratio`, both [N, P]."""
         moved = segment_statistics(update, self.plan.bounds, impl=self.impl).norm_NS
         values["layer_update_ratio"] = moved / values["layer_weight_norm"]
+        if ratio is None:
+            values["layer_moment_rms"] = torch.full_like(moved, torch.nan)
+        else:
+            norm = segment_statistics(ratio, self.plan.bounds, impl=self.impl).norm_NS
+            values["layer_moment_rms"] = norm / self.root_sizes_S
         row = [values[s.name].float().view(update.shape[0], -1) for s in DEVICE_SIGNALS]
         torch.cat(row, 1, out=self.buffer[index])
 

@@ -1,5 +1,6 @@
 """Mechanisms of failure on small models beside what the literature measured on large ones."""
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,12 +15,14 @@ from trainwreck.scenarios.bench.table import Table
 from trainwreck.scenarios.faults import State
 from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.loop import train
+from trainwreck.scenarios.plan import Role, family_of
 from trainwreck.scenarios.process import prepare
 from trainwreck.scenarios.settings import Decay, Setup, replaced
 from trainwreck.scenarios.sizes import Size, healthy
 
 SEEDS = range(3)
 RATES = tuple(float(rate) for rate in np.logspace(np.log10(3e-4), np.log10(3e-1), 7))
+LAGGING = 2.3  # RMS of g / sqrt(v)
 SPIKE, WINDOW, SETTLED = 7.0, 128, 32  # standard deviations, steps of the rolling mean, steps before the first
 
 
@@ -234,7 +237,40 @@ def at_initialisation(tick: Callable[[str], None]) -> Iterator[Finding]:
     )
 
 
-PARTS = (over_learning_rates, at_depth, at_the_output, at_initialisation)
+def at_the_second_moment(tick: Callable[[str], None]) -> Iterator[Finding]:
+    """Gradients that come back: RMS_t, the spike after it, and what holds it down."""
+    tick("second moment")
+    specs = family_of("second_moment_underestimates", SEEDS, roles=(Role.FAULTY,))
+    variants = {"plain": {}, "update clipping": {"optimizer__update_clip": 1.0}, "beta2 0.9": {"optimizer__beta2": 0.9}}
+    leads, heights = [], {}
+    for name, changed in variants.items():
+        jobs = [dataclasses.replace(s.job(), setup=replaced(s.setup, **changed)) for s in specs]
+        traces = [result.trace for result in train(jobs)]
+        heights[name] = float(
+            np.mean([rise(t["loss"], s.onset or 0).max() for t, s in zip(traces, specs, strict=True)])
+        )
+        if name == "plain":
+            for trace, spec in zip(traces, specs, strict=True):
+                onset = spec.onset or 0
+                over = onset + int(np.argmax(trace["layer_moment_rms"][onset:].max(1) > LAGGING))
+                leads.append(onset + int(np.argmax(rise(trace["loss"], onset))) - over)
+    yield Finding(
+        "a second moment that lags leads the loss spike",
+        "RMS of g / sqrt(v) over 2.3, the spike 1 to 8 steps later; update clipping or a lower beta2 prevents it "
+        "(Wortsman et al. 2023, StableAdamW)",
+        f"highest {min(leads)} to {max(leads)} steps after RMS passes 2.3; it rises {heights['plain']:.2f} nats, "
+        f"{heights['update clipping']:.2f} with update clipping, {heights['beta2 0.9']:.2f} with beta2 0.9",
+        1 <= min(leads) <= max(leads) <= 8
+        and max(heights["update clipping"], heights["beta2 0.9"]) < heights["plain"] / 2,
+    )
+
+
+def rise(loss: np.ndarray, onset: int) -> np.ndarray:
+    """Loss of the 32 steps from the onset on over the median of the 20 before it."""
+    return loss[onset : onset + 32] - np.median(loss[onset - 20 : onset])
+
+
+PARTS = (over_learning_rates, at_depth, at_the_output, at_initialisation, at_the_second_moment)
 
 
 def beside_the_literature(tick: Tick) -> Table:
@@ -244,7 +280,7 @@ def beside_the_literature(tick: Tick) -> Table:
 
     def told(what: str) -> None:
         said.append(what)
-        tick(len(said), 7, what)
+        tick(len(said), 8, what)
 
     findings = [finding for part in PARTS for finding in part(told)]
     return Table(

@@ -26,7 +26,7 @@ WIDTH = {Axis.LAYERS: 4, Axis.BLOCKS: 2, Axis.HEADS: 4, Axis.POSITIONS: 8, Axis.
 # Level of each signal in a healthy run; the loss and the gradient norm have curves of their own.
 LEVEL = {
     "clip_coef": 1.0, "lr": 1e-2, "loss_scale": 1.0, "skipped": 0.0, "tokens_per_second": 1e4,
-    "token_entropy": 3.2, "unique_share": 0.9, "pad_share": 0.0, "nonfinite_grads": 0.0,
+    "token_entropy": 3.2, "unique_share": 0.9, "pad_share": 0.0, "nonfinite_grads": 0.0, "zero_grads": 0.0,
     "nonfinite_weights": 0.0, "log_z": 4.0, "output_max": 6.0, "dead_share": 0.0,
     "attention_mass_future": 0.0, "attention_mass_other_document": 0.0, "attention_mass_padding": 0.0,
     "attention_logit_max": 12.0, "attention_distance": 8.0, "attention_mass_self": 0.2,

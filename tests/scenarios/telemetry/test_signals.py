@@ -139,7 +139,8 @@ def case(request, tiny, make_job, plain):
         clip = min(1.0, o.clip / (norm + 1e-6))
         first = o.beta1 * first + (1 - o.beta1) * clip * step.grad
         second = o.beta2 * second + (1 - o.beta2) * (clip * step.grad) ** 2
-        adam = first / (1 - o.beta1 ** (s + 1)) / ((second / (1 - o.beta2 ** (s + 1))).sqrt() + o.eps)
+        v = second / (1 - o.beta2 ** (s + 1))
+        adam = first / (1 - o.beta1 ** (s + 1)) / (v.sqrt() + o.eps)
         update = -lr * (adam + o.weight_decay * step.plan.decay_mask.double() * step.flat)
         held_out = validation(setup)[0]
         pause = 5.0 if s == RESUME else 1.0
@@ -158,10 +159,14 @@ def case(request, tiny, make_job, plain):
             "token_entropy": float(-(share * np.log(share)).sum()), "unique_share": len(share) / setup.model.vocab_size,
             "pad_share": float((batch.documents == -1).sum()) / tokens,
             "skipped": 0.0, "nonfinite_grads": 0.0, "nonfinite_weights": 0.0,
+            "zero_grads": float((step.grad == 0).double().mean()),
             "log_z": float(step.log_z.mean()), "output_max": float(step.logits.abs().max()),
             "layer_grad_norm": per_layer(step, step.grad), "layer_weight_norm": per_layer(step, step.flat),
             "layer_weight_max": np.array([float(step.flat[a:b].abs().max()) for _, a, b in step.plan.segments]),
             "layer_update_ratio": per_layer(step, update) / per_layer(step, step.flat),
+            "layer_moment_rms": per_layer(step, clip * step.grad / v.sqrt().clamp(min=o.eps)) / np.sqrt(
+                [stop - start for _, start, stop in step.plan.segments]
+            ),
             "activation_mean": np.array([float(x.mean()) for x in streams]),
             "activation_std": np.array([float(x.std(correction=0)) for x in streams]),
             "activation_max": np.array([float(x.abs().max()) for x in streams]),
