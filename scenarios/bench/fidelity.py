@@ -22,7 +22,7 @@ from trainwreck.scenarios.sizes import Size, healthy
 
 SEEDS = range(3)
 RATES = tuple(float(rate) for rate in np.logspace(np.log10(3e-4), np.log10(3e-1), 7))
-LAGGING = 2.3  # RMS of g / sqrt(v)
+LAGGING, SPIKING = 2.3, 3.2  # RMS of g / sqrt(v); standard deviations of the loss (Wortsman et al. 2023)
 SPIKE, WINDOW, SETTLED = 7.0, 128, 32  # standard deviations, steps of the rolling mean, steps before the first
 
 
@@ -253,12 +253,13 @@ def at_the_second_moment(tick: Callable[[str], None]) -> Iterator[Finding]:
             for trace, spec in zip(traces, specs, strict=True):
                 onset = spec.onset or 0
                 over = onset + int(np.argmax(trace["layer_moment_rms"][onset:].max(1) > LAGGING))
-                leads.append(onset + int(np.argmax(rise(trace["loss"], onset))) - over)
+                spread = SPIKING * trace["loss"][onset - 20 : onset].std()
+                leads.append(onset + int(np.argmax(rise(trace["loss"], onset) > spread)) - over)
     yield Finding(
         "a second moment that lags leads the loss spike",
         "RMS of g / sqrt(v) over 2.3, the spike 1 to 8 steps later; update clipping or a lower beta2 prevents it "
         "(Wortsman et al. 2023, StableAdamW)",
-        f"highest {min(leads)} to {max(leads)} steps after RMS passes 2.3; it rises {heights['plain']:.2f} nats, "
+        f"{min(leads)} to {max(leads)} steps after RMS passes 2.3; it rises {heights['plain']:.2f} nats, "
         f"{heights['update clipping']:.2f} with update clipping, {heights['beta2 0.9']:.2f} with beta2 0.9",
         1 <= min(leads) <= max(leads) <= 8
         and max(heights["update clipping"], heights["beta2 0.9"]) < heights["plain"] / 2,
