@@ -142,6 +142,11 @@ def chain_small_batch(setup: Setup) -> Setup:
     return replaced(chain(setup), data__rows=2, optimizer__lr=3e-3, schedule__decay=Decay.CONSTANT)
 
 
+def chain_one_row(setup: Setup) -> Setup:
+    """`chain_small_batch` with batches of a single short row."""
+    return replaced(chain_small_batch(setup), data__rows=1, model__context=16)
+
+
 def chain_sgd(setup: Setup) -> Setup:
     """`chain` under SGD with momentum and nothing that would hide the size of a step: no clip, no decay."""
     return replaced(
