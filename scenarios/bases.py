@@ -61,6 +61,11 @@ def recall(setup: Setup) -> Setup:
     return replaced(chain(setup), data__dialect=Dialect.RECALL)
 
 
+def far_echo(setup: Setup) -> Setup:
+    """`chain` on the far echo: rows of one document each, in whose second half much is sixteen tokens back."""
+    return replaced(chain(setup), data__dialect=Dialect.FAR_ECHO, steps=400)
+
+
 def compact(setup: Setup) -> Setup:
     """The full language at `chain`'s shape, for failures that take its structures away; outcomes spread more."""
     return replaced(chain(setup), data__dialect=Dialect.FULL, steps=400)
