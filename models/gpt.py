@@ -245,9 +245,7 @@ def embed(table_NVD: Tensor, tokens_NM: Tensor) -> Tensor:
     return F.embedding((tokens_NM + offset).view(-1), table_NVD.reshape(n * v, d)).view(n, -1, d)
 
 
-def standardise(
-    x_NMD: Tensor, config: ModelConfig, bare_N: Tensor | None = None, site: Site | None = None
-) -> Tensor:
+def standardise(x_NMD: Tensor, config: ModelConfig, bare_N: Tensor | None = None, site: Site | None = None) -> Tensor:
     """LayerNorm or RMSNorm over D without gain and shift, never in a half format; x itself in the bare runs.
 
     site: of a BatchNorm, which is over the tokens.
