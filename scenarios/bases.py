@@ -180,7 +180,7 @@ def chain_large_batch(setup: Setup) -> Setup:
         optimizer__lr=0.4,
         optimizer__beta1=0.0,
         schedule__warmup_steps=100,
-        steps=200,
+        steps=300,
     )
 
 
