@@ -1,13 +1,13 @@
 """The loss leaps and goes up and down: the run is at the edge of stability, and converges.
 
-Failure: None. As the warm-up raises the rate, the loss leaps, in most runs to over twice its least value, falls
-    back, and goes up and down until the rate is lowered. It ends where a run without the leap ends.
+Failure: None. As the warm-up raises the rate, the loss leaps, in half of the runs or more to over twice its least
+    value, falls back, and goes up and down until the rate is lowered. It ends where a run without the leap ends.
 Mechanism: A step of gradient descent along a direction of curvature h multiplies what is left there by
     1 - rate * h, so that it grows where h > 2 / rate. Away from the minimum the loss is not quadratic: the
     excursion leads to a flatter place, and the curvature stays near 2 / rate from there on (Cohen et al. 2021).
-Injection: From step 0 the rate is `factor` times the twin's, which comes to its edge later and without a leap.
-Realism: Measured on one seed: while the rate passes its peak, where 2 / rate is 2.0 to 2.9, the largest
-    curvature is 2.8 to 3.5, and 7 to 9 in the twin, where 2 / rate is 5 to 7. Published on full batches, and on
+Injection: From step 0 the rate is `factor` times the twin's, which comes to its edge later and mostly without a leap.
+Realism: Measured on one seed: while the rate passes its peak, where 2 / rate is 2.0 to 2.5, the largest
+    curvature is 2.6 to 3.5, and 7 to 9 in the twin, where 2 / rate is 5 to 6. Published on full batches, and on
     Adam with the curvature of its preconditioned steps; plain SGD with batches of 4096 tokens here. The leap is
     the catapult of Lewkowycz et al. 2020.
 References: Reading the Curves (learning rate, spikes); Cohen et al. 2021 and 2022; Lewkowycz et al. 2020.
