@@ -168,22 +168,6 @@ def chain_sgd_clipped(setup: Setup) -> Setup:
     return replaced(chain_sgd(setup), optimizer__lr=0.3, optimizer__clip=1.0)
 
 
-def chain_large_batch(setup: Setup) -> Setup:
-    """One narrow layer under plain SGD, with batches so large that the step decides, and not their noise."""
-    return replaced(
-        chain_sgd(setup),
-        model__layers=1,
-        model__width=32,
-        model__heads=2,
-        model__context=16,
-        data__rows=256,
-        optimizer__lr=0.4,
-        optimizer__beta1=0.0,
-        schedule__warmup_steps=100,
-        steps=300,
-    )
-
-
 def data_parallel(setup: Setup) -> Setup:
     """Four ranks with two rows each, and plain SGD, which hides neither a wrong average nor its noise."""
     return replaced(
