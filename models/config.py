@@ -9,10 +9,11 @@ LATER = {"later": True}
 
 
 class Norm(Enum):
-    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019); the third is wrong on purpose."""
 
     LAYER = "layer"
     RMS = "rms"
+    BATCH = "batch"  # models.batch_norm: over the tokens of the batch, not over the features of a token
 
 
 class Variance(Enum):

@@ -15,6 +15,7 @@ from trainwreck.kernels.attention import AttentionStats, Mask, attention, reduce
 from trainwreck.kernels.random import dropout_mask, generator, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
 from trainwreck.models import variance
+from trainwreck.models.batch_norm import RunningMoments
 from trainwreck.models.config import Activation, ModelConfig, Norm, Placement, Variance
 from trainwreck.models.precision import Format, linear, widen
 from trainwreck.models.rotary import rotary_table
@@ -147,12 +148,14 @@ def forward(
     probe: Probe | None = None,
     impl: str | None = None,
     noise: Noise | None = None,
+    running: RunningMoments | None = None,
 ) -> Tensor:
     """Logits, [N, M, V].
 
     params: name to [N, *shape]. tokens: int64. documents: int64, the document of each token, -1 for
     padding. probe: collects statistics where given. impl: of the kernels, reference or triton, by the rule
     of `trainwreck.kernels.selection` where None. noise: draws of the noise that `tables` asks for.
+    running: what a BatchNorm goes by or is to keep; needed with `Norm.BATCH` alone.
     """
     n, b, t = tokens_NBT.shape
     m, d = b * t, config.width
@@ -168,13 +171,16 @@ def forward(
     def scale(name: str) -> tuple[Tensor, Tensor | None]:
         return params[f"{name}.gain"], params.get(f"{name}.bias")
 
+    def at(norm: str) -> Site | None:
+        return None if running is None else (running, norm)
+
     def bare(layer: int, branch: int) -> Tensor | None:
         return None if tables.bare_NL2 is None else tables.bare_NL2[:, layer, branch]
 
     def enter(x: Tensor, norm: str, matrix: str, bare_N: Tensor | None = None) -> Tensor:
         """What a branch, or the head, begins with: under pre-LN its norm, then its matrix."""
         if pre:
-            return norm_linear(x, *scale(norm), *weights(matrix), config, fmt, bare_N)
+            return norm_linear(x, *scale(norm), *weights(matrix), config, fmt, bare_N, at(norm))
         return linear(x, *weights(matrix), fmt)
 
     def attend(x: Tensor, layer: str, bare_N: Tensor | None) -> Tensor:
@@ -220,13 +226,16 @@ def forward(
                 added = added * tables.branch_gain_NL2[:, i, j].view(-1, 1, 1)
             x = shortcut + added
             if not pre:
-                x = normalise(x, *scale(f"{layer}.{norm}"), config, bare(i, j))
+                x = normalise(x, *scale(f"{layer}.{norm}"), config, bare(i, j), at(f"{layer}.{norm}"))
         if tables.noise_N is not None and noise is not None:
             x = x + noise.draw(layer, tables.noise_N, m, d).to(x.dtype)
         if probe is not None:
             probe.see_stream(x)
     logits = enter(x, "final_norm", "head")
     return logits if tables.logit_gain_N is None else logits * tables.logit_gain_N.view(-1, 1, 1).to(logits.dtype)
+
+
+Site = tuple[RunningMoments, str]  # of a norm of the batch: what it goes by, and its name
 
 
 def embed(table_NVD: Tensor, tokens_NM: Tensor) -> Tensor:
@@ -236,9 +245,17 @@ def embed(table_NVD: Tensor, tokens_NM: Tensor) -> Tensor:
     return F.embedding((tokens_NM + offset).view(-1), table_NVD.reshape(n * v, d)).view(n, -1, d)
 
 
-def standardise(x_NMD: Tensor, config: ModelConfig, bare_N: Tensor | None = None) -> Tensor:
-    """LayerNorm or RMSNorm over D without gain and shift, never in a half format; x itself in the bare runs."""
+def standardise(x_NMD: Tensor, config: ModelConfig, bare_N: Tensor | None = None, site: Site | None = None) -> Tensor:
+    """LayerNorm or RMSNorm over D without gain and shift, never in a half format; x itself in the bare runs.
+
+    site: of a BatchNorm, which is over the tokens.
+    """
     x = widen(x_NMD)
+    if config.norm is Norm.BATCH:
+        assert site is not None, "a BatchNorm needs what it goes by"
+        running, name = site
+        y = running.standardise(x, name, config.norm_eps)
+        return y if bare_N is None else torch.where(bare_N.view(-1, 1, 1), x, y)
     if config.norm is Norm.LAYER and config.variance is not Variance.TWO_PASS:
         wrong = variance.one_pass if config.variance is Variance.ONE_PASS else variance.eps_outside
         return wrong(x, config.norm_eps)
@@ -248,10 +265,15 @@ def standardise(x_NMD: Tensor, config: ModelConfig, bare_N: Tensor | None = None
 
 
 def normalise(
-    x_NMD: Tensor, gain_ND: Tensor, shift_ND: Tensor | None, config: ModelConfig, bare_N: Tensor | None = None
+    x_NMD: Tensor,
+    gain_ND: Tensor,
+    shift_ND: Tensor | None,
+    config: ModelConfig,
+    bare_N: Tensor | None = None,
+    site: Site | None = None,
 ) -> Tensor:
-    """LayerNorm or RMSNorm with the gain and shift of each run."""
-    y, gain = standardise(x_NMD, config, bare_N), gain_ND.unsqueeze(1)
+    """A norm with the gain and shift of each run."""
+    y, gain = standardise(x_NMD, config, bare_N, site), gain_ND.unsqueeze(1)
     return y * gain if shift_ND is None else torch.addcmul(shift_ND.unsqueeze(1), y, gain)
 
 
@@ -264,6 +286,7 @@ def norm_linear(
     config: ModelConfig,
     fmt: Format,
     bare_N: Tensor | None = None,
+    site: Site | None = None,
 ) -> Tensor:
     """A norm and the matrix after it.
 
@@ -272,13 +295,13 @@ def norm_linear(
     output, so there it has to exist.
     """
     if fmt is not Format.FP32:
-        return linear(normalise(x_NMD, gain_ND, shift_ND, config, bare_N), weight_NDO, bias_NO, fmt)
+        return linear(normalise(x_NMD, gain_ND, shift_ND, config, bare_N, site), weight_NDO, bias_NO, fmt)
     weight = gain_ND.unsqueeze(2) * weight_NDO
     bias = bias_NO
     if shift_ND is not None:
         moved = torch.bmm(shift_ND.unsqueeze(1), weight_NDO).squeeze(1)
         bias = moved if bias is None else bias + moved
-    return linear(standardise(x_NMD, config, bare_N), weight, bias, fmt)
+    return linear(standardise(x_NMD, config, bare_N, site), weight, bias, fmt)
 
 
 def norm_heads(qkv_NMD: Tensor, gain_N2K: Tensor, config: ModelConfig) -> Tensor:

@@ -86,7 +86,7 @@ def layout(config: ModelConfig) -> Layout:
 
     def norm(name: str) -> None:
         add(f"{name}.gain", d, mean=1.0)
-        if config.norm is Norm.LAYER and config.bias:
+        if config.norm is not Norm.RMS and config.bias:
             add(f"{name}.bias", d)
 
     def close(name: str) -> None:
@@ -110,6 +110,11 @@ def layout(config: ModelConfig) -> Layout:
     matrix("head", d, config.vocab_size, init.head_std)
     close("head")
     return result
+
+
+def norm_names(config: ModelConfig) -> tuple[str, ...]:
+    """The norms of the residual stream, in order of depth."""
+    return tuple(slot.name.removesuffix(".gain") for slot in layout(config).slots if slot.name.endswith("norm.gain"))
 
 
 def initial_parameters(config: ModelConfig, seeds: list[int], dtype: torch.dtype = torch.float32) -> Tensor:

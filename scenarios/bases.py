@@ -61,6 +61,11 @@ def recall(setup: Setup) -> Setup:
     return replaced(chain(setup), data__dialect=Dialect.RECALL)
 
 
+def far_echo(setup: Setup) -> Setup:
+    """`chain` on the far echo: rows of one document each, in whose second half much is sixteen tokens back."""
+    return replaced(chain(setup), data__dialect=Dialect.FAR_ECHO, steps=400)
+
+
 def compact(setup: Setup) -> Setup:
     """The full language at `chain`'s shape, for failures that take its structures away; outcomes spread more."""
     return replaced(chain(setup), data__dialect=Dialect.FULL, steps=400)
@@ -140,6 +145,11 @@ def chain_slow_start(setup: Setup) -> Setup:
 def chain_small_batch(setup: Setup) -> Setup:
     """`chain` with batches of two rows, at a constant rate that is low enough for them."""
     return replaced(chain(setup), data__rows=2, optimizer__lr=3e-3, schedule__decay=Decay.CONSTANT)
+
+
+def chain_one_row(setup: Setup) -> Setup:
+    """`chain_small_batch` with batches of a single short row."""
+    return replaced(chain_small_batch(setup), data__rows=1, model__context=16)
 
 
 def chain_sgd(setup: Setup) -> Setup:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.settings import DataConfig, Dialect, Setup, SourceKind
-from trainwreck.scenarios.sources.language import Language, LanguageSpec, Rows, chain, echo, recall
+from trainwreck.scenarios.sources.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall
 from trainwreck.scenarios.sources.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
@@ -67,6 +67,7 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
     Dialect.CHAIN: chain,
     Dialect.ECHO: echo,
     Dialect.RECALL: recall,
+    Dialect.FAR_ECHO: far_echo,
 }
 
 

@@ -1,5 +1,6 @@
 """Runs that share a program, stepped as one: every tensor has a leading run dimension."""
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -14,8 +15,10 @@ from trainwreck.kernels.norms import segment_statistics
 from trainwreck.kernels.random import SEED_LIMIT, generator
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
+from trainwreck.models.batch_norm import RunningMoments, initial_moments
+from trainwreck.models.config import Norm
 from trainwreck.models.loss import smoothed, weighted_mean
-from trainwreck.models.parameters import Layout, layout
+from trainwreck.models.parameters import Layout, layout, norm_names
 from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios import telemetry
 from trainwreck.scenarios.batches import Batch, fresh, validation
@@ -74,6 +77,7 @@ class Lane:
         self.updates = self._stacked([s.updates for s in self.segments], Updates)
         self.carried = self._carried(states)
         self.average = self._average(states)
+        self.running = self._running(states)
         self.average_decay = self._per_run([s.setup.evaluation.average for s in self.segments])
         if extras(self.wiring):  # one leaf: the weights that compute are made of it each time
             self.leaves = {"flat": self.flat.detach().requires_grad_()}
@@ -109,6 +113,8 @@ class Lane:
             names["carried"] = self.carried
         if self.average is not None:
             names["average"] = self.average
+        if self.running is not None:
+            names["running"] = self.running.moments_NS2D
         return [{k: v[i].detach().clone() for k, v in names.items()} for i in range(len(self.jobs))]
 
     def feed(self, steps: range) -> Feed:
@@ -170,6 +176,7 @@ class Lane:
             probe,
             self.impl,
             self._noise(step),
+            self.running,
         )
         weights = feed.weights[index]
         nll, log_z, largest = self._losses(logits, feed.targets[index], largest=probe is not None)
@@ -290,6 +297,7 @@ class Lane:
         params = self.parameters()
         if average and self.average is not None:
             params = self.plan.views(self.wiring.apply(self.average))
+        running = None if self.running is None else dataclasses.replace(self.running, training=False)
         for a in range(0, inputs.shape[1], rows):
             part = slice(a, a + rows)
             logits = gpt.forward(
@@ -302,6 +310,7 @@ class Lane:
                 self._dropout(step, f"dropout/evaluation/{a}") if dropout else None,
                 impl=self.impl,
                 noise=self._noise(step),
+                running=running,
             )
             yield logits, targets[:, part].flatten(1)
 
@@ -321,6 +330,16 @@ class Lane:
         if not self.program.evaluated[1]:
             return None
         return torch.stack([s.get("average", s["parameters"]) for s in states]).to(self.device)
+
+    def _running(self, states: list[State]) -> RunningMoments | None:
+        """What a BatchNorm keeps; it begins as mean 0 and variance 1."""
+        config = self.setup.model
+        if config.norm is not Norm.BATCH:
+            return None
+        names = norm_names(config)
+        fresh = initial_moments(names, config.width, self.flat.dtype)
+        moments = torch.stack([s.get("running", fresh) for s in states]).to(self.device)
+        return RunningMoments(moments, names)
 
     def _noise(self, step: int) -> gpt.Noise | None:
         return None if self.tables.noise_N is None else gpt.Noise([job.seed for job in self.jobs], step)

@@ -77,6 +77,14 @@ def echo(seed: int) -> LanguageSpec:
     return LanguageSpec(seed=seed, lookbacks=(3,), p_trigger=0.4, p_name=0.0, p_operator=0.0, bigram_share=0.9)
 
 
+def far_echo(seed: int) -> LanguageSpec:
+    """Documents of 33 tokens; triggers repeat the token two back and, where there is one, the one sixteen back."""
+    return LanguageSpec(
+        seed=seed, lookbacks=(2, 16), p_trigger=0.5, p_name=0.0, p_operator=0.0, bigram_share=0.9, shortest=33,
+        longest=33,
+    )  # fmt: skip
+
+
 @dataclass
 class Rows:
     """Packed rows of tokens with what is true of them, each [..., T + 1].

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.models import gpt
+from trainwreck.models.batch_norm import RunningMoments, initial_moments
 from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
 from trainwreck.models.loss import weighted_mean
-from trainwreck.models.parameters import layout
+from trainwreck.models.parameters import layout, norm_names
 from trainwreck.models.precision import Format
 
 Weights = dict[str, Tensor]
@@ -72,6 +73,8 @@ def _logits(
             return x * gain + (0 if shift is None else shift)
         if c.norm is Norm.RMS:
             return F.rms_norm(x, (c.width,), gain, c.norm_eps)
+        if c.norm is Norm.BATCH:
+            return F.batch_norm(x.flatten(0, -2), None, None, gain, shift, True, 0.0, c.norm_eps).view(x.shape)
         return F.layer_norm(x, (c.width,), gain, shift, c.norm_eps)
 
     def dense(x: Tensor, name: str) -> Tensor:
@@ -192,7 +195,12 @@ def _stacked(
     p = problem
     leaves = p.leaves(dtype)
     tables = tables or gpt.healthy_tables(p.config, len(p.flat), dtype)
-    logits = gpt.forward(leaves, p.tokens, p.documents, tables, p.config, format, dropout)
+    running = None
+    if p.config.norm is Norm.BATCH:
+        names = norm_names(p.config)
+        moments = initial_moments(names, p.config.width, dtype).repeat(len(p.flat), 1, 1, 1)
+        running = RunningMoments(moments, names)
+    logits = gpt.forward(leaves, p.tokens, p.documents, tables, p.config, format, dropout, running=running)
     nll, log_z, _ = cross_entropy(logits, p.targets)
     weight = p.weight.to(dtype)
     loss = weighted_mean(nll, weight)

@@ -23,7 +23,7 @@ def name_of(c: ModelConfig) -> str:
 def parameter_count(c: ModelConfig) -> int:
     """From the definition of the model."""
     d, hidden = c.width, c.mlp_ratio * c.width
-    norm = d * (2 if c.norm is Norm.LAYER and c.bias else 1)
+    norm = d * (2 if c.norm is not Norm.RMS and c.bias else 1)
     inner = hidden * (2 if c.activation is Activation.SWIGLU else 1)
 
     def matrix(rows: int, columns: int) -> int:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from trainwreck.models.config import Norm
 from trainwreck.models.precision import Format
 from trainwreck.scenarios.faults import At, Scaled, StateEdit
 from trainwreck.scenarios.loop import train
@@ -23,8 +24,8 @@ KEPT = {
 
 @pytest.mark.parametrize(
     "values",
-    [{}, {"dropout": 0.2}, FP16, KEPT, {"evaluation__sample": 1}],
-    ids=["healthy", "dropout", "fp16 dynamic", "kept in half, averaged", "evaluations on a sample"],
+    [{}, {"dropout": 0.2}, FP16, KEPT, {"evaluation__sample": 1}, {"model__norm": Norm.BATCH}],
+    ids=["healthy", "dropout", "fp16 dynamic", "kept in half, averaged", "evaluations on a sample", "BatchNorm"],
 )
 @pytest.mark.parametrize("k", [1, 7, 13, 19])
 def test_entered_at(values, k, tiny, make_job, differing, equal_states):

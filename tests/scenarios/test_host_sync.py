@@ -46,6 +46,7 @@ CASES = {
     "RMSNorm, qk-norm, SGD": (
         {"model__norm": Norm.RMS, "model__qk_norm": True, "optimizer__kind": Kind.SGD, "optimizer__clip": None}, (),
     ),
+    "BatchNorm": ({"model__norm": Norm.BATCH}, ()),
     "leaking mask": ({}, (LEAK,)),
     "branch gains": ({}, (GAIN,)),
     "fp16 scores": ({}, (At(0, Variant("model.attention", "fp16_scores")),)),

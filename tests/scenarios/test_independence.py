@@ -34,6 +34,7 @@ CASES = {
     },
     "average": {"evaluation.average": 0.9},
     "dropout at evaluation": {"dropout": 0.1, "evaluation.dropout": True},
+    "BatchNorm": {"model.norm": Norm.BATCH},
     "SGD": {"optimizer.kind": Kind.SGD, "optimizer.lr": 0.1},
     "coupled, clipped updates": {"optimizer.coupled": True, "optimizer.update_clip": 0.5},
     "SwiGLU, RMSNorm, qk-norm": {"model.activation": Activation.SWIGLU, "model.norm": Norm.RMS, "model.qk_norm": True},

@@ -7,7 +7,7 @@ import pytest
 
 from trainwreck.scenarios.batches import entropy_floor, validation
 from trainwreck.scenarios.settings import Dialect, replaced
-from trainwreck.scenarios.sources.language import Language, LanguageSpec, Structure, chain, echo, recall
+from trainwreck.scenarios.sources.language import Language, LanguageSpec, Structure, chain, echo, far_echo, recall
 
 
 def documents(rows):
@@ -60,7 +60,13 @@ def test_topics_are_drawn_evenly(language, score):
 
 @pytest.mark.parametrize(
     ("dialect", "make"),
-    [(Dialect.FULL, LanguageSpec), (Dialect.CHAIN, chain), (Dialect.ECHO, echo), (Dialect.RECALL, recall)],
+    [
+        (Dialect.FULL, LanguageSpec),
+        (Dialect.CHAIN, chain),
+        (Dialect.ECHO, echo),
+        (Dialect.FAR_ECHO, far_echo),
+        (Dialect.RECALL, recall),
+    ],
 )
 def test_floor_is_the_mean_over_scored_tokens(dialect, make, tiny, score):
     setup = replaced(tiny, data__dialect=dialect, data__language_seed=4)

@@ -1,0 +1,52 @@
+"""Training goes on in evaluation mode.
+
+Failure: The first validation calls `eval()` and nobody calls `train()` again. From there on dropout is
+    off in training: the curve looks better at once, and the model memorises its small data set.
+Mechanism: Dropout adds a noise of variance p / (1 - p) * sum_i (w_i x_i)^2 to every sum, which acts as a penalty
+    on weights that lean on few inputs (Wager et al. 2013). Without it the training loss falls by what the noise
+    cost, and where rows come again for many epochs, what held memorising back is gone.
+Injection: From the onset on the dropout rate is 0 in training.
+Signature: The training loss falls under the twin's from the onset on, and further with every epoch, while the
+    validation loss, level in the twin, climbs well over it.
+Cure: Train mode again, twenty steps later.
+Realism: The onset is drawn from the first fifth of the run, where the first validations are. 128 rows are seen
+    again and again, nineteen times in all; with fresh data at every step evaluation mode would be no loss here.
+    Of what the mode switches only dropout is there.
+References: Debugging training ("model not in train mode"; classical overfitting);
+    Srivastava et al. 2014; Wager et al. 2013.
+"""
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+
+
+@register
+class EvalModeInTraining(Scenario):
+    """Dropout off where it is wanted."""
+
+    id = "eval_mode_in_training"
+    family = Family.ARCHITECTURE
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.DEBUGGING,)
+    telling = "validation_loss"
+    onset = MidRun(0.1, 0.2)
+    cure_after = 20
+
+    def base(self, setup: Setup) -> Setup:
+        return replaced(bases.chain(setup), data__pool=128, dropout=0.2)
+
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [Setting("dropout", 0.0)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        at_once = shapes.steps_above(healthy["loss"], run["loss"], onset, margin=0.015, last=16)
+        memorised = shapes.falls_under(run["loss"], healthy["loss"], margin=0.2)
+        return at_once and memorised and run.final_loss() > healthy.final_loss() + 0.15
+
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [Setting("dropout", setup.dropout)]
