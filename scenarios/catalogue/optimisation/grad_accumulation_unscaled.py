@@ -7,7 +7,7 @@ Mechanism: k * mean(g) in place of mean(g): lr * k is the rate that counts, and 
 Injection: The gradient is multiplied by `micro_batches`, from step 0 on.
 Signature: The gradient norm is several times a healthy run's from the very first step, where both have the
     same weights; the loss then stays above or is not finite.
-Cure: Average, from the fourth step on.
+Cure: Average, from the third step on.
 Realism: SGD without clipping. Adam divides the factor out again, and a clip at 1 hides it: there this
     slip shows in the norm alone.
 References: Debugging Training Instability (gradient accumulation).
@@ -47,11 +47,11 @@ class GradAccumulationUnscaled(Scenario):
     telling = "grad_norm"
     onset = None
     severities = {
-        Severity.SUBTLE: Accumulation(micro_batches=8),
+        Severity.SUBTLE: Accumulation(micro_batches=12),
         Severity.CLEAR: Accumulation(micro_batches=16),
         Severity.SEVERE: Accumulation(micro_batches=32),
     }
-    cure_after = 3
+    cure_after = 2
 
     def base(self, setup: Setup) -> Setup:
         return bases.chain_sgd(setup)
