@@ -1,7 +1,7 @@
 """Micro-batch gradients are summed where they should be averaged.
 
 Failure: Gradient accumulation over k micro-batches without the division by k. Under SGD every step is k
-    times too long; the loss climbs or stays high, while the code of each part looks right.
+    times too long; the loss climbs until it is not finite, while the code of each part looks right.
 Mechanism: k * mean(g) in place of mean(g): lr * k is the rate that counts, and past 2 / h along the
     sharpest direction, curvature h, it overshoots.
 Injection: The gradient is multiplied by `micro_batches`, from step 0 on.
@@ -26,7 +26,7 @@ from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.faults import Change, FaultKind, UpdateEdit, restore_updates
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -46,11 +46,7 @@ class GradAccumulationUnscaled(Scenario):
     sources = (documents.INSTABILITY,)
     telling = "grad_norm"
     onset = None
-    severities = {
-        Severity.SUBTLE: Accumulation(micro_batches=12),
-        Severity.CLEAR: Accumulation(micro_batches=16),
-        Severity.SEVERE: Accumulation(micro_batches=32),
-    }
+    knobs = Accumulation()
     cure_after = 2
 
     def base(self, setup: Setup) -> Setup:
