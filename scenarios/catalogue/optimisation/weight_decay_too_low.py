@@ -36,7 +36,7 @@ class WeightDecayTooLow(Scenario):
     cure_after = 30
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_hot(setup)
+        return bases.chain_hotter(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("optimizer.weight_decay", 0.0)]
@@ -44,7 +44,7 @@ class WeightDecayTooLow(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         mine, other = (t["layer_weight_norm"][-20:, 1:-1].mean(0) for t in (run, healthy))  # of the layers
         logits = run["attention_logit_max"][-100:].max() > 3 * healthy["attention_logit_max"][-100:].max()
-        return bool((mine > 1.3 * other).all() and logits)
+        return bool((mine > 1.5 * other).all() and logits)
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("optimizer.weight_decay", get(setup, "optimizer.weight_decay"))]
