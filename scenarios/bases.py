@@ -137,6 +137,18 @@ def chain_long_memory(setup: Setup) -> Setup:
     return replaced(chain_hot(setup), optimizer__beta2=0.999, optimizer__clip=None)
 
 
+def chain_bare(setup: Setup) -> Setup:
+    """`chain` at a constant rate, without weight decay and clipping: nothing brings weights back."""
+    return replaced(
+        chain(setup),
+        optimizer__lr=0.02,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+        schedule__warmup_steps=40,
+        schedule__decay=Decay.CONSTANT,
+    )
+
+
 def chain_slow_start(setup: Setup) -> Setup:
     """`chain` with a warm-up over half of the run."""
     return replaced(chain(setup), schedule__warmup_steps=150)
