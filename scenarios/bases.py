@@ -132,9 +132,26 @@ def chain_hot(setup: Setup) -> Setup:
     return replaced(chain_to_zero(setup), optimizer__lr=0.1, schedule__warmup_steps=60)
 
 
+def chain_hotter(setup: Setup) -> Setup:
+    """`chain_hot` hotter still, after a warm-up over the first third of the run."""
+    return replaced(chain_hot(setup), optimizer__lr=0.14, schedule__warmup_steps=90)
+
+
 def chain_long_memory(setup: Setup) -> Setup:
     """`chain_hot` with a second moment that remembers a thousand steps, and nothing that bounds a gradient."""
     return replaced(chain_hot(setup), optimizer__beta2=0.999, optimizer__clip=None)
+
+
+def chain_bare(setup: Setup) -> Setup:
+    """`chain` at a constant rate, without weight decay and clipping: nothing brings weights back."""
+    return replaced(
+        chain(setup),
+        optimizer__lr=0.02,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+        schedule__warmup_steps=40,
+        schedule__decay=Decay.CONSTANT,
+    )
 
 
 def chain_slow_start(setup: Setup) -> Setup:

@@ -1,13 +1,13 @@
 """A model too small for its data.
 
-Failure: The stream is a third as wide as it should be. The loss falls, slows down and settles above
+Failure: The stream is a quarter as wide as it should be. The loss falls, slows down and settles above
     what the data allows, and nothing else is wrong.
 Mechanism: Logits are W x with x of width d, so their matrix over all contexts has rank d at most
     (Yang et al. 2018): a softmax over more classes than that can't follow every context, and each
     head is left with d / heads features to tell positions and tokens apart.
 Injection: Width 16 and an MLP no wider than the stream, from step 0; heads and layers are the twin's.
 Signature: The loss plateaus above the twin, and training and validation loss stay together.
-Cure: The model grown: the twin's width, and an MLP half as wide again.
+Cure: The model grown to the twin's width.
 Realism: The opposite of overfitting, and told from it by the validation curve.
 References: Debugging training ("plateaus far above expected: model capacity insufficient"; "increase
     capacity"); Reading the Curves (loss plateau); Yang et al. 2018, "Breaking the softmax bottleneck".
@@ -15,7 +15,7 @@ References: Debugging training ("plateaus far above expected: model capacity ins
 
 from trainwreck.evaluation import shapes
 from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios import documents
 from trainwreck.scenarios.faults import Change, FaultKind, Variant
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
@@ -32,10 +32,6 @@ class CapacityTooSmall(Scenario):
     sources = (documents.READING_CURVES, documents.DEBUGGING)
     telling = "loss"
     onset = None
-    tolerance = 0.14  # 16 healthy re-seeds of this base end 0.139 nats apart
-
-    def base(self, setup: Setup) -> Setup:
-        return bases.compact(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Variant("model.width", 16), Variant("model.mlp_ratio", 1)]
@@ -46,4 +42,4 @@ class CapacityTooSmall(Scenario):
         return plateau and together and run.final_loss() > healthy.final_loss() + self.tolerance
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Variant("model.width", setup.model.width), Variant("model.mlp_ratio", 6)]
+        return [Variant("model.width", setup.model.width), Variant("model.mlp_ratio", setup.model.mlp_ratio)]

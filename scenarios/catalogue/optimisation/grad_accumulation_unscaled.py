@@ -1,13 +1,13 @@
 """Micro-batch gradients are summed where they should be averaged.
 
 Failure: Gradient accumulation over k micro-batches without the division by k. Under SGD every step is k
-    times too long; the loss climbs or stays high, while the code of each part looks right.
+    times too long; the loss climbs until it is not finite, while the code of each part looks right.
 Mechanism: k * mean(g) in place of mean(g): lr * k is the rate that counts, and past 2 / h along the
     sharpest direction, curvature h, it overshoots.
 Injection: The gradient is multiplied by `micro_batches`, from step 0 on.
 Signature: The gradient norm is several times a healthy run's from the very first step, where both have the
     same weights; the loss then stays above or is not finite.
-Cure: Average, from the fourth step on.
+Cure: Average, from the third step on.
 Realism: SGD without clipping. Adam divides the factor out again, and a clip at 1 hides it: there this
     slip shows in the norm alone.
 References: Debugging Training Instability (gradient accumulation).
@@ -26,7 +26,7 @@ from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.faults import Change, FaultKind, UpdateEdit, restore_updates
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -46,12 +46,8 @@ class GradAccumulationUnscaled(Scenario):
     sources = (documents.INSTABILITY,)
     telling = "grad_norm"
     onset = None
-    severities = {
-        Severity.SUBTLE: Accumulation(micro_batches=8),
-        Severity.CLEAR: Accumulation(micro_batches=16),
-        Severity.SEVERE: Accumulation(micro_batches=32),
-    }
-    cure_after = 3
+    knobs = Accumulation()
+    cure_after = 2
 
     def base(self, setup: Setup) -> Setup:
         return bases.chain_sgd(setup)

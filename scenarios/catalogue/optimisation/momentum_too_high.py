@@ -29,7 +29,7 @@ from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
 class Momentum(Knobs):
     """Decay rate of the momentum buffer."""
 
-    beta1: float = 0.993
+    beta1: float = 0.995
 
 
 @register
@@ -43,9 +43,9 @@ class MomentumTooHigh(Scenario):
     telling = "loss"
     onset = None
     severities = {
-        Severity.SUBTLE: Momentum(beta1=0.99),
-        Severity.CLEAR: Momentum(beta1=0.993),
-        Severity.SEVERE: Momentum(beta1=0.997),
+        Severity.SUBTLE: Momentum(beta1=0.993),
+        Severity.CLEAR: Momentum(beta1=0.995),
+        Severity.SEVERE: Momentum(beta1=0.996),
     }
     cure_after = 20
 

@@ -8,8 +8,8 @@ Mechanism: After t steps Adam's second moment is a mean over t gradients. While 
 Injection: `warmup_steps` is set from step 0 on; peak and decay stay.
 Signature: Within the first steps the loss is over its value at step 0, where a healthy run's falls; it
     ends above.
-Cure: Lengthen: half of the healthy warm-up, from the start.
-Realism: A peak ten times the usual one, at the edge of what a long warm-up makes possible: with the usual
+Cure: Lengthen: two thirds of the healthy warm-up, from the start.
+Realism: A peak fourteen times the usual one, at the edge of what a long warm-up makes possible: with the usual
     peak this small model needs no warm-up. The logits of attention that the first steps inflate stay.
 References: Debugging training (warmup phase too short); Ma and Yarats 2021, "On the adequacy of untuned
     warmup for adaptive optimization"; Wortsman et al. 2023.
@@ -46,7 +46,7 @@ class WarmupTooShort(Scenario):
     knobs = Warmup()
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_hot(setup)
+        return bases.chain_hotter(setup)
 
     def fault(self, knobs: Warmup, setup: Setup) -> list[Change]:
         return [Setting("schedule.warmup_steps", knobs.warmup_steps)]
@@ -56,4 +56,4 @@ class WarmupTooShort(Scenario):
         return bool(overshoot) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05)
 
     def cure(self, knobs: Warmup, setup: Setup) -> list[Change]:
-        return [Setting("schedule.warmup_steps", get(setup, "schedule.warmup_steps") // 2)]
+        return [Setting("schedule.warmup_steps", get(setup, "schedule.warmup_steps") * 2 // 3)]

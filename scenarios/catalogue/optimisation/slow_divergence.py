@@ -1,0 +1,62 @@
+"""The learning rate is just over the edge: a divergence without a spike.
+
+Failure: The loss falls, reaches a minimum early, and climbs from there, smoothly, over hundreds of steps. No
+    step looks worse than the one before; no alarm on spikes ever sounds.
+Mechanism: Queries and keys grow a little each step, and nothing holds them: the logits of attention,
+    q k' / sqrt(d), grow as the square. As the softmax saturates, attention turns from a soft choice into
+    a hard and wrong one, whose gradient is too weak to mend it.
+Injection: The rate is `factor` times the twin's from step 0 on; neither run has decay or clipping.
+Signature: Attention logits climb to many times a healthy run's; the level of the loss ends well over its
+    minimum, and no step after the warm-up is 1.4 times as high as the mean of the twenty before it.
+Cure: The healthy rate before the warm-up is half through, well before the minimum.
+Realism: "Slow divergence" as in published sweeps, where runs with attention logits over 1e4 are lost
+    (Wortsman et al. 2023).
+References: Recognizing the symptoms; Reading the Curves (divergence); Wortsman et al. 2023; Zhai et al. 2023.
+"""
+
+from dataclasses import dataclass
+
+from trainwreck.evaluation import shapes
+from trainwreck.evaluation.trace import Trace
+from trainwreck.scenarios import bases, documents
+from trainwreck.scenarios.faults import Change, FaultKind, Scaled
+from trainwreck.scenarios.registry import register
+from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.spec import Family, Knobs, Scenario
+
+
+@dataclass(kw_only=True)
+class Factor(Knobs):
+    """The rate over the healthy one."""
+
+    factor: float = 8.0
+
+
+@register
+class SlowDivergence(Scenario):
+    """A smooth climb after a minimum."""
+
+    id = "slow_divergence"
+    family = Family.OPTIMISATION
+    kinds = (FaultKind.SETTING,)
+    sources = (documents.SYMPTOMS, documents.READING_CURVES)
+    telling = "attention_logit_max"
+    onset = None
+    knobs = Factor()
+    cure_after = 15
+
+    def base(self, setup: Setup) -> Setup:
+        return bases.chain_bare(setup)
+
+    def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
+        return [Scaled("optimizer.lr", knobs.factor)]
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        loss = run["loss"]
+        logits = run["attention_logit_max"].max() > 50 * healthy["attention_logit_max"].max()
+        level = shapes.smooth(loss, 20)
+        spikes = (loss[60:] > 1.4 * level[59:-1]).any()
+        return bool(logits and not spikes) and shapes.diverges(level, rise=0.3)
+
+    def cure(self, knobs: Factor, setup: Setup) -> list[Change]:
+        return [Scaled("optimizer.lr", 1 / knobs.factor)]
