@@ -21,7 +21,7 @@ from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios import bases, documents
 from trainwreck.scenarios.faults import Change, FaultKind, Scaled
 from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.settings import Setup, replaced
 from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
@@ -29,7 +29,7 @@ from trainwreck.scenarios.spec import Family, Knobs, Scenario
 class Factor(Knobs):
     """The peak over the healthy one."""
 
-    factor: float = 15.0
+    factor: float = 17.0
 
 
 @register
@@ -46,7 +46,8 @@ class HighLRMaskedByDecay(Scenario):
     cure_after = 10
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_to_zero(setup)
+        # Twice the usual decay: weights that have grown come back far enough for the end to look well.
+        return replaced(bases.chain_to_zero(setup), optimizer__weight_decay=0.2)
 
     def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", knobs.factor)]

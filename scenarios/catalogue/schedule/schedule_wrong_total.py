@@ -30,7 +30,7 @@ from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
 class Calls(Knobs):
     """How often the scheduler is stepped in each step."""
 
-    calls: int = 6
+    calls: int = 8
 
 
 @register
@@ -44,8 +44,8 @@ class ScheduleWrongTotal(Scenario):
     telling = "lr"
     onset = None
     severities = {
-        Severity.SUBTLE: Calls(calls=4),
-        Severity.CLEAR: Calls(calls=6),
+        Severity.SUBTLE: Calls(calls=6),
+        Severity.CLEAR: Calls(calls=8),
         Severity.SEVERE: Calls(calls=12),
     }
     cure_after = 120

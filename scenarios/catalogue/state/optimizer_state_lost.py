@@ -22,7 +22,7 @@ from trainwreck.scenarios.bases import chain_hot
 from trainwreck.scenarios.faults import Change, FaultKind, State, StateEdit
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -34,6 +34,7 @@ class OptimizerStateLost(Scenario):
     kinds = (FaultKind.STATE,)
     sources = (documents.INSTABILITY,)
     telling = "layer_update_ratio"
+    onset = MidRun(0.4, 0.5)  # the rate is high enough for a first step to hurt, and not for lasting harm
     cure_after = 3
 
     def base(self, setup: Setup) -> Setup:
