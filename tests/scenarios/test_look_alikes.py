@@ -128,7 +128,6 @@ def test_one_step_is_slow():
 @pytest.mark.parametrize(
     ("name", "steps", "rates"),
     [
-        ("benign_warmup_gradients", (0, 59, 119, 120, 210, 299), (0.16 / 120, 0.08, 0.16, 0.16, 0.04, 0.16 / 180**2)),
         ("benign_decay_phase", (0, 29, 30, 239, 299), (0.05 / 30, 0.05, 0.05, 0.05, 0.05 * (1 - (60 / 61) ** 0.5))),
     ],
 )

@@ -47,7 +47,7 @@ def test_the_demo_has_its_failures_and_look_alikes_and_one_on_real_text():
 
 def test_the_demo_calibrates_on_as_many_healthy_runs_as_a_budget_of_five_per_cent_needs():
     specs = resolve(["demo"])[1]
-    assert sum(spec.split is Split.CALIBRATION for spec in specs) == CALIBRATION_RUNS[0.05] == 60
+    assert sum(spec.split is Split.CALIBRATION for spec in specs) >= CALIBRATION_RUNS[0.05]
 
 
 def test_every_failure_and_look_alike_of_the_demo_is_proven_as_it_is_run():

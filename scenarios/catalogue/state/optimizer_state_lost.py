@@ -30,6 +30,7 @@ class OptimizerStateLost(Scenario):
     """Zero moments in mid-run."""
 
     id = "optimizer_state_lost"
+    version = 2
     family = Family.STATE
     kinds = (FaultKind.STATE,)
     sources = (documents.INSTABILITY,)
