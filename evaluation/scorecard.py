@@ -1,5 +1,6 @@
 """The runs and the harness: every run of a data set through detectors, and the board of their scores."""
 
+import contextlib
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
@@ -127,7 +128,9 @@ def _score_all(
     if workers > 1:
         tables = [dataset.runs.iloc[i : i + CHUNK] for i in range(0, len(dataset), CHUNK)]
         pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
-        replies = pool(delayed(_elsewhere)(dataset.path, table, frame, list(detectors), *asked) for table in tables)
+        replies = pool(
+            delayed(_elsewhere)(Path.cwd(), dataset.path, table, frame, list(detectors), *asked) for table in tables
+        )
     else:
         replies = (_replayed(dataset, [run_id], entries, *asked) for run_id in dataset.runs["run_id"])
     done = 0
@@ -172,10 +175,11 @@ def _replayed(
     return heard
 
 
-def _elsewhere(path: Path, runs: pd.DataFrame, frame: Baseline, detectors: list[Any], *asked: Any) -> Any:
-    """`_replayed` in another process, which opens the files and makes the detectors for itself."""
-    entries = [_Entry(detector, frame) for detector in detectors]
-    return _replayed(DataSet(path, {}, runs), list(runs["run_id"]), entries, *asked)
+def _elsewhere(here: Path, path: Path, runs: pd.DataFrame, frame: Baseline, detectors: list[Any], *asked: Any) -> Any:
+    """`_replayed` in another process, which opens the files and makes the detectors for itself, in the same folder."""
+    with contextlib.chdir(here):
+        entries = [_Entry(detector, frame) for detector in detectors]
+        return _replayed(DataSet(path, {}, runs), list(runs["run_id"]), entries, *asked)
 
 
 class _Entry:
