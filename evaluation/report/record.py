@@ -14,7 +14,10 @@ from trainwreck.evaluation.report.build import board_rows, examples, number, spa
 
 
 def write_record(folder: Path, out: Path, tick: Tick | None = None) -> Path:
-    """Write README.md, leaderboard.json, environment.json and pictures/ to `out`, and return it."""
+    """Write README.md, leaderboard.json, environment.json and pictures/ to `out`, and return it.
+
+    Pictures of an earlier record that this one does not have are removed.
+    """
     dataset = load(folder)
     if kept(dataset) is None:
         leaderboard_of(folder)
@@ -26,6 +29,10 @@ def write_record(folder: Path, out: Path, tick: Tick | None = None) -> Path:
         save(story(dataset, row, scores, pages[row["scenario"]]["telling"]), out / "pictures" / picture_name(row, rows))
         if tick:
             tick(done, len(rows), row["scenario"])
+    names = {picture_name(row, rows) for _, row in rows.iterrows()}
+    for old in (out / "pictures").glob("*.png"):
+        if old.name not in names:
+            old.unlink()
     write_text(out / "README.md", markdown(dataset, scores, rows))
     write_json(out / "leaderboard.json", scores["rows"])
     write_json(out / "environment.json", dataset.manifest["environment"])

@@ -180,6 +180,9 @@ def test_the_record_holds_the_same_scores_and_a_picture_a_scenario(
     tmp_path: Path, write_small_data_set: Callable[..., DataSet]
 ) -> None:
     data = write_small_data_set(tmp_path / "data")
+    earlier = tmp_path / "out" / "pictures" / "no_longer_shown.png"
+    earlier.parent.mkdir(parents=True)
+    earlier.touch()
     out = write_record(tmp_path / "data", tmp_path / "out")
     scores = kept(data)
     assert scores is not None
