@@ -10,7 +10,7 @@ further seeds. A failure is proven where
 
 A look-alike is proven where at least 95 % of its runs end within tolerance of the twin (or of the
 source's entropy, where nothing is changed), and at least half of them fool a one-line detector:
-it alarms at or after the onset and not before.
+it alarms at or after the onset and not before. (On one seed alone, a quick look, nobody has to be fooled.)
 """
 
 import dataclasses
@@ -174,7 +174,8 @@ def judge(
     signals = Counter(f for f in (_first_signal(row) for _, row in rows.iterrows()) if f)
     delays = (rows["visible_step"] - rows["onset_step"]).astype(float).dropna()
     if entry.look_alike:
-        holds = within >= FAULTY_SHARE and max(fooled.values()) >= FOOLED_SHARE and bitwise
+        fools = max(fooled.values()) >= FOOLED_SHARE or seeds == 1  # of half the runs one run can say nothing
+        holds = within >= FAULTY_SHARE and fools and bitwise
     else:
         holds = (
             _at_least(rates["faulty"], FAULTY_SHARE)

@@ -180,6 +180,13 @@ def test_a_look_alike_is_unproven_for_each_single_reason(behave, spoil, expected
     assert not found.proven
 
 
+@pytest.mark.parametrize(("spoil", "holds"), [(lambda spec, trace: None, True), (on(Role.FAULTY, 0, harmed), False)])
+def test_one_run_of_a_look_alike_has_to_end_well_and_no_more(spoil, holds, judged):
+    found = judged("benign_single_spike", lambda spec, trace: None, spoil, seeds=1)
+    assert max(found.fooled.values()) == 0.0
+    assert (found.holds, found.proven) == (holds, False)
+
+
 def test_the_plan_has_every_severity_and_as_many_healthy_reseeds():
     specs = proof.plan(["high_lr"], 3, overrides=OVERRIDES)
     for role in (Role.FAULTY, Role.CURED):

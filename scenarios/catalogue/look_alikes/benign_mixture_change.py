@@ -7,8 +7,8 @@ Mechanism: loss = w * loss_old + (1 - w) * loss_new: a step in w is a step in th
     (1 - w) * (loss_new - loss_old) at first and down by (1 - w) * (H_old - H_new) in the end.
 Injection: From the onset on, `rows` rows of every batch count (`sources.counting`).
 Realism: Stages of pretraining, where code or mathematics is given more weight late.
-References: Debugging Training Instability (check data, as what to do first); Touvron et al. 2023 and
-    others for mixtures by stage.
+References: Debugging Training Instability (check data, as what to do first); OLMo 2 2025
+    (a second stage on another mixture).
 """
 
 from dataclasses import dataclass
