@@ -5,11 +5,12 @@ Scenarios with one base share their healthy runs, in a data set and in a proof.
 
 import numpy as np
 
+from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import Init, Placement
 from trainwreck.models.optim import Kind
 from trainwreck.models.precision import Format
 from trainwreck.scenarios.batches import source, source_key
-from trainwreck.scenarios.settings import Decay, Dialect, Setup, replaced
+from trainwreck.scenarios.settings import Decay, Dialect, Setup, SourceKind, replaced
 from trainwreck.scenarios.sources.language import Language
 
 
@@ -36,10 +37,23 @@ def epochs(setup: Setup) -> Setup:
 
 
 def chain_bytes(setup: Setup) -> np.ndarray:
-    """Ids of the tokenizer that text in the chain dialect never uses: they stand for bytes, int64."""
-    language = source(source_key(setup.data))
-    assert isinstance(language, Language)
+    """Ids of the tokenizer that text in the chain dialect never uses: they stand for bytes, int64.
+
+    Raises InputError where the data is not of the language.
+    """
+    language = language_of(setup)
     return np.arange(language.spec.content, language.vocabulary)
+
+
+def language_of(setup: Setup) -> Language:
+    """The language that rows are drawn from; InputError where they come from elsewhere."""
+    found = source(source_key(setup.data))
+    if not isinstance(found, Language):
+        raise InputError(
+            f"data.source: {setup.data.source.value!r} is not allowed for a fault in the language's own tokens; "
+            f"allowed: {SourceKind.LANGUAGE.value}"
+        )
+    return found
 
 
 def echo(setup: Setup) -> Setup:

@@ -157,7 +157,7 @@ def family_of(
     """The faulty, twin and cured runs of a scenario for each seed.
 
     size and severity default to the scenario's own. A look-alike has no cured run; one without any
-    change to its base has no twin but itself.
+    change to its base has no twin but itself. Raises InputError for a setup that the fault can't be in.
     """
     entry = scenario(name)
     size = size or entry.sizes[0]
@@ -171,6 +171,8 @@ def family_of(
                 continue
             spec = RunSpec(entry.id, role, seed, size, severity, tuple(sorted(overrides)))
             specs.append(spec.twin if role is Role.TWIN else spec)
+    for spec in specs[: len(roles)]:
+        spec.job()  # a fault refuses a setup that it can't be injected into
     return specs
 
 

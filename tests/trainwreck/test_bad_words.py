@@ -35,6 +35,15 @@ def refused(said, *parts):
         (["run", "high_lr", "--seed", "-1"], ["--seed", "-1"]),
         (["run", "high_lr", "--sede", "1"], ["--sede"]),
         (["run"], ["ID"]),
+        (
+            ["run", "corrupt_tokens", "data.source=text", "model.vocab_size=256"],
+            ["model.vocab_size: 256", "257 or more"],
+        ),
+        (["run", "label_leak", "data.source=text", "model.vocab_size=256"], ["data.source: 'text'", "language"]),
+        (
+            ["generate", "scenario=bad_batch_document", "data.source=text", "model.vocab_size=256", "--out", "o"],
+            ["data.source: 'text'", "language"],
+        ),
         (["verify", "high_lr", "--seeds", "1"], ["--seeds", "1"]),
         (["verify", "high_lr", "--first-seed", "-1"], ["--first-seed", "-1"]),
         (["verify", "--family", "numeric"], ["family", "'numeric'", "did you mean 'numerics'?"]),

@@ -63,8 +63,9 @@ class BadBatchDocument(Scenario):
         return one_row and shapes.spikes_and_recovers(run["row_loss_max"], onset, ratio=2.0, within=1)
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        unused = bases.chain_bytes(setup)
+
         def skip(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
-            unused = bases.chain_bytes(setup)
             return refilled(batch, np.isin(batch.inputs, unused).mean(1) > 0.1, setup, draw)
 
         return [DataTransform(skip, f"{self.id}/cure")]

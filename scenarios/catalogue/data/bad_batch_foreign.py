@@ -68,8 +68,9 @@ class BadBatchForeign(Scenario):
         return norm and fewer and shapes.spikes_and_recovers(run["loss"], onset, ratio=2.5, within=30)
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        unused = bases.chain_bytes(setup)
+
         def skip(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
-            unused = bases.chain_bytes(setup)
             return refilled(batch, np.isin(batch.inputs, unused).mean(1) > 0.1, setup, draw)
 
         return [DataTransform(skip, f"{self.id}/cure")]

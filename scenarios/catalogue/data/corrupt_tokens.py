@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation import shapes
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios import documents
 from trainwreck.scenarios.batches import Batch, refilled, source, source_key
@@ -56,6 +57,11 @@ class CorruptTokens(Scenario):
 
     def fault(self, knobs: Rows, setup: Setup) -> list[Change]:
         known, table = source(source_key(setup.data)).vocabulary, setup.model.vocab_size
+        if table <= known:
+            raise InputError(
+                f"model.vocab_size: {table} is not allowed for {self.id}, which feeds ids that the data never has; "
+                f"allowed: {known + 1} or more"
+            )
 
         def damage(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             rows = draw.random(len(batch.inputs)) < knobs.rows

@@ -54,10 +54,11 @@ class GradientDominated(Scenario):
         return bases.chain(setup)
 
     def fault(self, knobs: Weight, setup: Setup) -> list[Change]:
+        script = int(bases.chain_bytes(setup)[0])
+
         def dominate(batch: Batch, step: int, start: int, seed: int) -> Batch:
             language = setup.data.language_seed + 1 + (step - start) // EVERY
             odd = training_batch(replaced(setup, data__language_seed=language), seed, step)
-            script = int(bases.chain_bytes(setup)[0])
             first = np.arange(len(batch.inputs))[:, None] == 0
             return Batch(
                 inputs=np.where(first, script + odd.inputs, batch.inputs),

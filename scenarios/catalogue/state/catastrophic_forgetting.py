@@ -22,12 +22,11 @@ import numpy as np
 
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.batches import Batch, source, source_key, training_block
+from trainwreck.scenarios.bases import chain, language_of
+from trainwreck.scenarios.batches import Batch, training_block
 from trainwreck.scenarios.faults import Change, FaultKind, Scaled, Stream
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.sources.language import Language
 from trainwreck.scenarios.spec import Family, Knobs, Scenario
 
 
@@ -76,9 +75,7 @@ class CatastrophicForgetting(Scenario):
 def second(knobs: Task, setup: Setup) -> Callable[[Batch, int, int, int], Batch]:
     """The stream of the second task."""
     task = replaced(setup, data__language_seed=knobs.language_seed)
-    language = source(source_key(task.data))
-    assert isinstance(language, Language)
-    first = language.spec.content  # ids from here on are not in the chain dialect
+    first = language_of(task).spec.content  # ids from here on are not in the chain dialect
 
     def edit(batch: Batch, step: int, start: int, seed: int) -> Batch:
         new = training_block(task, seed, range(step, step + 1)).at(0)
