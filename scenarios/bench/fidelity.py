@@ -268,7 +268,7 @@ def at_the_second_moment(tick: Callable[[str], None]) -> Iterator[Finding]:
 
 def rise(loss: np.ndarray, onset: int) -> np.ndarray:
     """Loss of the 32 steps from the onset on over the median of the 20 before it."""
-    return loss[onset : onset + 32] - np.median(loss[onset - 20 : onset])
+    return np.asarray(loss[onset : onset + 32] - np.median(loss[onset - 20 : onset]))
 
 
 PARTS = (over_learning_rates, at_depth, at_the_output, at_initialisation, at_the_second_moment)
