@@ -15,6 +15,8 @@ from trainwreck.kernels.norms import segment_statistics
 from trainwreck.models.precision import Format, stored
 from trainwreck.models.wiring import Updates
 
+SMALLEST = 1e-37  # what float32 can still divide by
+
 
 class Kind(Enum):
     """AdamW (Loshchilov and Hutter 2019) or SGD with heavy-ball momentum."""
@@ -91,15 +93,22 @@ def update_clip_factor(ratio_NP: Tensor, largest_N: Tensor, bounds: tuple[tuple[
     return torch.cat(parts, 1)
 
 
-def moment_ratio(kind: Kind, grads: Tensor, moments: Moments, settings: Settings) -> Tensor | None:
-    """g / sqrt(max(v, eps^2)) after a step, v with its bias corrected, [N, P]; None for SGD, which has no v.
+def moment_rms(
+    kind: Kind, grads: Tensor, moments: Moments, settings: Settings, bounds: tuple[tuple[int, int], ...]
+) -> Tensor | None:
+    """Root mean square of g / sqrt(max(v, eps^2)) in each segment after a step, [N, S]; None for SGD, without v.
 
-    Its root mean square over a tensor is RMS_t of Wortsman et al. 2023, "Stable and low-precision training".
+    v has its bias corrected. RMS_t of Wortsman et al. 2023, "Stable and low-precision training".
+    bounds: start and stop of each segment.
     """
     if kind is Kind.SGD:
         return None
-    correct2, eps = (1 - settings.beta2**moments.count).sqrt().unsqueeze(1), settings.eps.unsqueeze(1)
-    return grads * correct2 / moments.second.sqrt().clamp_(min=eps * correct2)
+    # g^2 / v, with the correction taken out of the large tensors; the root comes after the sum.
+    correct2 = 1 - settings.beta2**moments.count
+    least = (settings.eps.square() * correct2).clamp(min=SMALLEST).unsqueeze(1)
+    ratio = (grads / moments.second.clamp(min=least)).mul_(grads)
+    mean_NS = torch.stack([ratio[:, start:stop].mean(1) for start, stop in bounds], 1)
+    return (mean_NS * correct2.unsqueeze(1)).sqrt()
 
 
 def step(

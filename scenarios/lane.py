@@ -228,7 +228,7 @@ class Lane:
                         skipped=overflow if self.program.scaled else torch.zeros_like(norm),
                         layer_grad_norm=layer_norm,
                         nonfinite_grads=seen.nonfinite_N,
-                        zero_grads=(grads == 0).sum(1) / grads.shape[1],
+                        zero_grads=torch.eq(grads, 0, out=torch.empty_like(grads)).mean(1),  # a bool's sum is slow
                         flat=self.computing(),
                         probe=probe,
                         rank_grad_norm=None if own_norm is None else own_norm / factor,
@@ -252,8 +252,8 @@ class Lane:
             if self.program.scaled:
                 self.scaler.update(overflow)
             if self.recorder is not None and values is not None:
-                ratio = optim.moment_ratio(self.program.optimizer, grads, self.moments, self.settings)
-                self.recorder.write(index, values, update, ratio)
+                rms = optim.moment_rms(self.program.optimizer, grads, self.moments, self.settings, self.plan.bounds)
+                self.recorder.write(index, values, update, rms)
 
     def parameters(self) -> dict[str, Tensor]:
         """The weights that compute, by name."""

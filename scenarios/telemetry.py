@@ -80,7 +80,6 @@ class Recorder:
             self.columns[signal.name] = (stop, stop + width[signal.axis])
             stop += width[signal.axis]
         self.buffer = torch.empty(steps, runs, stop, device=device)
-        self.root_sizes_S = torch.tensor([stop - start for start, stop in plan.bounds], device=device).sqrt()
         self.context, self.ages = config.context, age_buckets(config.context)
 
     @torch.no_grad()
@@ -123,15 +122,11 @@ class Recorder:
         return values
 
     @torch.no_grad()
-    def write(self, index: int, values: dict[str, Tensor], update: Tensor, ratio: Tensor | None = None) -> None:
-        """One row of the buffer. update: what was added to the weights, ratio: `optim.moment_ratio`, both [N, P]."""
+    def write(self, index: int, values: dict[str, Tensor], update: Tensor, moment_rms: Tensor | None = None) -> None:
+        """One row of the buffer. update: what was added to the weights, [N, P]; moment_rms: of `optim`, [N, S]."""
         moved = segment_statistics(update, self.plan.bounds, impl=self.impl).norm_NS
         values["layer_update_ratio"] = moved / values["layer_weight_norm"]
-        if ratio is None:
-            values["layer_moment_rms"] = torch.full_like(moved, torch.nan)
-        else:
-            norm = segment_statistics(ratio, self.plan.bounds, impl=self.impl).norm_NS
-            values["layer_moment_rms"] = norm / self.root_sizes_S
+        values["layer_moment_rms"] = torch.full_like(moved, torch.nan) if moment_rms is None else moment_rms
         row = [values[s.name].float().view(update.shape[0], -1) for s in DEVICE_SIGNALS]
         torch.cat(row, 1, out=self.buffer[index])
 
