@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,8 +19,8 @@ from trainwreck.models.config import Norm
 from trainwreck.models.loss import smoothed, weighted_mean
 from trainwreck.models.parameters import Layout, layout, norm_names
 from trainwreck.models.wiring import Updates, Wiring
-from trainwreck.scenarios import telemetry
-from trainwreck.scenarios.batches import Batch, fresh, validation
+from trainwreck.scenarios import stacking, telemetry
+from trainwreck.scenarios.batches import fresh, validation
 from trainwreck.scenarios.distributed.averaging import Averaging
 from trainwreck.scenarios.distributed.group import Group
 from trainwreck.scenarios.distributed.record import combined
@@ -29,11 +28,9 @@ from trainwreck.scenarios.faults import State
 from trainwreck.scenarios.feed import Feed, feed
 from trainwreck.scenarios.job import Job, extras
 from trainwreck.scenarios.settings import LossForm, Reduction
-
-HeldOut = tuple[Tensor, Tensor, Tensor, Tensor]  # inputs, targets, weights, documents
+from trainwreck.scenarios.stacking import HeldOut, per_run
 
 CPU = torch.device("cpu")
-T = TypeVar("T", Wiring, Updates)
 
 
 @dataclass(frozen=True)
@@ -73,28 +70,30 @@ class Lane:
             exchanges = [s.exchange for s in self.segments]
             self.averaging = Averaging(self.group, exchanges, self.flat, self._held(states))
         self.moments = optim.Moments(column("count"), column("first"), column("second"))
-        self.wiring = self._stacked([s.wiring for s in self.segments], Wiring)
-        self.updates = self._stacked([s.updates for s in self.segments], Updates)
+        self.wiring = stacking.optional([s.wiring for s in self.segments], Wiring, self.flat)
+        self.updates = stacking.optional([s.updates for s in self.segments], Updates, self.flat)
         self.carried = self._carried(states)
         self.average = self._average(states)
         self.running = self._running(states)
-        self.average_decay = self._per_run([s.setup.evaluation.average for s in self.segments])
+        self.average_decay = per_run([s.setup.evaluation.average for s in self.segments], self.flat)
         if extras(self.wiring):  # one leaf: the weights that compute are made of it each time
             self.leaves = {"flat": self.flat.detach().requires_grad_()}
         else:
             self.leaves = {k: v.detach().requires_grad_() for k, v in self.plan.views(self.flat).items()}
-        self.scaler = self._scaler(column("loss_scale"), column("good_steps"))
-        self.settings = self._settings()
+        self.scaler = stacking.loss_scaler(self.segments, column("loss_scale"), column("good_steps"))
+        self.settings = stacking.optimizer_settings(self.segments, self.plan, self.flat)
         self.decay_mask = self.plan.decay_mask.to(place.device, place.dtype)
         if self.updates.decays_NP is not None:
             self.decay_mask = self.updates.decays_NP
-        self.dropout_rate = self._per_run([s.setup.dropout for s in self.segments])
-        self.z_loss = self._per_run([s.setup.z_loss for s in self.segments])
-        self.smoothing = self._per_run([s.setup.label_smoothing for s in self.segments])
+        self.dropout_rate = per_run([s.setup.dropout for s in self.segments], self.flat)
+        self.z_loss = per_run([s.setup.z_loss for s in self.segments], self.flat)
+        self.smoothing = per_run([s.setup.label_smoothing for s in self.segments], self.flat)
         self.log_objective = torch.tensor([s.setup.log_objective for s in self.segments], device=place.device)
-        self.tables = self._tables()
-        self.held_out = self._held_out([validation(s.setup)[0] for s in self.segments])
-        self.fresh = self._held_out([fresh(s.setup) for s in self.segments]) if self.setup.evaluation.fresh else None
+        self.tables = stacking.tables(self.segments, self.flat)
+        self.held_out = stacking.held_out([validation(s.setup)[0] for s in self.segments], self.flat)
+        self.fresh: HeldOut | None = None
+        if self.setup.evaluation.fresh:
+            self.fresh = stacking.held_out([fresh(s.setup) for s in self.segments], self.flat)
         self.recorder: telemetry.Recorder | None = None
 
     def states(self) -> list[State]:
@@ -356,65 +355,3 @@ class Lane:
             return None
         nothing = self.flat.new_zeros(self.program.ranks, self.flat.shape[1] + 1)
         return torch.stack([state.get("held", nothing).to(self.device) for state in states])
-
-    def _stacked(self, parts: list[T], kind: type[T]) -> T:
-        """Optional tensors of all runs on the device; which ones there are is the same in all."""
-        names = extras(parts[0])
-        return kind(**{name: self._moved(torch.cat([getattr(part, name) for part in parts])) for name in names})
-
-    def _moved(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.device, self.flat.dtype if tensor.is_floating_point() else tensor.dtype)
-
-    def _per_run(self, values: list[float]) -> Tensor:
-        return torch.tensor(values, dtype=self.flat.dtype, device=self.device)
-
-    def _settings(self) -> optim.Settings:
-        optimizers = [s.setup.optimizer for s in self.segments]
-        return optim.Settings(
-            lr=self._per_run([o.lr for o in optimizers]),
-            beta1=self._per_run([o.beta1 for o in optimizers]),
-            beta2=self._per_run([o.beta2 for o in optimizers]),
-            eps=self._per_run([o.eps for o in optimizers]),
-            weight_decay=self._per_run([o.weight_decay for o in optimizers]),
-            clip=self._per_run([float("inf") if o.clip is None else o.clip for o in optimizers]),
-            coupled=torch.tensor([o.coupled for o in optimizers], device=self.device) if self.program.coupled else None,
-            update_clip=self._per_run([o.update_clip or 0.0 for o in optimizers]) if self.program.update_clip else None,
-            bounds=tuple((slot.start, slot.stop) for slot in self.plan.slots),
-        )
-
-    def _scaler(self, scale: Tensor, good_steps: Tensor) -> optim.LossScaler:
-        precisions = [s.setup.precision for s in self.segments]
-        return optim.LossScaler(
-            scale=scale,
-            good_steps=good_steps,
-            dynamic=torch.tensor([p.dynamic for p in precisions], device=self.device),
-            interval=self._per_run([p.growth_interval for p in precisions]),
-            minimum=self._per_run([p.smallest_scale for p in precisions]),
-            maximum=self._per_run([p.largest_scale for p in precisions]),
-        )
-
-    def _tables(self) -> gpt.Tables:
-        parts = [s.tables for s in self.segments]
-
-        def cat(name: str) -> Tensor:
-            return torch.cat([getattr(part, name) for part in parts]).to(self.device)
-
-        wide = self.flat.dtype == torch.float64
-        rotary = torch.complex128 if wide else torch.complex64
-        return gpt.Tables(
-            allowed_NTS=cat("allowed_NTS"),
-            documents_N=cat("documents_N"),
-            scale_N=cat("scale_N").to(self.flat.dtype),
-            rotary_q_NTK=cat("rotary_q_NTK").to(rotary),
-            rotary_k_NTK=cat("rotary_k_NTK").to(rotary),
-            **{name: self._moved(cat(name)) for name in extras(parts[0])},
-            leaky=self.program.leaky,
-            causal=self.program.causal,
-        )
-
-    def _held_out(self, batches: list[Batch]) -> HeldOut:
-        inputs, targets, weights, documents = (
-            torch.from_numpy(np.stack([getattr(b, name) for b in batches])).to(self.device)
-            for name in ("inputs", "targets", "weights", "documents")
-        )
-        return inputs, targets, weights.to(self.flat.dtype), documents

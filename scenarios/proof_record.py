@@ -62,8 +62,7 @@ def carried(rows: Sequence[dict[str, Any]]) -> str:
     for row, first in sorted(pairs, key=lambda pair: (not pair[0]["proven"], _key(pair[0]))):
         text = TEXT in row["overrides"]
         where = ", ".join(["real text" if text else row["size"], *(o for o in row["overrides"] if o not in AS_TEXT)])
-        judged = "fooled" if row["fooled"] else "signature_faulty"
-        rates = [_percent(max(r["fooled"].values()) if r["fooled"] else r[judged]) for r in (first, row)]
+        rates = [_percent(max(r["fooled"].values(), default=r["signature_faulty"])) for r in (first, row)]
         cells = [
             f"`{row['scenario']}`", where, row["severity"] or "-", "yes" if row["proven"] else "**no**",
             " -> ".join(rates), f"{_percent(first['cured'])} -> {_percent(row['cured'])}",
