@@ -1,10 +1,11 @@
-"""Labels that telemetry alone decides: visible steps, outcomes, and from them a run's kind.
+"""Labels: visible steps, outcomes and from them a run's kind, by telemetry alone; points of no return as found.
 
-Cause and onset come from the injection and are never touched here.
+Cause and onset come from the injection and are never touched here. Points of no return are found by
+training (`scenarios/no_return.py`), which leaves a file a run; here they go into the runs table.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from trainwreck.evaluation.dataset import load, write_manifest, write_runs
-from trainwreck.evaluation.files import write_text
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.schema import FAILURES, JOINT, Outcome, RunKind
 from trainwreck.evaluation.trace import Trace
 from trainwreck.evaluation.visible import FEWEST, Spread, spread, visible_steps
@@ -21,11 +23,13 @@ from trainwreck.evaluation.visible import FEWEST, Spread, spread, visible_steps
 LOSSES = ("loss", "validation_loss")
 
 
-def label_runs(rows: list[dict[str, Any]], trace: Callable[[str], Trace]) -> list[dict[str, Any]]:
-    """Rows of the runs table with visible steps, outcome and kind filled in, in the same order.
+def label_runs(
+    rows: list[dict[str, Any]], trace: Callable[[str], Trace], points: Mapping[str, dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """Rows of the runs table with visible steps, outcome, kind and point of no return filled in, in the same order.
 
-    rows: with the injection's facts and `final_loss`. trace: run_id to telemetry. Runs of a base with
-    fewer than eight healthy runs get no visible step.
+    rows: with the injection's facts and `final_loss`. trace: run_id to telemetry. points: run_id to what
+    was found by branching. Runs of a base with fewer than eight healthy runs get no visible step.
     """
     by_id = {row["run_id"]: row for row in rows}
     bases: dict[str, list[str]] = {}
@@ -33,7 +37,19 @@ def label_runs(rows: list[dict[str, Any]], trace: Callable[[str], Trace]) -> lis
         if row["kind"] == RunKind.HEALTHY.value:
             bases.setdefault(row["base"], []).append(row["run_id"])
     spreads = {base: spread([trace(i) for i in ids]) for base, ids in bases.items() if len(ids) >= FEWEST}
-    return [_labelled(row, by_id, spreads.get(row["base"]), trace) for row in rows]
+    labelled = [_labelled(row, by_id, spreads.get(row["base"]), trace) for row in rows]
+    return [_with_no_return(row, (points or {}).get(row["run_id"])) for row in labelled]
+
+
+def _with_no_return(row: dict[str, Any], point: dict[str, Any] | None) -> dict[str, Any]:
+    """A failing run that ended well without a cure can be saved to the end; for others p is what was found."""
+    step, branches, monotone = None, "{}", None
+    if row["kind"] in FAILURES and row["outcome"] == Outcome.RECOVERED.value:
+        step = row["last_step"]
+    elif row["kind"] in FAILURES and point is not None:
+        step, monotone = point["no_return_step"], point["monotone"]
+        branches = json.dumps(point["branches"])
+    return {**row, "no_return_step": step, "no_return_branches": branches, "no_return_monotone": monotone}
 
 
 def _labelled(
@@ -69,6 +85,22 @@ def _difference(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a - b
 
 
+def point_file(folder: Path, run_id: str) -> Path:
+    """Where the point of no return of a run is kept."""
+    return folder / "no_return" / f"{run_id}.json"
+
+
+def points_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """Points of no return found so far, by run_id. InputError that names a file that is not one."""
+    found = {}
+    for file in sorted((folder / "no_return").glob("*.json")):
+        content = read_json(file)
+        if not isinstance(content, dict) or not content.keys() >= {"run_id", "no_return_step", "monotone", "branches"}:
+            raise InputError(f"{file}: damaged, not a point of no return")
+        found[content["run_id"]] = content
+    return found
+
+
 def relabel(folder: Path) -> list[dict[str, Any]]:
     """Label a data set again and write its runs table and manifest; rows as written.
 
@@ -78,7 +110,7 @@ def relabel(folder: Path) -> list[dict[str, Any]]:
     dataset = load(folder)
     table = pq.read_table(folder / "runs.parquet").to_pylist()
     rows = [{**row, "visible_step": None, "visible_steps": "{}"} for row in table]
-    labelled = label_runs(rows, dataset.trace)
+    labelled = label_runs(rows, dataset.trace, points_of(folder))
     manifest = folder / "manifest.json"
     before = manifest.read_text(encoding="utf-8")
     manifest.unlink()

@@ -19,7 +19,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 BUCKETS = 8
 
 
@@ -176,7 +176,8 @@ RUN_FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("causes", pa.string(), "JSON: each true cause to its first step, the earliest first"),
     ("family", pa.string(), "family of each cause, joined by +; a look-alike's own; empty for healthy runs"),
     ("kind", pa.string(), "failing, compound, healthy, look-alike, latent or cured"),
-    ("split", pa.string(), "calibration (healthy runs that thresholds are frozen on) or test"),
+    ("split", pa.string(), "calibration (healthy runs that thresholds are frozen on), train, test or private"),
+    ("held_out", pa.string(), "what of it no training run has: cause, severity, pair or shape; empty otherwise"),
     ("severity", pa.string(), "subtle, clear or severe; empty where there is no scale"),
     ("seed", pa.int64(), "seed of every random stream of the run"),
     ("size", pa.string(), "micro, deep, small or nano"),
@@ -187,7 +188,9 @@ RUN_FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("cure_step", pa.int32(), "first step under the cure, of two the later; empty without one"),
     ("visible_step", pa.int32(), "first step at which any outcome signal leaves the twin (v)"),
     ("visible_steps", pa.string(), "JSON: outcome signal to its own first visible step"),
-    ("no_return_step", pa.int32(), "point of no return (p); empty where it was not measured"),
+    ("no_return_step", pa.int32(), "last step at which the cure saves the run (p); empty where it was not measured"),
+    ("no_return_branches", pa.string(), "JSON: step of the cure to the branch's final gap, null where not finite"),
+    ("no_return_monotone", pa.bool_(), "no branch was saved after one that was lost; empty without branches"),
     ("outcome", pa.string(), "recovered, damaged or non_finite"),
     ("final_loss", pa.float64(), "validation loss at the end, nats/token"),
     ("final_gap", pa.float64(), "final_loss less the twin's, or the source's entropy without one, nats/token"),

@@ -104,12 +104,16 @@ class Compound(Scenario):
         found = {name: step for part in self.parts for name, step in part.causes(seed, steps).items()}
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
-    def changes(self, knobs: Any, setup: Setup, seed: int, *, cured: bool = False) -> tuple[At, ...]:
+    def changes(
+        self, knobs: Any, setup: Setup, seed: int, *, cured: bool = False, cure_at: int | None = None
+    ) -> tuple[At, ...]:
         """Both scenarios' changes by step: what comes later acts on what was there before."""
         every = [
             at
             for part in self.parts
-            for at in part.changes(getattr(knobs, part.id), setup, seed, cured=cured and not part.look_alike)
+            for at in part.changes(
+                getattr(knobs, part.id), setup, seed, cured=cured and not part.look_alike, cure_at=cure_at
+            )
         ]
         return tuple(sorted(every, key=lambda at: at.step))
 

@@ -4,6 +4,7 @@ The training loop asks every change the same questions and knows no scenario. A 
 force from its step on (`At`), and a later one acts on what an earlier one left.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -82,6 +83,10 @@ class Change:
     def needs(self, step: int) -> tuple[int, ...]:
         """Steps before `step` whose state `state` wants to see."""
         return ()
+
+    def anchored(self, step: int) -> "Change":
+        """The same change for another step than `step`, where it looks back at what it does from there."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -264,6 +269,9 @@ class StateEdit(Change):
 
     def needs(self, step: int) -> tuple[int, ...]:
         return (self._step(step),)
+
+    def anchored(self, step: int) -> "Change":
+        return dataclasses.replace(self, since=self._step(step))
 
     def _step(self, step: int) -> int:
         return max(0, step + self.since) if self.since < 0 else self.since

@@ -24,7 +24,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
 from trainwreck.evaluation.errors import InputError, WorkerLostError
 from trainwreck.evaluation.files import copy, read_json, sha256, write_json
-from trainwreck.evaluation.label import label_runs
+from trainwreck.evaluation.label import label_runs, points_of
 from trainwreck.evaluation.schema import RUN_FIELDS, SCHEMA_VERSION, RunKind
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios.backend import CPU, Backend
@@ -51,7 +51,7 @@ class Bundle:
     @property
     def name(self) -> str:
         """A hash of what its files hold."""
-        return "b" + fingerprint([SCHEMA_VERSION, [[spec.run_id, spec.split.value] for spec in self.specs]])
+        return "b" + fingerprint([SCHEMA_VERSION, [_place(spec) for spec in self.specs]])
 
     @property
     def work(self) -> int:
@@ -121,7 +121,7 @@ def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -
     rows.sort(key=lambda row: order[row["run_id"]])
     write_runs(out, rows)
     unlabelled = DataSet.unlisted(out)
-    write_runs(out, label_runs(rows, unlabelled.trace))
+    write_runs(out, label_runs(rows, unlabelled.trace, points_of(out)))
     write_json(out / "catalogue.json", {name: page(name) for name in sorted({s.entry.id for s in specs})})
     provenance = {"environment": environment(), "backend": backend.to_json()}
     write_manifest(out, {"plan": name, "plan_hash": _plan_hash(specs), **provenance})
@@ -161,6 +161,7 @@ def injected_facts(spec: RunSpec, trace: Trace, file: str) -> dict[str, Any]:
         "family": entry.family_name if faulty else "",
         "kind": kind.value,
         "split": spec.split.value,
+        "held_out": spec.held_out,
         "severity": spec.severity.value if faulty and spec.severity else "",
         "seed": spec.seed,
         "size": spec.size.value,
@@ -170,6 +171,7 @@ def injected_facts(spec: RunSpec, trace: Trace, file: str) -> dict[str, Any]:
         "onset_step": spec.onset,
         "cure_step": spec.cure_step,
         "visible_steps": "{}",
+        "no_return_branches": "{}",
         "final_loss": final if final == final else None,
         "final_gap": final - floor if final == final and floor == floor else None,
         "tolerance": entry.tolerance if faulty else None,
@@ -258,4 +260,9 @@ def _part(out: Path, bundle: Bundle) -> Path:
 
 
 def _plan_hash(specs: list[RunSpec]) -> str:
-    return fingerprint([[spec.run_id, spec.split.value] for spec in specs])
+    return fingerprint([_place(spec) for spec in specs])
+
+
+def _place(spec: RunSpec) -> list[str]:
+    """What a row of the runs table says of a run besides what the run itself does."""
+    return [spec.run_id, spec.split.value, spec.held_out]

@@ -71,7 +71,8 @@ def train(
     *,
     enter: dict[str, tuple[int, State]] | None = None,
     keep: dict[str, Iterable[int]] | None = None,
-    stop: int | None = None,
+    earlier: dict[str, dict[int, State]] | None = None,
+    stop: int | dict[str, int] | None = None,
     device: str = "cpu",
     impl: str | None = None,
     dtype: torch.dtype = torch.float32,
@@ -83,18 +84,19 @@ def train(
     """Train jobs side by side; one result a job, in order.
 
     enter: run_id to (step, state) to go on from. keep: run_id to steps whose state, before the step,
-    is returned. stop: train up to this step only. impl: of the kernels, by the rule of
+    is returned. earlier: run_id to states of steps before it was entered, for changes that look back.
+    stop: train up to this step only, or run_id to it. impl: of the kernels, by the rule of
     `trainwreck.kernels.selection` where None. progress: called with the run-steps just done.
     watch: called with a run_id and the signals of the steps just done, block by block.
     group: the ranks of which this process is one; where it is None, jobs of several ranks are trained
     by processes started for them.
     Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`.
     """
-    enter, keep = enter or {}, keep or {}
+    enter, keep, earlier = enter or {}, keep or {}, earlier or {}
     if group is None and any(job.setup.distributed.ranks > 1 for job in jobs):
         from trainwreck.scenarios.distributed.launch import train_apart
 
-        options = {"stop": stop, "device": device, "impl": impl, "dtype": dtype, "record": record}
+        options = {"earlier": earlier, "stop": stop, "device": device, "impl": impl, "dtype": dtype, "record": record}
         return train_apart(train, jobs, enter, keep, options, progress, watch)
     place = Place(torch.device(device), dtype, impl, group)
     runs = []
@@ -102,12 +104,13 @@ def train(
         entered, state = enter.get(job.run_id) or (0, fresh_state(job, dtype))
         state = state if group is None else group.own(state)
         wanted = set(keep.get(job.run_id, ())) | job.snapshots()
-        last = job.setup.steps if stop is None else min(job.setup.steps, stop)
+        until = stop.get(job.run_id) if isinstance(stop, dict) else stop
+        last = job.setup.steps if until is None else min(job.setup.steps, until)
         if last <= entered:
             raise ValueError(
                 f"stop: {last} is not allowed for a run entered at {entered}; allowed: {entered + 1} or more"
             )
-        runs.append(_Run(job, state, entered, last, wanted))
+        runs.append(_Run(job, state, entered, last, wanted, kept=dict(earlier.get(job.run_id, {}))))
     cuts = sorted(
         {r.entered for r in runs}
         | {r.stop for r in runs}

@@ -33,7 +33,9 @@ class Split(Enum):
     """What a run may be used for."""
 
     CALIBRATION = "calibration"  # healthy runs on which thresholds are frozen
+    TRAIN = "train"  # what a detector may learn from
     TEST = "test"
+    PRIVATE = "private"  # as test, under seeds that are not published
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class RunSpec:
     """One run, by name. `base_of` is the scenario whose base a healthy run has.
 
     severity is None where there is no scale. overrides are `key=value` settings, sorted by the caller.
+    held_out: what of it no training run of the plan has: cause, severity, pair or shape; empty otherwise.
     """
 
     scenario: str
@@ -50,6 +53,7 @@ class RunSpec:
     severity: Severity | None = None
     overrides: tuple[str, ...] = ()
     split: Split = Split.TEST
+    held_out: str = ""
 
     @cached_property
     def entry(self) -> Scenario:
@@ -101,7 +105,13 @@ class RunSpec:
     @cached_property
     def twin(self) -> "RunSpec":
         """The twin: same base, same seed, no fault."""
-        return dataclasses.replace(self, role=Role.TWIN, severity=None, overrides=self._setup_overrides())
+        own = self._setup_overrides()
+        return dataclasses.replace(self, role=Role.TWIN, severity=None, overrides=own, held_out="")
+
+    def branch(self, step: int) -> Job:
+        """The run with its cure from another step on; until there it is the faulty run, to the bit."""
+        changes = self.entry.changes(self.knobs, self.setup, self.seed, cured=True, cure_at=step)
+        return Job(f"{self.run_id}@{step}", self.seed, self.setup, changes)
 
     def job(self) -> Job:
         """What the training loop takes."""
@@ -120,6 +130,7 @@ class RunSpec:
             "severity": self.severity.value if self.severity else None,
             "overrides": list(self.overrides),
             "split": self.split.value,
+            "held_out": self.held_out,
         }
 
     @classmethod
@@ -133,10 +144,14 @@ class RunSpec:
             severity=Severity(content["severity"]) if content["severity"] else None,
             overrides=tuple(content["overrides"]),
             split=Split(content["split"]),
+            held_out=str(content.get("held_out", "")),
         )
 
     def _setup_overrides(self) -> tuple[str, ...]:
         return tuple(o for o in self.overrides if not o.startswith("fault."))
+
+
+CALIBRATION_SEEDS = range(1000, 1008)  # apart from every seed that a test run has
 
 
 @lru_cache(maxsize=1024)
@@ -174,6 +189,29 @@ def family_of(
     for spec in specs[: len(roles)]:
         spec.job()  # a fault refuses a setup that it can't be injected into
     return specs
+
+
+def with_calibration(
+    name: str,
+    seeds: Sequence[int],
+    *,
+    severity: Severity | None = None,
+    size: Size | None = None,
+    overrides: Sequence[str] = (),
+) -> list[RunSpec]:
+    """A scenario's runs and eight healthy runs of its base, which thresholds and visible steps need."""
+    specs = family_of(name, seeds, severity=severity, size=size, overrides=overrides)
+    if scenario(name).own_twin:
+        return specs
+    return specs + calibration(name, CALIBRATION_SEEDS, size=size, overrides=overrides)
+
+
+def calibration(
+    name: str, seeds: Sequence[int], *, size: Size | None = None, overrides: Sequence[str] = ()
+) -> list[RunSpec]:
+    """Healthy runs of a scenario's base."""
+    healthy = family_of(name, seeds, size=size, overrides=overrides, roles=(Role.TWIN,))
+    return [dataclasses.replace(s, split=Split.CALIBRATION) for s in healthy]
 
 
 def unique(specs: Iterable[RunSpec]) -> list[RunSpec]:

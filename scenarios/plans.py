@@ -1,6 +1,5 @@
 """The named plans, and plans written as a sweep or in a file."""
 
-import dataclasses
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
@@ -10,86 +9,31 @@ from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.schema import JOINT
 from trainwreck.scenarios.compose import sweep
-from trainwreck.scenarios.plan import Role, RunSpec, Split, family_of, unique
+from trainwreck.scenarios.demo import demo
+from trainwreck.scenarios.plan import Role, RunSpec, unique, with_calibration
 from trainwreck.scenarios.proofs import proven_severities
 from trainwreck.scenarios.registry import scenario
 from trainwreck.scenarios.sizes import Size
 from trainwreck.scenarios.spec import Severity
+from trainwreck.scenarios.standard import full, private, standard
 
 E = TypeVar("E", bound=Enum)
 
-CALIBRATION_SEEDS = range(1000, 1008)  # apart from every seed that a test run has
-
-# The demo takes minutes: runs are as short and small as their proof holds for (results/proof), at the
-# severity that harms most. A budget of 5 % of healthy runs stopped needs sixty to calibrate on; there are eight
-# of each of its eight bases.
-_NARROW = ("model.width=48", "model.context=32", "data.rows=16")
-_USUAL = (*_NARROW, "steps=480")
-
-# What it shows, and with which settings: failures that every course on training names, and four look-alikes.
-DEMO: dict[str, tuple[str, ...]] = {
-    "high_lr": (*_NARROW, "model.layers=3", "steps=400"),
-    "no_warmup": (),
-    "post_ln_depth": ("steps=250",),
-    "fp16_attention_overflow": (),
-    "corrupt_tokens": _USUAL,
-    "mask_missing": _USUAL,
-    "mask_zeroed": _USUAL,
-    "mask_off_by_one": _USUAL,
-    "rope_wrong_frequency": _USUAL,
-    "rope_on_keys_only": _USUAL,
-    "stale_optimizer_state": _USUAL,
-    "benign_single_spike": _USUAL,
-    "benign_entropy_floor": (),
-    "benign_late_drop": (),
-    "benign_curriculum": (),
-}
-DEMO_ON_TEXT = ("mask_missing", ("data.source=text", "model.vocab_size=256", "steps=200"))
+PLANS = {"demo": demo, "standard": standard, "full": full}
+PRIVATE = "private"
 
 
-def demo() -> list[RunSpec]:
-    """Each scenario of `DEMO` once, with twin and cure, and what labels need; minutes on 2 cores."""
-    specs: list[RunSpec] = []
-    for name, overrides in DEMO.items():
-        severity = Severity.SEVERE if Severity.SEVERE in scenario(name).severities else None
-        specs += with_calibration(name, range(1), severity=severity, overrides=overrides)
-    name, overrides = DEMO_ON_TEXT
-    specs += with_calibration(name, range(1), overrides=overrides)
-    return unique(specs)
-
-
-def with_calibration(
-    name: str,
-    seeds: Sequence[int],
-    *,
-    severity: Severity | None = None,
-    size: Size | None = None,
-    overrides: Sequence[str] = (),
-) -> list[RunSpec]:
-    """A scenario's runs and eight healthy runs of its base, which thresholds and visible steps need."""
-    specs = family_of(name, seeds, severity=severity, size=size, overrides=overrides)
-    if scenario(name).own_twin:
-        return specs
-    return specs + calibration(name, CALIBRATION_SEEDS, size=size, overrides=overrides)
-
-
-def calibration(
-    name: str, seeds: Sequence[int], *, size: Size | None = None, overrides: Sequence[str] = ()
-) -> list[RunSpec]:
-    """Healthy runs of a scenario's base."""
-    healthy = family_of(name, seeds, size=size, overrides=overrides, roles=(Role.TWIN,))
-    return [dataclasses.replace(s, split=Split.CALIBRATION) for s in healthy]
-
-
-PLANS = {"demo": demo}
-
-
-def resolve(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
+def resolve(words: Sequence[str], salt: str | None = None) -> tuple[str, list[RunSpec]]:
     """Name and runs of a plan: a named one, a plan.json, or a sweep such as `scenario=high_lr seed=range(8)`.
 
-    A sweep's keys are scenario, seed, severity, size, and settings of the runs.
+    A sweep's keys are scenario, seed, severity, size, and settings of the runs. salt: of the private plan.
     """
-    name, specs = _resolved(words)
+    if (salt is not None) != (list(words) == [PRIVATE]):
+        raise InputError(
+            f"plan: {' '.join(words)!r} is not allowed {'with' if salt else 'without'} a salt; allowed: "
+            f"{PRIVATE} with one, all others without"
+        )
+    name, specs = (PRIVATE, private(salt)) if salt is not None else _resolved(words)
     if not specs:
         raise InputError(f"plan: {' '.join(words)!r} has no runs; allowed: one or more")
     for spec in specs:
@@ -111,7 +55,9 @@ def _refuse_drafts(spec: RunSpec) -> None:
 
 def _resolved(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
     if not words:
-        raise InputError(f"plan: none given; allowed: {', '.join(PLANS)}, a plan.json, or scenario=... seed=...")
+        raise InputError(
+            f"plan: none given; allowed: {', '.join((*PLANS, PRIVATE))}, a plan.json, or scenario=... seed=..."
+        )
     if all("=" in word for word in words):
         return "sweep", _swept(words)
     if len(words) > 1:
@@ -119,7 +65,7 @@ def _resolved(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
     if words[0].endswith(".json"):
         return _from_file(Path(words[0]))
     if words[0] not in PLANS:
-        raise unknown("plan", words[0], PLANS)
+        raise unknown("plan", words[0], (*PLANS, PRIVATE))
     return words[0], PLANS[words[0]]()
 
 

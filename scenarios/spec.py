@@ -106,12 +106,20 @@ class Scenario:
         """The first step under the cure in a cured run."""
         return self.onset_step(seed, steps) + self.cure_delay(knobs)
 
-    def changes(self, knobs: Any, setup: Setup, seed: int, *, cured: bool = False) -> tuple[At, ...]:
-        """What is changed in a run and from which step on."""
+    def changes(
+        self, knobs: Any, setup: Setup, seed: int, *, cured: bool = False, cure_at: int | None = None
+    ) -> tuple[At, ...]:
+        """What is changed in a run and from which step on.
+
+        cure_at: another step than `cure_step` for the cure, not before the onset. A cure that takes
+        something from a checkpoint takes it from the same one, whenever it comes.
+        """
         onset = self.onset_step(seed, setup.steps)
         found = [At(onset, change) for change in self.fault(knobs, setup)]
         if cured:
-            found += [At(self.cure_step(knobs, seed, setup.steps), change) for change in self.cure(knobs, setup)]
+            usual = self.cure_step(knobs, seed, setup.steps)
+            at = usual if cure_at is None else max(onset, cure_at)
+            found += [At(at, c if at == usual else c.anchored(usual)) for c in self.cure(knobs, setup)]
         return tuple(found)
 
     @property

@@ -165,16 +165,26 @@ cli.add_command(preflight)
 @cli.command()
 @click.argument("plan", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the data set.")
+@click.option("--salt", help="Of the plan `private`: draws its seeds; keep it to yourself.")
 @workers_option
 @backend_options
 @as_json
 def generate(
-    plan: Sequence[str], out: Path, workers: int | None, device: str | None, impl: str | None, as_json: bool
+    plan: Sequence[str],
+    out: Path,
+    salt: str | None,
+    workers: int | None,
+    device: str | None,
+    impl: str | None,
+    as_json: bool,
 ) -> None:
-    """A labelled data set from a plan: demo, a plan.json, or scenario=A,B seed=range(8)."""
+    """A labelled data set from a plan.
+
+    PLAN is demo, standard, full, private, a plan.json, or a sweep such as scenario=A,B seed=range(8).
+    """
     from trainwreck.scenarios.plans import resolve
 
-    name, specs = resolve(plan)
+    name, specs = resolve(plan, salt)
     dataset = _generate(specs, out, name, workers, as_backend(device, impl), quiet=as_json)
     kinds = dataset.runs["kind"].value_counts().to_dict()
     if as_json:
@@ -184,22 +194,41 @@ def generate(
 
 @cli.command()
 @folder
+@click.option("--split", "splits", multiple=True, help="Points of no return of this split only; may be given again.")
+@click.option("--visible", is_flag=True, help="Only the visible steps, from telemetry alone: nothing is trained.")
+@workers_option
 @as_json
-def label(dir: Path, as_json: bool) -> None:
-    """Measure again when each failure becomes visible, from telemetry alone."""
-    from trainwreck.evaluation.label import relabel
+def label(dir: Path, splits: Sequence[str], visible: bool, workers: int | None, as_json: bool) -> None:
+    """Measure when each failure becomes visible, and until when its cure saves the run.
 
-    rows = relabel(dir)
+    The second takes branches: for each failing run that ends badly, about as much training as three such
+    runs. It resumes when called again.
+    """
+    if visible and splits:
+        raise InputError("split: not allowed beside --visible, which trains nothing; allowed: one of the two")
+    if visible:
+        from trainwreck.evaluation.label import relabel
+
+        rows = relabel(dir)
+    else:
+        from trainwreck.scenarios.branching import measure
+
+        with progress("points of no return", quiet=as_json) as tick:
+            rows = measure(
+                dir,
+                splits=splits,
+                workers=workers or default_workers("cpu"),
+                progress=lambda done, total: tick(done, total, f"run {done}/{total}"),
+            )
     shown = [r for r in rows if r["onset_step"] is not None]
     if as_json:
-        return print_json(
-            [{k: r[k] for k in ("run_id", "kind", "onset_step", "visible_step", "outcome")} for r in rows]
-        )
+        columns = ("run_id", "kind", "onset_step", "visible_step", "no_return_step", "no_return_monotone", "outcome")
+        return print_json([{k: r[k] for k in columns} for r in rows])
     print_table(
-        ("run", "scenario", "kind", "onset", "visible", "outcome", "gap (nats)"),
+        ("run", "scenario", "kind", "onset", "visible", "no return", "outcome", "gap (nats)"),
         [
-            (r["run_id"], r["scenario"], r["kind"], r["onset_step"], r["visible_step"], r["outcome"],
-             number(r["final_gap"], "+"))
+            (r["run_id"], r["scenario"], r["kind"], r["onset_step"], r["visible_step"], r["no_return_step"],
+             r["outcome"], number(r["final_gap"], "+"))
             for r in shown
         ],
     )  # fmt: skip

@@ -25,7 +25,6 @@ from trainwreck.tables import print_json
 if TYPE_CHECKING:
     from trainwreck.scenarios.proof import Proof
 
-FIRST = "Other seeds, to find settings on; a proof starts at 0."
 QUICK = (
     "One seed and one severity a scenario: exit code 0 where signature, twin and cure hold on it "
     "(of a look-alike that it ends as its twin does)."

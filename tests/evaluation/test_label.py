@@ -20,7 +20,10 @@ FAULT = {
     "scenario": "high_lr", "cause": "high_lr", "family": "optimisation", "severity": "clear", "onset_step": ONSET,
     "tolerance": 0.125, "outcome": None, "final_gap": None, "last_step": STEPS - 1,
 }  # fmt: skip
-MEASURED = {"visible_step", "visible_steps", "outcome", "kind", "final_gap"}
+MEASURED = {
+    "visible_step", "visible_steps", "outcome", "kind", "final_gap", "no_return_step", "no_return_branches",
+    "no_return_monotone",
+}  # fmt: skip
 
 late = np.arange(STEPS) >= ONSET + 5
 middle = late & (np.arange(STEPS) < 40)

@@ -6,8 +6,9 @@ import pytest
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.specification import CALIBRATION_RUNS
-from trainwreck.scenarios.plan import Role, Split, unique
-from trainwreck.scenarios.plans import CALIBRATION_SEEDS, DEMO, DEMO_ON_TEXT, PLANS, member, resolve, with_calibration
+from trainwreck.scenarios.demo import DEMO, DEMO_ON_TEXT
+from trainwreck.scenarios.plan import CALIBRATION_SEEDS, Role, Split, unique, with_calibration
+from trainwreck.scenarios.plans import PLANS, member, resolve
 from trainwreck.scenarios.proofs import recorded
 from trainwreck.scenarios.registry import scenario, scenarios
 from trainwreck.scenarios.settings import SourceKind

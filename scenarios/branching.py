@@ -1,0 +1,107 @@
+"""Points of no return of a whole data set, in slices: bundles to worker processes, resumed where they were left.
+
+    DIR/no_return/<run_id>.json   what was found for a run, whole or not there
+
+Failing runs that end within tolerance of the twin without any cure need no branches: they can be saved to
+the end. The runs table takes the results in when all runs of the slice are done (`evaluation/label.py`).
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from filelock import FileLock, Timeout
+from joblib import Parallel, delayed
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from trainwreck.evaluation.dataset import DataSet, load
+from trainwreck.evaluation.errors import InputError, WorkerLostError, unknown
+from trainwreck.evaluation.files import write_json
+from trainwreck.evaluation.label import point_file, points_of, relabel
+from trainwreck.evaluation.schema import FAILURES, Outcome
+from trainwreck.scenarios.backend import Backend, recorded
+from trainwreck.scenarios.generate import Bundle, bundles
+from trainwreck.scenarios.no_return import Search, search
+from trainwreck.scenarios.plan import Role, RunSpec
+from trainwreck.scenarios.process import prepare
+
+# Told (runs done, runs in all).
+Progress = Callable[[int, int], None]
+
+
+def measure(
+    folder: Path, *, splits: Sequence[str] = (), workers: int = 1, progress: Progress | None = None
+) -> list[dict[str, Any]]:
+    """Label a data set: visible steps, and the point of no return of every failing run; rows as written.
+
+    splits: only runs of these; all by default. Goes on where an earlier call stopped. InputError for a
+    split that is not there, another process at work, or runs that this version would train otherwise;
+    WorkerLostError where a worker was killed.
+    """
+    known = load(folder)
+    for split in splits:
+        if split not in set(known.runs["split"]):
+            raise unknown("split", split, sorted(set(known.runs["split"])))
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            rows = pd.DataFrame(relabel(folder)).set_index("run_id", drop=False)
+            dataset = load(folder)
+            cases = rows[rows["kind"].isin(FAILURES) & (rows["outcome"] != Outcome.RECOVERED.value)]
+            if splits:
+                cases = cases[cases["split"].isin(splits)]
+            _search_all(dataset, cases, workers, progress)
+            return relabel(folder)
+    except Timeout:
+        raise InputError(f"dir: {str(folder)!r} is being written by another process") from None
+
+
+def _search_all(dataset: DataSet, cases: pd.DataFrame, workers: int, progress: Progress | None) -> None:
+    found = points_of(dataset.path)
+    specs = [_spec(row) for _, row in cases.iterrows() if row["run_id"] not in found]
+    done = len(cases) - len(specs)
+    if progress:
+        progress(done, len(cases))
+    backend = recorded(dataset.manifest)
+    todo = bundles(specs, backend.device)
+    pool = Parallel(n_jobs=max(1, min(workers, len(todo))), backend="loky", return_as="generator_unordered")
+    work = (delayed(_search_bundle)(b, [case(dataset, s) for s in b.specs], dataset.path, backend) for b in todo)
+    try:
+        for count in pool(work):
+            done += count
+            if progress:
+                progress(done, len(cases))
+    except TerminatedWorkerError:
+        raise WorkerLostError(
+            f"a worker process was killed, out of memory perhaps; {done} of {len(cases)} runs are done, "
+            "and the same command goes on from here"
+        ) from None
+
+
+def case(dataset: DataSet, spec: RunSpec) -> Search:
+    """The search for a run of a data set, with what is known of it: how its twin and its cured run ended."""
+    row, runs = dataset.run(spec.run_id), dataset.runs
+    target = float(runs.loc[row["twin_id"], "final_loss"])
+    cured = dataclasses.replace(spec, role=Role.CURED)
+    gaps = {}
+    if cured.run_id in runs.index and cured.cure_step is not None and cured.cure_step <= row["last_step"]:
+        gaps[cured.cure_step] = float(runs.loc[cured.run_id, "final_loss"]) - target
+    return Search(spec, int(row["last_step"]), target, float(row["tolerance"]), gaps)
+
+
+def _spec(row: pd.Series) -> RunSpec:
+    spec = RunSpec.from_json(json.loads(row["spec"]))
+    if spec.run_id != row["run_id"]:
+        raise InputError(f"run {row['run_id']}: its scenario has changed since; this version would train {spec.run_id}")
+    return spec
+
+
+def _search_bundle(bundle: Bundle, searches: list[Search], folder: Path, backend: Backend) -> int:
+    """Find and write the points of a bundle's runs; returns how many. Runs in a worker process."""
+    prepare()
+    search(searches, backend)
+    for one in searches:
+        write_json(point_file(folder, one.spec.run_id), one.result())
+    return len(bundle.specs)

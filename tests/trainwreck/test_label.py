@@ -1,0 +1,109 @@
+"""`trainwreck label`: visible steps and points of no return, resumed, in slices, refused in one line."""
+
+import json
+import shutil
+
+import pytest
+
+from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.files import sha256
+from trainwreck.scenarios import branching
+
+
+def parsed(said):
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+@pytest.fixture(scope="module")
+def data_set(call, tiny, tmp_path_factory):
+    """Failures that do harm in so short a run."""
+    folder = tmp_path_factory.mktemp("harmed") / "data"
+    plan = ("scenario=nan_weight_spread,residual_noise,logits_scaled", "seed=range(2)", *tiny)
+    assert call("generate", *plan, "--out", folder, "--workers", "1").code == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def labelled(call, data_set, tmp_path_factory):
+    """A copy of the data set with its points of no return. Read only."""
+    folder = shutil.copytree(data_set, tmp_path_factory.mktemp("labelled") / "data")
+    assert call("label", folder, "--workers", "1").code == 0
+    return folder
+
+
+def test_every_failing_run_that_ends_badly_gets_a_point(labelled, data_set):
+    before, after = load(data_set).runs, load(labelled).runs
+    failing = after[after["kind"] == "failing"]
+    assert len(failing)
+    assert (failing["no_return_step"] >= failing["onset_step"]).all()
+    assert (failing["no_return_step"] <= failing["last_step"]).all()
+    for _, row in failing[failing["outcome"] != "recovered"].iterrows():
+        branches = {int(step): gap for step, gap in json.loads(row["no_return_branches"]).items()}
+        assert len(branches) > 1
+        assert row["no_return_monotone"] in (True, False)
+        within = [step for step, gap in branches.items() if gap is not None and abs(gap) <= row["tolerance"]]
+        assert row["no_return_step"] in {*within, row["onset_step"]}
+    assert after[after["kind"] != "failing"]["no_return_step"].isna().all()
+    same = [c for c in before.columns if not c.startswith("no_return")]
+    assert before[same].equals(after[same])
+
+
+def test_again_it_trains_nothing_and_changes_nothing(call, labelled, monkeypatch):
+    def refuse(*details):
+        raise AssertionError("searched again")
+
+    before = {path: sha256(path) for path in labelled.rglob("*.*") if path.is_file()}
+    monkeypatch.setattr(branching, "search", refuse)
+    parsed(call("label", labelled, "--workers", "1", "--json"))
+    assert {path: sha256(path) for path in labelled.rglob("*.*") if path.is_file()} == before
+
+
+def test_stopped_between_two_bundles_it_goes_on(call, copied, labelled, monkeypatch):
+    real, calls = branching.search, []
+
+    def once(searches, backend):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(len(searches))
+        real(searches, backend)
+
+    monkeypatch.setattr(branching, "bundles", lambda specs, device: [branching.Bundle((spec,)) for spec in specs])
+    monkeypatch.setattr(branching, "search", once)
+    assert call("label", copied, "--workers", "1").code == 130
+    assert len(list((copied / "no_return").glob("*.json"))) == 1
+    monkeypatch.setattr(branching, "search", real)
+    assert call("label", copied, "--workers", "1").code == 0
+    assert (copied / "runs.parquet").read_bytes() == (labelled / "runs.parquet").read_bytes()
+
+
+def test_a_slice_of_a_split_leaves_the_others(call, copied):
+    rows = parsed(call("label", copied, "--split", "calibration", "--workers", "1", "--json"))
+    assert all(row["no_return_step"] is None for row in rows if row["outcome"] != "recovered")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--split", "tset"], ["split: 'tset'", "did you mean 'test'?"]),
+        (["--split", "test", "--visible"], ["split", "--visible"]),
+    ],
+)
+def test_bad_words_are_one_line(call, copied, words, said):
+    before = (copied / "runs.parquet").read_bytes()
+    ended = call("label", copied, *words)
+    assert ended.code == 2
+    assert len(ended.err.splitlines()) == 1
+    assert all(part in ended.err for part in said)
+    assert (copied / "runs.parquet").read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"run_id": "r"}'])
+def test_a_damaged_point_is_named(call, copied, content):
+    (copied / "no_return").mkdir()
+    (copied / "no_return" / "r0.json").write_text(content, encoding="utf-8")
+    ended = call("label", copied, "--visible")
+    assert ended.code == 2
+    assert "r0.json" in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert load(copied)
