@@ -5,7 +5,7 @@ training (`scenarios/no_return.py`), which leaves a file a run; here they go int
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,11 @@ from trainwreck.evaluation.dataset import load, write_manifest, write_runs
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.schema import FAILURES, JOINT, Outcome, RunKind
+from trainwreck.evaluation.specification import CALIBRATION
 from trainwreck.evaluation.trace import Trace
-from trainwreck.evaluation.visible import FEWEST, Spread, spread, visible_steps
+from trainwreck.evaluation.visible import Spread, by_profile, by_signal, departures, spreads
 
+MOST = 16  # healthy runs of a base that the visible steps rest on; all pairs of them are compared
 LOSSES = ("loss", "validation_loss")
 
 
@@ -32,13 +34,18 @@ def label_runs(
     was found by branching. Runs of a base with fewer than eight healthy runs get no visible step.
     """
     by_id = {row["run_id"]: row for row in rows}
+    levels = spreads({base: [trace(i) for i in ids[:MOST]] for base, ids in healthy_of(rows).items()})
+    labelled = [_labelled(row, by_id, levels.get(row["base"]), trace) for row in rows]
+    return [_with_no_return(row, (points or {}).get(row["run_id"])) for row in labelled]
+
+
+def healthy_of(rows: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
+    """Healthy runs by base, those for calibration first; the order of the rows does not matter."""
     bases: dict[str, list[str]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: (row["split"] != CALIBRATION, row["run_id"])):
         if row["kind"] == RunKind.HEALTHY.value:
             bases.setdefault(row["base"], []).append(row["run_id"])
-    spreads = {base: spread([trace(i) for i in ids]) for base, ids in bases.items() if len(ids) >= FEWEST}
-    labelled = [_labelled(row, by_id, spreads.get(row["base"]), trace) for row in rows]
-    return [_with_no_return(row, (points or {}).get(row["run_id"])) for row in labelled]
+    return bases
 
 
 def _with_no_return(row: dict[str, Any], point: dict[str, Any] | None) -> dict[str, Any]:
@@ -62,8 +69,10 @@ def _labelled(
         row["final_gap"] = _difference(row["final_loss"], by_id[row["twin_id"]]["final_loss"])
     row["outcome"] = _outcome(run, row)
     if twin is not None and healthy is not None and row["onset_step"] is not None:
-        steps = visible_steps(run, twin, healthy, row["onset_step"])
+        found = departures(run, twin, healthy, row["onset_step"])
+        steps = by_signal(found)
         row["visible_steps"] = json.dumps(steps, sort_keys=True)
+        row["visible_profiles"] = json.dumps(by_profile(found), sort_keys=True)
         row["visible_step"] = min(steps.values(), default=None)
         if row["kind"] in (*FAILURES, RunKind.LATENT.value):
             harmed = row["outcome"] != Outcome.RECOVERED.value or any(name in steps for name in LOSSES)
@@ -109,7 +118,7 @@ def relabel(folder: Path) -> list[dict[str, Any]]:
     """
     dataset = load(folder)
     table = pq.read_table(folder / "runs.parquet").to_pylist()
-    rows = [{**row, "visible_step": None, "visible_steps": "{}"} for row in table]
+    rows = [{**row, "visible_step": None, "visible_steps": "{}", "visible_profiles": "{}"} for row in table]
     labelled = label_runs(rows, dataset.trace, points_of(folder))
     manifest = folder / "manifest.json"
     before = manifest.read_text(encoding="utf-8")

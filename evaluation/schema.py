@@ -188,6 +188,7 @@ RUN_FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("cure_step", pa.int32(), "first step under the cure, of two the later; empty without one"),
     ("visible_step", pa.int32(), "first step at which any outcome signal leaves the twin (v)"),
     ("visible_steps", pa.string(), "JSON: outcome signal to its own first visible step"),
+    ("visible_profiles", pa.string(), "JSON: observation profile to the first step at which its rows show it"),
     ("no_return_step", pa.int32(), "last step at which the cure saves the run (p); empty where it was not measured"),
     ("no_return_branches", pa.string(), "JSON: step of the cure to the branch's final gap, null where not finite"),
     ("no_return_monotone", pa.bool_(), "no branch was saved after one that was lost; empty without branches"),

@@ -171,6 +171,7 @@ def injected_facts(spec: RunSpec, trace: Trace, file: str) -> dict[str, Any]:
         "onset_step": spec.onset,
         "cure_step": spec.cure_step,
         "visible_steps": "{}",
+        "visible_profiles": "{}",
         "no_return_branches": "{}",
         "final_loss": final if final == final else None,
         "final_gap": final - floor if final == final and floor == floor else None,

@@ -196,16 +196,28 @@ def generate(
 @folder
 @click.option("--split", "splits", multiple=True, help="Points of no return of this split only; may be given again.")
 @click.option("--visible", is_flag=True, help="Only the visible steps, from telemetry alone: nothing is trained.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Write nothing: how often healthy runs would be called visible, and how "
+    "far visible steps move with the healthy runs that they rest on.",
+)
 @workers_option
 @as_json
-def label(dir: Path, splits: Sequence[str], visible: bool, workers: int | None, as_json: bool) -> None:
+def label(dir: Path, splits: Sequence[str], visible: bool, check: bool, workers: int | None, as_json: bool) -> None:
     """Measure when each failure becomes visible, and until when its cure saves the run.
 
     The second takes branches: for each failing run that ends badly, about as much training as three such
     runs. It resumes when called again.
     """
-    if visible and splits:
-        raise InputError("split: not allowed beside --visible, which trains nothing; allowed: one of the two")
+    if splits and (visible or check):
+        raise InputError("split: not allowed beside --visible or --check, which train nothing; allowed: one of them")
+    if check:
+        from trainwreck.evaluation.dataset import load
+        from trainwreck.evaluation.stability import stability
+
+        found = stability(load(dir))
+        return print_json(found.to_dict()) if as_json else print(found.text())
     if visible:
         from trainwreck.evaluation.label import relabel
 

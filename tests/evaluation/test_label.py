@@ -21,8 +21,8 @@ FAULT = {
     "tolerance": 0.125, "outcome": None, "final_gap": None, "last_step": STEPS - 1,
 }  # fmt: skip
 MEASURED = {
-    "visible_step", "visible_steps", "outcome", "kind", "final_gap", "no_return_step", "no_return_branches",
-    "no_return_monotone",
+    "visible_step", "visible_steps", "visible_profiles", "outcome", "kind", "final_gap", "no_return_step",
+    "no_return_branches", "no_return_monotone",
 }  # fmt: skip
 
 late = np.arange(STEPS) >= ONSET + 5
