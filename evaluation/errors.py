@@ -14,6 +14,10 @@ class WorkerLostError(RuntimeError):
     """A worker process died under its work. The command line prints its one line and exits with 1."""
 
 
+class UnfinishedError(RuntimeError):
+    """Work that was given so much time, and goes on when called again. One line, and exit code 3."""
+
+
 def unknown(setting: str, value: object, allowed: Iterable[str]) -> InputError:
     """An InputError that names setting, value and what is allowed, with the nearest match."""
     names = list(allowed)

@@ -14,11 +14,9 @@ from typing import Any
 
 import pandas as pd
 from filelock import FileLock, Timeout
-from joblib import Parallel, delayed
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from trainwreck.evaluation.dataset import DataSet, load
-from trainwreck.evaluation.errors import InputError, WorkerLostError, unknown
+from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import write_json
 from trainwreck.evaluation.label import point_file, points_of, relabel
 from trainwreck.evaluation.schema import FAILURES, Outcome
@@ -26,6 +24,7 @@ from trainwreck.scenarios.backend import Backend, recorded
 from trainwreck.scenarios.generate import Bundle, bundles
 from trainwreck.scenarios.no_return import Search, search
 from trainwreck.scenarios.plan import Role, RunSpec
+from trainwreck.scenarios.pool import in_workers
 from trainwreck.scenarios.process import prepare
 
 # Told (runs done, runs in all).
@@ -33,13 +32,18 @@ Progress = Callable[[int, int], None]
 
 
 def measure(
-    folder: Path, *, splits: Sequence[str] = (), workers: int = 1, progress: Progress | None = None
+    folder: Path,
+    *,
+    splits: Sequence[str] = (),
+    workers: int = 1,
+    progress: Progress | None = None,
+    minutes: float | None = None,
 ) -> list[dict[str, Any]]:
     """Label a data set: visible steps, and the point of no return of every failing run; rows as written.
 
-    splits: only runs of these; all by default. Goes on where an earlier call stopped. InputError for a
-    split that is not there, another process at work, or runs that this version would train otherwise;
-    WorkerLostError where a worker was killed.
+    splits: only runs of these; all by default. minutes: begin no bundle after so long. Goes on where an earlier
+    call stopped. InputError for a split that is not there, another process at work, or runs that this version
+    would train otherwise; WorkerLostError where a worker was killed; UnfinishedError where time is over.
     """
     known = load(folder)
     for split in splits:
@@ -52,32 +56,30 @@ def measure(
             cases = rows[rows["kind"].isin(FAILURES) & (rows["outcome"] != Outcome.RECOVERED.value)]
             if splits:
                 cases = cases[cases["split"].isin(splits)]
-            _search_all(dataset, cases, workers, progress)
+            _search_all(dataset, cases, workers, progress, minutes)
             return relabel(folder)
     except Timeout:
         raise InputError(f"dir: {str(folder)!r} is being written by another process") from None
 
 
-def _search_all(dataset: DataSet, cases: pd.DataFrame, workers: int, progress: Progress | None) -> None:
+def _search_all(
+    dataset: DataSet, cases: pd.DataFrame, workers: int, progress: Progress | None, minutes: float | None
+) -> None:
     found = points_of(dataset.path)
     specs = [_spec(row) for _, row in cases.iterrows() if row["run_id"] not in found]
     done = len(cases) - len(specs)
     if progress:
         progress(done, len(cases))
     backend = recorded(dataset.manifest)
-    todo = bundles(specs, backend.device)
-    pool = Parallel(n_jobs=max(1, min(workers, len(todo))), backend="loky", return_as="generator_unordered")
-    work = (delayed(_search_bundle)(b, [case(dataset, s) for s in b.specs], dataset.path, backend) for b in todo)
-    try:
-        for count in pool(work):
-            done += count
-            if progress:
-                progress(done, len(cases))
-    except TerminatedWorkerError:
-        raise WorkerLostError(
-            f"a worker process was killed, out of memory perhaps; {done} of {len(cases)} runs are done, "
-            "and the same command goes on from here"
-        ) from None
+    pieces = [
+        (bundle, [case(dataset, spec) for spec in bundle.specs], dataset.path, backend)
+        for bundle in bundles(specs, backend.device)
+    ]
+    so_far = lambda: f"{done} of {len(cases)} runs are done"  # noqa: E731
+    for count in in_workers(_search_bundle, pieces, workers=workers, so_far=so_far, minutes=minutes):
+        done += count
+        if progress:
+            progress(done, len(cases))
 
 
 def case(dataset: DataSet, spec: RunSpec) -> Search:

@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from joblib import Parallel, delayed
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
-from trainwreck.evaluation.errors import InputError, WorkerLostError
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import copy, read_json, sha256, write_json
 from trainwreck.evaluation.label import label_runs, points_of
 from trainwreck.evaluation.schema import RUN_FIELDS, SCHEMA_VERSION, RunKind
@@ -33,6 +31,7 @@ from trainwreck.scenarios.compound import Compound
 from trainwreck.scenarios.loop import LANE_ELEMENTS, train
 from trainwreck.scenarios.pages import page
 from trainwreck.scenarios.plan import Role, RunSpec, unique
+from trainwreck.scenarios.pool import in_workers
 from trainwreck.scenarios.process import environment, prepare
 from trainwreck.scenarios.settings import Setup, as_dict, essence, fingerprint
 
@@ -93,12 +92,13 @@ def generate(
     backend: Backend = CPU,
     progress: Progress | None = None,
     reuse: Path | None = None,
+    minutes: float | None = None,
 ) -> DataSet:
     """Train every run of a plan, label it, and write the data set; goes on where an earlier call stopped.
 
-    reuse: a folder of data sets whose bundles need not be trained again.
+    reuse: a folder of data sets whose bundles need not be trained again. minutes: begin no bundle after so long.
     InputError where `out` holds something else, or another process is at work there; WorkerLostError
-    where a worker was killed.
+    where a worker was killed; UnfinishedError where time is over.
     """
     specs = unique(specs)
     _claim(specs, out, name, backend)
@@ -107,7 +107,7 @@ def generate(
             if not (out / "manifest.json").exists():
                 if reuse:
                     _adopt(bundles(specs, backend.device), out, reuse)
-                _train_all(specs, out, workers, backend, progress)
+                _train_all(specs, out, workers, backend, progress, minutes)
                 finish(specs, out, name, backend)
     except Timeout:
         raise InputError(f"out: {str(out)!r} is being written by another process") from None
@@ -218,7 +218,9 @@ def _claim(specs: list[RunSpec], out: Path, name: str, backend: Backend) -> None
         write_json(file, content)
 
 
-def _train_all(specs: list[RunSpec], out: Path, workers: int, backend: Backend, progress: Progress | None) -> None:
+def _train_all(
+    specs: list[RunSpec], out: Path, workers: int, backend: Backend, progress: Progress | None, minutes: float | None
+) -> None:
     everything = bundles(specs, backend.device)
     todo = [b for b in everything if not _is_done(out, b)]
     total = sum(b.work for b in everything)
@@ -226,18 +228,12 @@ def _train_all(specs: list[RunSpec], out: Path, workers: int, backend: Backend, 
     done = len(everything) - len(todo)
     if progress:
         progress(done, len(everything), steps, total)
-    # Processes, not threads: a worker's memory and threads are its own, and it dies alone.
-    pool = Parallel(n_jobs=max(1, min(workers, len(todo))), backend="loky", return_as="generator_unordered")
-    try:
-        for work in pool(delayed(train_bundle)(b, out, backend) for b in todo):
-            done, steps = done + 1, steps + work
-            if progress:
-                progress(done, len(everything), steps, total)
-    except TerminatedWorkerError:
-        raise WorkerLostError(
-            f"a worker process was killed, out of memory perhaps; {done} of {len(everything)} bundles are done, "
-            "and the same command goes on from here"
-        ) from None
+    pieces = [(b, out, backend) for b in todo]
+    so_far = lambda: f"{done} of {len(everything)} bundles are done"  # noqa: E731
+    for work in in_workers(train_bundle, pieces, workers=workers, so_far=so_far, minutes=minutes):
+        done, steps = done + 1, steps + work
+        if progress:
+            progress(done, len(everything), steps, total)
 
 
 def _adopt(wanted: list[Bundle], out: Path, reuse: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from trainwreck.evaluation.errors import InputError, WorkerLostError, unknown
+from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, unknown
 from trainwreck.evaluation.progress import progress
 from trainwreck.options import (
     as_backend,
@@ -18,6 +18,7 @@ from trainwreck.options import (
     backend_options,
     default_workers,
     folder,
+    minutes_option,
     profile_option,
     settings,
     severity_option,
@@ -31,6 +32,7 @@ from trainwreck.tables import number, print_board, print_json, print_page, print
 
 MEASUREMENTS = ("train", "telemetry", "workers", "cuda", "language", "fidelity", "attention", "fused")
 INTERRUPTED = 130  # as shells report SIGINT
+UNFINISHED = 3
 
 
 class Group(click.Group):
@@ -64,9 +66,9 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         print("trainwreck: interrupted; the same command goes on from here", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    except WorkerLostError as error:
+    except (WorkerLostError, UnfinishedError) as error:
         print(f"trainwreck: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(UNFINISHED if isinstance(error, UnfinishedError) else 1)
 
 
 @cli.command()
@@ -166,6 +168,7 @@ cli.add_command(preflight)
 @click.argument("plan", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the data set.")
 @click.option("--salt", help="Of the plan `private`: draws its seeds; keep it to yourself.")
+@minutes_option
 @workers_option
 @backend_options
 @as_json
@@ -173,6 +176,7 @@ def generate(
     plan: Sequence[str],
     out: Path,
     salt: str | None,
+    minutes: float | None,
     workers: int | None,
     device: str | None,
     impl: str | None,
@@ -185,7 +189,7 @@ def generate(
     from trainwreck.scenarios.plans import resolve
 
     name, specs = resolve(plan, salt)
-    dataset = _generate(specs, out, name, workers, as_backend(device, impl), quiet=as_json)
+    dataset = _generate(specs, out, name, workers, as_backend(device, impl), quiet=as_json, minutes=minutes)
     kinds = dataset.runs["kind"].value_counts().to_dict()
     if as_json:
         return print_json({"data_set": str(out), "runs": len(dataset), "kinds": kinds})
@@ -202,9 +206,18 @@ def generate(
     help="Write nothing: how often healthy runs would be called visible, and how "
     "far visible steps move with the healthy runs that they rest on.",
 )
+@minutes_option
 @workers_option
 @as_json
-def label(dir: Path, splits: Sequence[str], visible: bool, check: bool, workers: int | None, as_json: bool) -> None:
+def label(
+    dir: Path,
+    splits: Sequence[str],
+    visible: bool,
+    check: bool,
+    minutes: float | None,
+    workers: int | None,
+    as_json: bool,
+) -> None:
     """Measure when each failure becomes visible, and until when its cure saves the run.
 
     The second takes branches: for each failing run that ends badly, about as much training as three such
@@ -231,6 +244,7 @@ def label(dir: Path, splits: Sequence[str], visible: bool, check: bool, workers:
                 splits=splits,
                 workers=workers or default_workers("cpu"),
                 progress=lambda done, total: tick(done, total, f"run {done}/{total}"),
+                minutes=minutes,
             )
     shown = [r for r in rows if r["onset_step"] is not None]
     if as_json:
@@ -350,7 +364,9 @@ def doctor(as_json: bool) -> None:
     print_table(("what", "found"), [(k, v if isinstance(v, str) else json.dumps(v)) for k, v in facts.items()])
 
 
-def _generate(specs: Any, out: Path, name: str, workers: int | None, where: Any, quiet: bool) -> Any:
+def _generate(
+    specs: Any, out: Path, name: str, workers: int | None, where: Any, quiet: bool, minutes: float | None = None
+) -> Any:
     from trainwreck.scenarios.generate import generate as run_plan
 
     workers = workers or default_workers(where.device)
@@ -359,7 +375,7 @@ def _generate(specs: Any, out: Path, name: str, workers: int | None, where: Any,
         def told(done: int, total: int, steps: int, all_steps: int) -> None:
             tick(steps, all_steps, f"bundle {done}/{total}")
 
-        return run_plan(specs, out, workers=workers, name=name, backend=where, progress=told)
+        return run_plan(specs, out, workers=workers, name=name, backend=where, progress=told, minutes=minutes)
 
 
 def _leaderboard(dir: Path, extra: Sequence[str] | None, profiles: Sequence[str], quiet: bool) -> list[dict[str, Any]]:

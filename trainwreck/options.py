@@ -8,6 +8,11 @@ import click
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 workers_option = click.option("--workers", type=click.IntRange(1), help="Worker processes; one a core by default.")
+minutes_option = click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    help="Begin nothing new after so long; exit code 3, and the same command goes on.",
+)
 folder = click.argument("dir", type=click.Path(path_type=Path))
 settings = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
 device_option = click.option("--device", help="cpu or cuda; cpu by default.")

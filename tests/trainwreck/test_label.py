@@ -107,3 +107,24 @@ def test_a_damaged_point_is_named(call, copied, content):
     assert "r0.json" in ended.err
     assert len(ended.err.splitlines()) == 1
     assert load(copied)
+
+
+def test_given_a_moment_it_does_a_piece_and_says_that_it_is_not_done(call, copied, labelled, monkeypatch):
+    monkeypatch.setattr(branching, "bundles", lambda specs, device: [branching.Bundle((spec,)) for spec in specs])
+    ended = call("label", copied, "--minutes", "0.0001", "--workers", "1")
+    assert ended.code == 3
+    assert "the same command goes on" in ended.err.splitlines()[-1]
+    assert len(list((copied / "no_return").glob("*.json"))) == 1
+    assert call("label", copied, "--workers", "1").code == 0
+    assert (copied / "runs.parquet").read_bytes() == (labelled / "runs.parquet").read_bytes()
+
+
+def test_a_data_set_in_slices_of_time_is_the_same(call, data_set, tiny, tmp_path):
+    plan = ("scenario=nan_weight_spread,residual_noise,logits_scaled", "seed=range(2)", *tiny)
+    words = ("generate", *plan, "--out", tmp_path / "slow", "--workers", "1", "--minutes", "0.0001")
+    codes = [call(*words).code for _ in range(2)]
+    assert codes[0] == 3
+    while codes[-1] == 3:
+        codes.append(call(*words).code)
+    assert codes[-1] == 0
+    assert (tmp_path / "slow" / "runs.parquet").read_bytes() == (data_set / "runs.parquet").read_bytes()
