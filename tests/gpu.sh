@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # GPU tests and benchmarks on a machine with CUDA and a PyTorch of its own; writes results/gpu-<date>/ (or $OUT),
 # and the tables of the benchmarks to results/ as well. A step that fails does not keep the next from running.
+# With SMALL=1 also the proofs at the size `small`, of the scenarios that keep the size's own model.
 #
 # Without a network, first put wheels of what the machine lacks into wheels/ (or WHEELS=folder). Beside PyTorch,
 # Triton, NumPy, pandas, pyarrow, SciPy, scikit-learn, statsmodels, matplotlib and pytest with hypothesis these are
@@ -48,6 +49,12 @@ step tests $bin/python -m pytest -m gpu tests/gpu tests/kernels --junitxml="$out
 step attention bench attention
 step fused bench fused
 step training bench cuda
+if [ -n "${SMALL:-}" ]; then # proofs at the size small, 6 layers of width 256: hours; resumes when called again
+    step small $bin/trainwreck verify fp16_attention_overflow corrupt_tokens mask_missing mask_off_by_one mask_zeroed \
+        rope_on_keys_only rope_wrong_frequency rope_wrong_offset capacity_too_small post_ln_depth \
+        stale_optimizer_state benign_clean_resume benign_entropy_floor benign_single_spike benign_warm_restart \
+        --severity clear --size small --device cuda --record
+fi
 if command -v compute-sanitizer > /dev/null; then # slow: a few small shapes
     step sanitizer compute-sanitizer --tool memcheck --error-exitcode 9 $bin/python -m pytest -m gpu tests/kernels \
         -k "left_as_they_were or shared_by_runs or any_layout"
