@@ -94,8 +94,7 @@ def rows(trace: Trace) -> Iterator[dict[str, Any]]:
         columns += [repeat(None, stop - start) if v is None else v[start:stop].tolist() for v in signals]
         for column, known in zip(sparse, there, strict=True):
             columns[column] = [
-                value if here else None
-                for value, here in zip(columns[column], known[start:stop].tolist(), strict=True)
+                value if here else None for value, here in zip(columns[column], known[start:stop].tolist(), strict=True)
             ]
         for row in zip(*columns, strict=True):
             yield dict(zip(names, row))  # noqa: B905  (one value a column by construction; strict costs a tenth)

@@ -141,7 +141,8 @@ def telemetry_schema() -> pa.Schema:
     """Arrow schema of a telemetry file: run_id, step, then every signal as float32 or a list of it."""
     fields = [pa.field("run_id", pa.string(), nullable=False), pa.field("step", pa.int32(), nullable=False)]
     for signal in SIGNALS:
-        fields.append(pa.field(signal.name, column_type(signal), metadata={"unit": signal.unit, "meaning": signal.meaning}))
+        facts = {"unit": signal.unit, "meaning": signal.meaning}
+        fields.append(pa.field(signal.name, column_type(signal), metadata=facts))
     return pa.schema(fields, metadata={"trainwreck_schema": str(SCHEMA_VERSION)})
 
 
@@ -182,7 +183,7 @@ RUN_FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("cause", pa.string(), "true cause, two joined by + in a compound run; empty for healthy and look-alike runs"),
     ("causes", pa.string(), "JSON: each true cause to its first step, the earliest first"),
     ("family", pa.string(), "family of each cause, joined by +; a look-alike's own; empty for healthy runs"),
-    ("kind", pa.string(), "failing, compound, healthy, look-alike, latent or cured; imported: nothing is known by experiment"),
+    ("kind", pa.string(), "failing, compound, healthy, look-alike, latent or cured; imported where no experiment says"),
     ("split", pa.string(), "calibration (healthy runs that thresholds are frozen on) or test"),
     ("severity", pa.string(), "subtle, clear or severe; empty where there is no scale"),
     ("seed", pa.int64(), "seed of every random stream of the run"),

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS, Axis, column_type, telemetry_schema
 
-
 NO_STEPS = np.zeros(0, int)
 
 
