@@ -37,6 +37,11 @@ class DataSet:
     def __len__(self) -> int:
         return len(self.runs)
 
+    @property
+    def imported(self) -> bool:
+        """Whether its runs are someone else's logs, see `readers.imported`."""
+        return "imported" in self.manifest
+
     def run(self, run_id: str) -> pd.Series:
         """The row of a run."""
         if run_id not in self.runs.index:

@@ -16,6 +16,7 @@ from trainwreck.evaluation.dataset import load, write_manifest, write_runs
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.schema import FAILURES, JOINT, Outcome, RunKind
 from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.unlabelled import refuse_imported
 from trainwreck.evaluation.visible import FEWEST, Spread, spread, visible_steps
 
 LOSSES = ("loss", "validation_loss")
@@ -76,6 +77,7 @@ def relabel(folder: Path) -> list[dict[str, Any]]:
     two files, it leaves a data set without a manifest, which `generate` with its plan finishes.
     """
     dataset = load(folder)
+    refuse_imported(dataset, "labelled")
     table = pq.read_table(folder / "runs.parquet").to_pylist()
     rows = [{**row, "visible_step": None, "visible_steps": "{}"} for row in table]
     labelled = label_runs(rows, dataset.trace)
