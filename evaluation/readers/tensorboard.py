@@ -52,7 +52,7 @@ def _read_run(name: str, files: list[Path], mapping: Mapping[str, Target]) -> Lo
                 if number is not None:
                     checked_step(event.step, f"{file}: tag {value.tag!r}")
                     scalars.setdefault(value.tag, Points()).add(event.step, number)
-    place = f"{files[0].parent}"
+    place = str(files[0] if len(files) == 1 else files[0].parent)
     if not scalars:
         raise InputError(f"{place}: no scalar in its event files")
     choice = choose(list(scalars), mapping, place, has_step=False)

@@ -72,9 +72,7 @@ def written(rows: list[tuple[Any, ...]], dialect: dict[str, Any]) -> bytes:
 
 def expected(rows: list[tuple[Any, ...]]) -> dict[str, dict[int, float]]:
     """Signal to step to value, the last written."""
-    return {
-        name: {row[0]: row[i] for row in rows if row[i] is not None} for i, name in enumerate(SIGNALS, start=1)
-    }
+    return {name: {row[0]: row[i] for row in rows if row[i] is not None} for i, name in enumerate(SIGNALS, start=1)}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
@@ -94,7 +92,8 @@ def test_every_dialect_says_the_same(rows: list[tuple[Any, ...]], dialect: dict[
         assert trace.steps[there].tolist() == sorted(found)
         np.testing.assert_array_equal(trace[name][there], np.array([found[s] for s in sorted(found)], np.float32))
         assert account[name]["points"] == len(found)
-        assert account[name]["points"] + account[name]["repeated"] == sum(r[SIGNALS.index(name) + 1] is not None for r in rows)
+        wrote = sum(row[SIGNALS.index(name) + 1] is not None for row in rows)
+        assert account[name]["points"] + account[name]["repeated"] == wrote
     assert np.array_equal(Trace.from_table(trace.to_table()).steps, trace.steps)
 
 
@@ -135,7 +134,10 @@ REFUSED = {
     "nan for a step": ("step,loss\nnan,2\n", "line 2: column 'step': step 'nan' is not a whole number"),
     "an open quote": ('step,loss\n1,"2\n2,3\n', "line 3: not CSV"),
     "a column twice": ("step,loss,loss\n1,2,3\n", "column 'loss' stands twice"),
-    "no known step": ("epoch,loss\n1,2\n", "no column is a known step: 'epoch', 'loss'; name it with --map COLUMN=step"),
+    "no known step": (
+        "epoch,loss\n1,2\n",
+        "known step: 'epoch', 'loss'; name it with --map COLUMN=step",
+    ),
     "no known signal": ("step,accuracy\n1,2\n", "no column is a known signal: 'step', 'accuracy'"),
     "nothing logged": ("step,loss\n1,\n2,\n", "no column is a known signal"),
     "a header alone": ("step,loss\n", "no column is a known step"),
