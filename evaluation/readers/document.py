@@ -5,11 +5,16 @@ from trainwreck.evaluation.readers.names import SYNONYMS
 
 def document() -> str:
     """Markdown; a test holds that the page has it."""
-    lines = ["| signal | names, the first that a log has is taken |", "|---|---|"]
+    lines = ["| signal | names | with these before or after | besides |", "|---|---|---|---|"]
     for signal, names in SYNONYMS.items():
-        shown = ", ".join(f"`{name}`" for name in dict.fromkeys(names))
-        lines.append(f"| `{signal}` | {shown}{', `lr-AdamW` and the like' if signal == 'lr' else ''} |")
+        others = [*map(_quoted, names.others), *(["`lr-AdamW` and the like"] if signal == "lr" else [])]
+        words = ", ".join(map(_quoted, names.words)) + ("" if names.alone else " (never alone)")
+        lines.append(f"| `{signal}` | {', '.join(map(_quoted, names.names))} | {words} | {', '.join(others)} |")
     return "\n".join(lines) + "\n"
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"
 
 
 if __name__ == "__main__":

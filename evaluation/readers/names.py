@@ -36,48 +36,65 @@ class Choice:
     ignored: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Names:
+    """names: each alone (unless `alone` is False), and with each of `words` before and after it; then `others`."""
+
+    names: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    alone: bool = True
+
+    def spelt(self) -> list[str]:
+        """All of them, the first that a log has is taken."""
+        found = []
+        for name in self.names:
+            found += [name] if self.alone else []
+            found += [spelt for word in self.words for spelt in (f"{word}_{name}", f"{name}_{word}")]
+        return [*found, *self.others]
+
+
+_LOSSES = ("loss", "lm_loss", "ce_loss", "nll_loss", "cross_entropy_loss", "crossentropyloss", "cross_entropy")
 _TRAIN = ("train", "training", "trainer")
-_EVAL = ("val", "valid", "validation", "eval", "evaluation", "dev")
-_LOSS = ("loss", "lm_loss", "ce_loss", "nll_loss", "cross_entropy_loss", "crossentropyloss", "cross_entropy")
-_SETTING = (*_TRAIN, "optim", "optimizer")
 
-
-def _around(words: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Each name with each word before and after it."""
-    return tuple(spelt for name in names for word in words for spelt in (f"{word}_{name}", f"{name}_{word}"))
-
-
-_GRAD_NORM = ("grad_norm", "gradient_norm", "gradnorm", "gnorm", "global_grad_norm", "total_grad_norm")
-_LR = ("lr", "learning_rate", "learning_rate_group0", "lr_group0")
-
-# The first that a log has is taken. What stands after a trainer's name is how that one writes it.
-SYNONYMS: dict[str, tuple[str, ...]] = {
-    STEP: (
-        "global_step", "train_global_step", "trainer_global_step",  # W&B of Transformers and of Lightning
-        "step", "steps", "train_step", "training_step", "iteration", "iter", "it", "num_updates", "train_num_updates",
-        "_step",  # W&B's own counter of calls
+SYNONYMS: dict[str, Names] = {
+    # Transformers and Lightning log their own step to W&B; `_step` is its counter of calls.
+    STEP: Names(
+        ("global_step", "step", "steps", "iteration", "iter", "it", "num_updates"), _TRAIN, others=("_step",)
     ),
-    "loss": (
-        "loss", *_around(_TRAIN, ("loss",)), *_LOSS, *_around(_TRAIN, _LOSS), "train_loss_step",
-        "global_avg_loss", "loss_metrics_global_avg_loss", "loss_train_total",
-        "lm_loss_training_lm_loss", "train_train_loss", "train_loss_epoch",
+    "loss": Names(
+        _LOSSES,
+        _TRAIN,
+        # Lightning; torchtitan; LLM Foundry; Megatron and Transformers in TensorBoard; Lightning's mean of an epoch
+        others=(
+            "train_loss_step", "global_avg_loss", "loss_metrics_global_avg_loss", "loss_train_total",
+            "lm_loss_training_lm_loss", "train_train_loss", "train_loss_epoch",
+        ),
     ),
-    "validation_loss": (
-        "validation_loss", *_around(_EVAL, _LOSS), "val_loss_epoch", "metrics_eval_languagecrossentropy",
-        "lm_loss_validation_lm_loss_validation",
+    "validation_loss": Names(
+        _LOSSES,
+        ("validation", "val", "valid", "eval", "evaluation", "dev"),
+        others=("val_loss_epoch", "metrics_eval_languagecrossentropy", "lm_loss_validation_lm_loss_validation"),
+        alone=False,
     ),
-    "grad_norm": (
-        *_GRAD_NORM, *_around(_SETTING, _GRAD_NORM), "l2_norm_grad_global", "grad_2_0_norm_total",
-        "grad_norm_grad_norm",
+    "grad_norm": Names(
+        ("grad_norm", "gradient_norm", "gradnorm", "gnorm", "global_grad_norm", "total_grad_norm"),
+        (*_TRAIN, "optim", "optimizer"),
+        # LLM Foundry; Lightning's `grad_norm`; Megatron in TensorBoard
+        others=("l2_norm_grad_global", "grad_2_0_norm_total", "grad_norm_grad_norm"),
     ),
-    "lr": (*_LR, *_around(_SETTING, _LR), "learning_rate_learning_rate"),
-    "loss_scale": ("loss_scale", "lossscale", "train_loss_scale", "loss_scale_loss_scale"),
+    "lr": Names(
+        ("lr", "learning_rate", "lr_group0", "learning_rate_group0"),
+        (*_TRAIN, "optim", "optimizer"),
+        others=("learning_rate_learning_rate",),
+    ),
+    "loss_scale": Names(("loss_scale", "lossscale"), _TRAIN, others=("loss_scale_loss_scale",)),
 }  # fmt: skip
 
 # Lightning's LearningRateMonitor: lr-AdamW, lr-AdamW/pg1, lr-AdamW-1; the first group is taken.
 _MONITORED_LR = re.compile(r"lr_[a-z0-9]+(_pg1|_group0)?")
 
-_RANKS = {signal: {name: rank for rank, name in reversed([*enumerate(names)])} for signal, names in SYNONYMS.items()}
+_RANKS = {signal: {name: rank for rank, name in enumerate(names.spelt())} for signal, names in SYNONYMS.items()}
 _ENTRY = re.compile(r"(?P<signal>[a-z_]+)/(?P<entry>\d{1,4})")
 
 

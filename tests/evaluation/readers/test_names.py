@@ -81,7 +81,7 @@ def test_a_mapping_is_one_to_one(words: tuple[str, ...]) -> None:
 
 
 def test_every_name_is_spelt_plainly_and_stands_for_one_signal() -> None:
-    names = [(name, signal) for signal, spelt in SYNONYMS.items() for name in dict.fromkeys(spelt)]
+    names = [(name, signal) for signal, spelt in SYNONYMS.items() for name in spelt.spelt()]
     assert all(name == plain(name) for name, _ in names)
     assert len({name for name, _ in names}) == len(names)
     assert {signal for _, signal in names} <= {"step", *BY_NAME}
