@@ -20,6 +20,7 @@ from trainwreck.evaluation.schema import SCHEMA_VERSION, runs_schema
 from trainwreck.evaluation.trace import Trace
 
 FORMAT = "trainwreck-data-set"
+IMPORTED = "imported"  # key of the manifest, see `readers.imported`
 
 
 class DataSet:
@@ -39,8 +40,8 @@ class DataSet:
 
     @property
     def imported(self) -> bool:
-        """Whether its runs are someone else's logs, see `readers.imported`."""
-        return "imported" in self.manifest
+        """Whether its runs are someone else's logs."""
+        return IMPORTED in self.manifest
 
     def run(self, run_id: str) -> pd.Series:
         """The row of a run."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from trainwreck.evaluation.dataset import DataSet
+from trainwreck.evaluation.dataset import IMPORTED, DataSet
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.registry import load_detector
@@ -16,7 +16,7 @@ def alarms_on(dataset: DataSet, detectors: Sequence[str], tick: Tick | None = No
     The rows are those of the log, so a detector that counts rows counts them, not steps.
     """
     loaded = {name: load_detector(name) for name in detectors}
-    said = {entry["run_id"]: entry["label"] for entry in dataset.manifest["imported"]}
+    said = {entry["run_id"]: entry["label"] for entry in dataset.manifest[IMPORTED]}
     found = []
     for done, trace in enumerate(dataset.traces(), start=1):
         for name, detector in loaded.items():

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from trainwreck.evaluation.dataset import write_manifest, write_runs, write_telemetry
+from trainwreck.evaluation.dataset import IMPORTED, write_manifest, write_runs, write_telemetry
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import sha256, write_folder
 from trainwreck.evaluation.readers.formats import read
@@ -30,8 +30,6 @@ from trainwreck.evaluation.readers.names import Target
 from trainwreck.evaluation.readers.rules import to_trace
 from trainwreck.evaluation.schema import RUN_FIELDS, RunKind
 from trainwreck.evaluation.trace import Trace
-
-IMPORTED = "imported"
 
 
 def import_logs(

@@ -64,7 +64,7 @@ def _events(file: Path, rules: Counter[str]) -> Iterator[Any]:
     loader = require("tensorboard.backend.event_processing.event_file_loader", "tensorboard")
     whole, cut = _records(file)
     read = 0
-    for event in loader.EventFileLoader(str(file)).Load():
+    for event in loader.LegacyEventFileLoader(str(file)).Load():
         read += 1
         yield event
     if read < whole:

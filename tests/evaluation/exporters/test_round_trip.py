@@ -2,9 +2,12 @@
 
 import csv
 import math
+import shutil
 import socket
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +76,15 @@ def assert_same(found: Points, expected: Points) -> None:
         mine = np.array(list(found[name].values()))
         assert mine.astype(np.float32).astype(np.float64).tobytes() == mine.tobytes() or np.isnan(mine).any()
         np.testing.assert_array_equal(mine, np.array(list(points.values())), name)
+
+
+def test_a_series_has_the_points_that_were_logged(hard: DataSet) -> None:
+    faulty, healthy = (points_of(hard.trace(run_id)) for run_id in RUNS)
+    assert list(faulty["validation_loss"]) == list(healthy["validation_loss"]) == [19]
+    assert math.isnan(faulty["validation_loss"][19])
+    assert "fresh_loss" not in faulty
+    assert list(faulty["loss"]) == list(faulty["layer_grad_norm/3"]) == list(range(STEPS))
+    assert len(faulty) == sum(v[0].size for v in hard.trace("faulty").signals.values()) - 1
 
 
 def by_tensorboard(folder: Path, where: dict[str, str]) -> Iterator[tuple[str, Points]]:
@@ -144,6 +156,15 @@ def test_an_exported_set_comes_back_as_one(exported: Any, hard: DataSet, tmp_pat
     again = load(tmp_path / "back")
     for entry, run_id in zip(entries, RUNS, strict=True):
         assert_same(points_of(again.trace(entry["run_id"])), points_of(hard.trace(run_id)))
+
+
+def test_runs_that_were_deleted_are_left_out(exported: Any, tmp_path: Path) -> None:
+    folder, where = exported["mlflow"]
+    copied = Path(shutil.copy(folder / "mlflow.db", tmp_path))
+    with closing(sqlite3.connect(copied)) as database, database:
+        run = where["faulty"].rpartition(" ")[2]
+        database.execute("UPDATE runs SET lifecycle_stage = 'deleted' WHERE run_uuid = ?", (run,))
+    assert [log.name for log in read(copied)] == [where["healthy"].rpartition(" ")[2]]
 
 
 def test_timeeval_has_a_label_a_step_and_no_empty_cell(exported: Any, hard: DataSet) -> None:
@@ -227,3 +248,23 @@ def test_what_cannot_be_exported_leaves_nothing(hard: DataSet, tmp_path: Path) -
     with pytest.raises(InputError, match="is not empty"):
         export(hard, "trackio", tmp_path / "full")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "thesis"]
+
+
+def test_an_offline_run_that_was_cut_off_is_read_to_there(exported: Any, tmp_path: Path) -> None:
+    folder, where = exported["wandb"]
+    content = (folder / where["faulty"]).read_bytes()
+    file = tmp_path / "cut.wandb"
+    lengths = []
+    for size in (len(content), len(content) // 2, len(content) // 2 + 3):
+        file.write_bytes(content[:size])
+        (log,) = read(file)
+        lengths.append(len(to_trace(log, "r")[0]))
+        assert log.rules == ({} if size == len(content) else {"cut off last record": 1})
+    assert lengths[0] == STEPS
+    assert 0 < lengths[1] <= lengths[2] < STEPS
+    file.write_bytes(content[:13] + b"\x09" + content[14:])  # the kind of the first record
+    with pytest.raises(InputError, match="damaged at byte 7"):
+        read(file)
+    file.write_bytes(content[:16] + bytes(64) + content[80:])
+    with pytest.raises(InputError, match=r"record 1 is not one of W&B|damaged|no history"):
+        read(file)

@@ -94,7 +94,9 @@ def test_every_dialect_says_the_same(rows: list[tuple[Any, ...]], dialect: dict[
         assert account[name]["points"] == len(found)
         wrote = sum(row[SIGNALS.index(name) + 1] is not None for row in rows)
         assert account[name]["points"] + account[name]["repeated"] == wrote
-    assert np.array_equal(Trace.from_table(trace.to_table()).steps, trace.steps)
+    again = Trace.from_table(trace.to_table())
+    assert np.array_equal(again.steps, trace.steps)
+    assert set(again.logged) == set(trace.logged)
 
 
 def test_rules_are_counted(read_text: Any) -> None:
