@@ -20,6 +20,7 @@ from trainwreck.evaluation.schema import SCHEMA_VERSION, runs_schema
 from trainwreck.evaluation.trace import Trace
 
 FORMAT = "trainwreck-data-set"
+IMPORTED = "imported"  # key of the manifest, see `readers.imported`
 
 
 class DataSet:
@@ -36,6 +37,11 @@ class DataSet:
 
     def __len__(self) -> int:
         return len(self.runs)
+
+    @property
+    def imported(self) -> bool:
+        """Whether its runs are someone else's logs."""
+        return IMPORTED in self.manifest
 
     def run(self, run_id: str) -> pd.Series:
         """The row of a run."""

@@ -114,7 +114,7 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
             continue
         trace = story.traces[role]
         curve = reduced(trace, name)
-        steps = np.arange(len(curve))
+        steps = trace.steps
         if name in EVALUATIONS:
             steps, curve = steps[trace.evaluated], curve[trace.evaluated]
         finite = np.isfinite(curve)

@@ -36,6 +36,27 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         raise InputError(f"{path}: can't be written ({error.strerror or error})") from error
 
 
+def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
+    """Call `fill` with a temporary folder beside `path`, then move it there in one step.
+
+    InputError where `path` holds something already, or the system does not let it.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        what = "is not empty" if path.is_dir() else "is a file"
+        raise InputError(f"out: {str(path)!r} {what}; allowed: a folder that is new or empty")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".tmp-", dir=path.parent) as name:
+            made = Path(name) / "made"
+            made.mkdir()
+            fill(made)
+            if path.exists():
+                path.rmdir()
+            made.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: can't be written ({error.strerror or error})") from error
+
+
 def write_json(path: Path, content: Any) -> None:
     """Sorted, indented JSON, atomically. NaN is refused: JSON has none."""
     text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"

@@ -19,6 +19,7 @@ from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.schema import FAILURES, JOINT, Outcome, RunKind
 from trainwreck.evaluation.specification import CALIBRATION
 from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.unlabelled import refuse_imported
 from trainwreck.evaluation.visible import Spread, by_profile, by_signal, departures, spreads
 
 MOST = 16  # healthy runs of a base that the visible steps rest on; all pairs of them are compared
@@ -117,6 +118,7 @@ def relabel(folder: Path) -> list[dict[str, Any]]:
     two files, it leaves a data set without a manifest, which `generate` with its plan finishes.
     """
     dataset = load(folder)
+    refuse_imported(dataset, "labelled")
     table = pq.read_table(folder / "runs.parquet").to_pylist()
     rows = [{**row, "visible_step": None, "visible_steps": "{}", "visible_profiles": "{}"} for row in table]
     labelled = label_runs(rows, dataset.trace, points_of(folder))

@@ -82,17 +82,19 @@ def rows(trace: Trace) -> Iterator[dict[str, Any]]:
     """
     names = ["step", *(signal.name for signal in SIGNALS)]
     signals = [trace.signals.get(name) for name in names[1:]]
-    evaluations = [names.index(name) for name in EVALUATIONS]
     fresh = trace.signals.get("fresh_loss")
-    there = [trace.evaluated, np.zeros(len(trace), bool) if fresh is None else ~np.isnan(fresh)]
+    logged = {name: there for name, there in trace.logged.items() if name in trace.signals}
+    logged |= zip(
+        EVALUATIONS, (trace.evaluated, np.zeros(len(trace), bool) if fresh is None else ~np.isnan(fresh)), strict=True
+    )
+    sparse, there = [names.index(name) for name in logged], list(logged.values())
     for start in range(0, len(trace), BLOCK):
         stop = min(start + BLOCK, len(trace))
-        columns: list[Any] = [range(start, stop)]
+        columns: list[Any] = [trace.steps[start:stop].tolist()]
         columns += [repeat(None, stop - start) if v is None else v[start:stop].tolist() for v in signals]
-        for column, known in zip(evaluations, there, strict=True):
+        for column, known in zip(sparse, there, strict=True):
             columns[column] = [
-                value if evaluated else None
-                for value, evaluated in zip(columns[column], known[start:stop].tolist(), strict=True)
+                value if here else None for value, here in zip(columns[column], known[start:stop].tolist(), strict=True)
             ]
         for row in zip(*columns, strict=True):
             yield dict(zip(names, row))  # noqa: B905  (one value a column by construction; strict costs a tenth)

@@ -12,6 +12,8 @@ Axes of a signal besides the step:
 
 A run of several ranks records the mean of what they saw, weighted by their tokens; of a maximum, a
 minimum or a count the most extreme; the validation loss is the first rank's.
+
+An imported run has the steps of its log, and null where the log has no value.
 """
 
 from dataclasses import dataclass
@@ -130,12 +132,17 @@ EVALUATIONS = ("validation_loss", "fresh_loss")  # known at evaluated steps only
 BY_NAME = {signal.name: signal for signal in SIGNALS}
 
 
+def column_type(signal: Signal) -> pa.DataType:
+    """Arrow type of a signal's column."""
+    return pa.float32() if signal.axis is Axis.SCALAR else pa.list_(pa.float32())
+
+
 def telemetry_schema() -> pa.Schema:
     """Arrow schema of a telemetry file: run_id, step, then every signal as float32 or a list of it."""
     fields = [pa.field("run_id", pa.string(), nullable=False), pa.field("step", pa.int32(), nullable=False)]
     for signal in SIGNALS:
-        kind = pa.float32() if signal.axis is Axis.SCALAR else pa.list_(pa.float32())
-        fields.append(pa.field(signal.name, kind, metadata={"unit": signal.unit, "meaning": signal.meaning}))
+        facts = {"unit": signal.unit, "meaning": signal.meaning}
+        fields.append(pa.field(signal.name, column_type(signal), metadata=facts))
     return pa.schema(fields, metadata={"trainwreck_schema": str(SCHEMA_VERSION)})
 
 
@@ -155,6 +162,7 @@ class RunKind(Enum):
     LOOK_ALIKE = "look-alike"
     LATENT = "latent"
     CURED = "cured"
+    IMPORTED = "imported"  # someone else's log: what is said of it is no label by experiment, see the manifest
 
 
 # Runs that are to be found.
@@ -175,7 +183,7 @@ RUN_FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("cause", pa.string(), "true cause, two joined by + in a compound run; empty for healthy and look-alike runs"),
     ("causes", pa.string(), "JSON: each true cause to its first step, the earliest first"),
     ("family", pa.string(), "family of each cause, joined by +; a look-alike's own; empty for healthy runs"),
-    ("kind", pa.string(), "failing, compound, healthy, look-alike, latent or cured"),
+    ("kind", pa.string(), "failing, compound, healthy, look-alike, latent or cured; imported where no experiment says"),
     ("split", pa.string(), "calibration (healthy runs that thresholds are frozen on), train, test or private"),
     ("held_out", pa.string(), "what of it no training run has: cause, severity, pair or shape; empty otherwise"),
     ("severity", pa.string(), "subtle, clear or severe; empty where there is no scale"),

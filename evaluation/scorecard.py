@@ -23,6 +23,7 @@ from trainwreck.evaluation.registry import builtin_causes, builtin_detectors, lo
 from trainwreck.evaluation.replay import Alarms, replay
 from trainwreck.evaluation.schema import JOINT
 from trainwreck.evaluation.specification import HEADLINE_COST, HEADLINE_PREVALENCE, LOG_EVERY, ONE_LINERS
+from trainwreck.evaluation.unlabelled import refuse_imported
 
 __all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
@@ -65,7 +66,7 @@ def score_all(
 
     workers: processes to replay in; with more than one, detectors are given by name, or can be pickled.
     """
-    return _score_all(dataset, baseline(dataset.runs), detectors, profiles, track, k, progress, workers)
+    return _score_all(dataset, _frame(dataset), detectors, profiles, track, k, progress, workers)
 
 
 def board_cards(
@@ -101,8 +102,13 @@ def leaderboard(
     if twice:
         raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
     extra = [name for name in ONE_LINERS if name not in names]
-    cards = _score_all(dataset, baseline(dataset.runs), [*chosen, *extra], list(profiles), track, k, progress)
+    cards = _score_all(dataset, _frame(dataset), [*chosen, *extra], list(profiles), track, k, progress)
     return table(cards, hidden=extra)
+
+
+def _frame(dataset: DataSet) -> Baseline:
+    refuse_imported(dataset, "scored")
+    return baseline(dataset.runs)
 
 
 def _score_all(

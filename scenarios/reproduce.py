@@ -11,6 +11,7 @@ from trainwreck.evaluation.dataset import load
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.schema import SIGNALS
 from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.unlabelled import refuse_imported
 from trainwreck.scenarios.backend import recorded
 from trainwreck.scenarios.loop import train
 from trainwreck.scenarios.plan import RunSpec
@@ -51,6 +52,7 @@ def reproduce(folder: Path, run_id: str) -> Reproduction:
     InputError for an unknown run, or a backend that is not here.
     """
     dataset = load(folder)
+    refuse_imported(dataset, "trained again")
     row = dataset.run(run_id)
     spec = RunSpec.from_json(json.loads(row["spec"]))
     if spec.run_id != run_id:

@@ -10,6 +10,7 @@ import click
 
 from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, unknown
 from trainwreck.evaluation.progress import progress
+from trainwreck.logs import export, import_, print_alarms
 from trainwreck.options import (
     as_backend,
     as_json,
@@ -269,11 +270,13 @@ def label(
 @track_option
 @as_json
 def score(dir: Path, detectors: Sequence[str], profile: str, track: str, as_json: bool) -> None:
-    """Score detectors on a data set."""
+    """Score detectors on a data set; on imported logs, which have no labels, list their alarms."""
     from trainwreck.evaluation.dataset import load
     from trainwreck.evaluation.scorecard import score_all
 
     dataset = load(dir)
+    if dataset.imported:
+        return print_alarms(dataset, detectors, profile, track, as_json)
     with progress("score", quiet=as_json) as tick:
         cards = score_all(dataset, list(detectors), profiles=[profile], track=track, progress=tick)
     if as_json:
@@ -331,6 +334,10 @@ def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
         print(found.text())
     if not found.identical:
         sys.exit(1)
+
+
+cli.add_command(import_)
+cli.add_command(export)
 
 
 @cli.command()

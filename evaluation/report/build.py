@@ -17,6 +17,7 @@ from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.oracles import ORACLES
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.schema import FAILURES, SECTIONS, RunKind
+from trainwreck.evaluation.unlabelled import refuse_imported
 
 SHOWN = (*FAILURES, RunKind.LATENT.value, RunKind.LOOK_ALIKE.value)
 
@@ -24,6 +25,7 @@ SHOWN = (*FAILURES, RunKind.LATENT.value, RunKind.LOOK_ALIKE.value)
 def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int = 1) -> Path:
     """Write the page, with as many processes at its pictures; scores the data set first where that is still to do."""
     dataset = load(folder)
+    refuse_imported(dataset, "reported on")
     scores = kept(dataset)
     if scores is None:
         leaderboard_of(folder)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import read_json, sha256, write_atomically, write_json, write_parquet
+from trainwreck.evaluation.files import read_json, sha256, write_atomically, write_folder, write_json, write_parquet
 
 
 def put(text: str) -> Callable[[Path], None]:
@@ -131,3 +131,32 @@ def test_sha256_is_that_of_the_bytes(tmp_path: Path) -> None:
     for content in (b"", json.dumps(list(range(9999))).encode()):
         file.write_bytes(content)
         assert sha256(file) == hashlib.sha256(content).hexdigest()
+
+
+def test_a_folder_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "out"
+
+    def broken(folder: Path) -> None:
+        (folder / "half").write_text("half", encoding="utf-8")
+        raise InputError("no")
+
+    with pytest.raises(InputError, match=r"^no$"):
+        write_folder(out, broken)
+    assert list(out.parent.iterdir()) == []
+    out.mkdir()
+    write_folder(out, lambda folder: (folder / "whole").write_text("whole", encoding="utf-8"))
+    assert [path.name for path in out.parent.rglob("*")] == ["out", "whole"]
+    assert out.stat().st_mode & 0o777 == tmp_path.joinpath("deep").stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("file", "'.*file' is a file"), ("full", "'.*full' is not empty"), ("file/x", "can't be written")]
+)
+def test_a_folder_that_is_taken_is_left_alone(name: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    (tmp_path / "full" / "thesis").write_text("mine", encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=why):
+        write_folder(tmp_path / name, lambda folder: None)
+    assert sorted(tmp_path.rglob("*")) == before

@@ -90,3 +90,33 @@ def test_final_loss_is_the_last_evaluation_of_a_run_that_ended_finite(bad: float
     made["loss"][59] = bad
     assert np.isnan(made.final_loss())
     assert np.isnan(make_trace("r", steps=10).final_loss()), "none was made"
+
+
+def sparse(make_trace: Any) -> Trace:
+    """As a log has it: every tenth step, some signals at some of them, most at none."""
+    made = make_trace("r", steps=20)
+    half = np.arange(20) % 2 == 0
+    signals = {name: made[name] for name in ("loss", "grad_norm", "layer_grad_norm", "validation_loss", "fresh_loss")}
+    signals["grad_norm"][~half], signals["layer_grad_norm"][half] = np.nan, np.nan
+    signals["loss"][3] = np.nan
+    logged = {s.name: np.zeros(20, bool) for s in SIGNALS if s.name not in signals}
+    logged |= {"grad_norm": half, "layer_grad_norm": ~half}
+    return Trace("r", signals, made.evaluated, np.arange(20) * 10 + 5, logged)
+
+
+def test_a_log_with_gaps_is_held_exactly(make_trace: Any) -> None:
+    made = sparse(make_trace)
+    table = made.to_table()
+    assert table["step"].to_pylist() == list(range(5, 205, 10))
+    assert table["loss"].null_count == 0
+    assert table["grad_norm"].null_count == table["layer_grad_norm"].null_count == 10
+    assert table["log_z"].null_count == table["head_entropy"].null_count == 20
+    found = Trace.from_table(table)
+    assert set(found.signals) == set(made.signals)
+    assert set(found.logged) == set(made.logged)
+    for name, there in made.logged.items():
+        np.testing.assert_array_equal(found.logged[name], there, name)
+    for name, values in made.signals.items():
+        np.testing.assert_array_equal(found[name], values, name)
+    assert found.evaluations[0].tolist() == [195]
+    assert repr(found.to_table().to_pydict()) == repr(table.to_pydict())

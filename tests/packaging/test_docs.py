@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from trainwreck.evaluation.exporters import EXPORTERS
+from trainwreck.evaluation.readers import FORMATS
+from trainwreck.evaluation.readers.document import document as names
 from trainwreck.evaluation.schema import document
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -13,6 +16,12 @@ PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorte
 
 def test_schema_page_is_the_schema():
     assert (ROOT / "docs" / "schema.md").read_text(encoding="utf-8") == document()
+
+
+def test_the_page_of_logs_has_every_format_and_name():
+    page = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
+    assert names() in page
+    assert all(f"| `{name}` |" in page for name in (*FORMATS, *EXPORTERS))
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,0 +1,37 @@
+"""Detectors on imported runs: what they say, and no score, as nobody knows by experiment what those runs are."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from trainwreck.evaluation.dataset import IMPORTED, DataSet
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.progress import Tick
+from trainwreck.evaluation.registry import load_detector
+from trainwreck.evaluation.replay import replay
+
+
+def alarms_on(dataset: DataSet, detectors: Sequence[str], tick: Tick | None = None) -> list[dict[str, Any]]:
+    """One entry a detector and run: what was said of the run (None: nothing), and what the detector says of it.
+
+    The rows are those of the log, so a detector that counts rows counts them, not steps.
+    """
+    loaded = {name: load_detector(name) for name in detectors}
+    said = {entry["run_id"]: entry["label"] for entry in dataset.manifest[IMPORTED]}
+    found = []
+    for done, trace in enumerate(dataset.traces(), start=1):
+        for name, detector in loaded.items():
+            alarms = replay(detector, trace).to_dict()
+            found.append({"detector": name, "label": said[trace.run_id], "last_step": int(trace.steps[-1]), **alarms})
+        if tick:
+            tick(done, len(dataset), trace.run_id)
+    order = {name: i for i, name in enumerate(loaded)}
+    return sorted(found, key=lambda entry: order[entry["detector"]])
+
+
+def refuse_imported(dataset: DataSet, what: str) -> None:
+    """InputError where a data set holds imported runs, which `what` can't be done to."""
+    if dataset.imported:
+        raise InputError(
+            f"{dataset.path}: imported runs have no label by experiment and can't be {what}; allowed: "
+            f"`trainwreck score {dataset.path} --detector NAME`, which lists alarms"
+        )

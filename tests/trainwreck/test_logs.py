@@ -1,0 +1,108 @@
+"""`import` and `export` as a user calls them; and `score` where there are no labels."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trainwreck.evaluation.dataset import load
+
+LOG = "step;train/loss;note\n" + "".join(f"{10 * i};{4 - i / 50:.2f};x\n".replace(".", ",") for i in range(60))
+
+
+@pytest.fixture
+def log(here: Path) -> Path:
+    (here / "run.csv").write_text(LOG + "600;NaN;x\n", encoding="utf-8")
+    return Path("run.csv")
+
+
+def refused(said, *parts):
+    assert said.code == 2
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith("trainwreck: ")
+    for part in parts:
+        assert part in line
+
+
+def test_import_and_score(call, here, log):
+    said = call("import", log, "--out", "mine")
+    assert said.code == 0, said.err
+    assert "60 decimal commas" in said.out
+    assert "ignored: note (no known signal)" in said.out
+    assert "mine: 1 runs" in said.out
+    (run_id,) = load("mine").runs["run_id"]
+    said = call("score", "mine", "--detector", "nonfinite_loss", "--detector", "zclip")
+    assert said.code == 0, said.err
+    assert run_id in said.out
+    assert "imported runs have no label by experiment: alarms only, no score" in said.out
+    entries = json.loads(call("score", "mine", "--detector", "nonfinite_loss", "--json").out)
+    assert [(entry["run_id"], entry["first_alarm"], entry["label"]) for entry in entries] == [(run_id, 600, None)]
+
+
+def test_import_as_json_with_a_map_and_labels(call, here, log):
+    (here / "said.csv").write_text("file,outcome,failure_step\nrun.csv,failed,600\n", encoding="utf-8")
+    said = call("import", log, "--out", "mine", "--map", "train/loss=lr", "--labels", "said.csv", "--json")
+    (entry,) = json.loads(said.out)["runs"]
+    assert entry["columns"] == {"train/loss": "lr"}
+    assert entry["label"]["failure_step"] == 600
+    assert entry == load("mine").manifest["imported"][0]
+
+
+def test_a_log_that_is_refused_leaves_nothing(call, here, log):
+    refused(call("import", "nowhere.csv", "--out", "mine"), "nowhere.csv: no such file or folder")
+    refused(call("import", log, "--out", "mine", "--format", "cvs"), "did you mean 'csv'?")
+    refused(call("import", log, "--out", "mine", "--map", "loss"), "COLUMN=SIGNAL")
+    refused(call("import", log, "--out", "mine", "--labels", "none.csv"), "'none.csv' is not a file")
+    refused(call("import", log, "--out", "run.csv"), "'run.csv' is a file")
+    (here / "bad.csv").write_text("step,loss\n1,2\n2,two\n", encoding="utf-8")
+    refused(call("import", log, "bad.csv", "--out", "mine"), "bad.csv, line 3: column 'loss': 'two' is not a number")
+    assert sorted(path.name for path in here.iterdir()) == ["bad.csv", "run.csv"]
+
+
+def test_what_imported_runs_are_not_for(call, here, log):
+    assert call("import", log, "--out", "mine").code == 0
+    (run_id,) = load("mine").runs["run_id"]
+    for words in (("label", "mine"), ("leaderboard", "mine"), ("report", "mine"), ("reproduce", "mine", run_id)):
+        refused(call(*words), "imported runs have no label by experiment", "trainwreck score mine --detector NAME")
+    refused(call("score", "mine", "--detector", "zclip", "--profile", "minimal"), "'minimal'", "allowed: full")
+    refused(call("score", "mine", "--detector", "zclip", "--track", "informed"), "'informed'", "allowed: blind")
+    refused(call("score", "mine", "--detector", "zclop"), "did you mean 'zclip'?")
+    refused(call("export", "mine", "--to", "timeeval", "--out", "out"), "holds imported runs")
+
+
+def test_a_detector_that_crashes_on_a_log_is_told(call, here, log):
+    assert call("import", log, "--out", "mine").code == 0
+    (here / "mine.py").write_text(
+        "class Mine:\n    def reset(self, context): pass\n    def update(self, row): return row['lr'] > 1\n",
+        encoding="utf-8",
+    )
+    said = call("score", "mine", "--detector", "mine.py:Mine", "--json")
+    assert said.code == 2
+    assert json.loads(said.out)[0]["status"].startswith("crashed: TypeError")
+    assert "detector mine.py:Mine: crashed: TypeError" in said.err
+
+
+def test_export(call, data_set, here):
+    runs = load(data_set).runs
+    said = call("export", data_set, "--to", "trackio", "--out", "out")
+    assert said.code == 0, said.err
+    assert {path.name for path in (here / "out").iterdir()} == {"runs.csv", *(f"{run_id}.csv" for run_id in runs.index)}
+    one = runs.index[0]
+    facts = json.loads(call("export", data_set, one, "--to", "tensorboard", "--out", "events", "--json").out)
+    assert facts == {"out": "events", "to": "tensorboard", "runs": {one: f"{one}/events.out.tfevents.0"}}
+    back = call("import", "events", "--out", "back", "--json")
+    (entry,) = json.loads(back.out)["runs"]
+    trace, again = load(data_set).trace(one), load("back").trace(entry["run_id"])
+    assert again["loss"].tobytes() == trace["loss"].tobytes()
+    assert again["layer_grad_norm"].tobytes() == trace["layer_grad_norm"].tobytes()
+
+
+def test_what_cannot_be_exported_is_refused(call, data_set, here):
+    refused(call("export", data_set, "--to", "tensorbord", "--out", "out"), "did you mean 'tensorboard'?")
+    refused(call("export", data_set, "r0", "--to", "trackio", "--out", "out"), "run: 'r0' is not allowed")
+    refused(call("export", "nowhere", "--to", "trackio", "--out", "out"), "'nowhere' is not a folder")
+    (here / "out").mkdir()
+    (here / "out" / "thesis").write_text("mine", encoding="utf-8")
+    refused(call("export", data_set, "--to", "trackio", "--out", "out"), "'out' is not empty")
+    assert sorted(path.name for path in here.rglob("*")) == ["out", "thesis"]

@@ -1,0 +1,118 @@
+"""`trainwreck import` and `trainwreck export`: other people's logs in, and ours out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.progress import progress
+from trainwreck.options import as_json
+from trainwreck.tables import print_json, print_table
+
+OUT = click.option("--out", type=click.Path(path_type=Path), required=True, help="A folder that is new or empty.")
+
+
+@click.command("import")
+@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="LOG...")
+@OUT
+@click.option(
+    "--format",
+    help="csv, jsonl, tensorboard, trainer_state, lightning, mlflow or wandb; by default what it looks like.",
+)
+@click.option("--map", "mapping", multiple=True, metavar="COLUMN=SIGNAL", help="What a column is. May be repeated.")
+@click.option("--labels", type=click.Path(path_type=Path), help="CSV: file, outcome, failure_step, cause.")
+@as_json
+def import_(
+    logs: Sequence[Path], out: Path, format: str | None, mapping: Sequence[str], labels: Path | None, as_json: bool
+) -> None:
+    """Someone's own logs as a data set, so that detectors can be run over them.
+
+    A column is found by its name (docs/logs.md has the names) or named with --map my_loss=loss; the step is
+    --map COLUMN=step. What could only be guessed is refused with file and line; what was skipped, repeated or
+    out of order is counted, and kept in the manifest. No run is scored: nobody knows by experiment what it is.
+    """
+    from trainwreck.evaluation.readers import parse_mapping
+    from trainwreck.evaluation.readers.imported import import_logs
+
+    entries = import_logs(logs, out, format=format, mapping=parse_mapping(mapping), labels=labels)
+    if as_json:
+        return print_json({"data_set": str(out), "runs": entries})
+    print_table(
+        ("run", "format", "rows", "steps", "signals", "rules", "label"),
+        [
+            (e["run_id"], e["format"], e["rows"], f"{e['first_step']} to {e['last_step']}",
+             ", ".join(e["signals"]), _rules(e), (e["label"] or {}).get("outcome"))
+            for e in entries
+        ],
+    )  # fmt: skip
+    ignored = sorted({(column, why) for entry in entries for column, why in entry["ignored"].items()})
+    if ignored:
+        print("ignored: " + "; ".join(f"{column} ({why})" for column, why in ignored))
+    print(f"{out}: {len(entries)} runs")
+
+
+def print_alarms(dataset: Any, detectors: Sequence[str], profile: str, track: str, as_json: bool) -> None:
+    """What detectors say of imported runs, for `score`."""
+    from trainwreck.evaluation.unlabelled import alarms_on
+
+    for option, value, allowed in (("--profile", profile, "full"), ("--track", track, "blind")):
+        if value != allowed:  # a log is thinned already, and declares no configuration
+            raise InputError(f"{option}: {value!r} is not allowed on imported runs; allowed: {allowed}")
+    with progress("replay", quiet=as_json) as tick:
+        entries = alarms_on(dataset, detectors, tick)
+    if as_json:
+        print_json(entries)
+    else:
+        _print_alarms(entries)
+        print(f"{dataset.path}: imported runs have no label by experiment: alarms only, no score")
+    crashed = [entry for entry in entries if entry["status"] != "ok"]
+    if crashed:
+        first = crashed[0]
+        raise InputError(
+            f"detector {first['detector']}: {first['status']} (on {len(crashed)} runs, first {first['run_id']})"
+        )
+
+
+def _print_alarms(entries: Sequence[dict[str, Any]]) -> None:
+    print_table(
+        ("detector", "run", "said of it", "failure step", "last step", "first alarm", "alarms", "causes", "status"),
+        [
+            (e["detector"], e["run_id"], (e["label"] or {}).get("outcome"), (e["label"] or {}).get("failure_step"),
+             e["last_step"], e["first_alarm"], len(e["edges"]), ", ".join(e["causes"]) or None, e["status"])
+            for e in entries
+        ],
+    )  # fmt: skip
+
+
+def _rules(entry: dict[str, Any]) -> str | None:
+    """What was done to the points of a run, the most that any of its signals needed."""
+    counts = dict(entry["rules"])
+    for what in ("repeated", "conflicting", "reordered", "overflowed", "gaps"):
+        most = max(facts[what] for facts in entry["signals"].values())
+        if most:
+            counts[what] = most
+    return ", ".join(f"{count} {what}" for what, count in counts.items()) or None
+
+
+@click.command("export")
+@click.argument("dir", type=click.Path(path_type=Path))
+@click.argument("run_ids", nargs=-1, metavar="[RUN_ID ...]")
+@click.option("--to", required=True, help="tensorboard, wandb, mlflow, trackio or timeeval.")
+@OUT
+@as_json
+def export(dir: Path, run_ids: Sequence[str], to: str, out: Path, as_json: bool) -> None:
+    """Runs of a data set in another tool's format; all of them, or those named.
+
+    Every number that was recorded is in it, and runs.csv beside says what is true of each run. tensorboard,
+    wandb (offline) and mlflow need their libraries: pip install 'trainwreck[export]'.
+    """
+    from trainwreck.evaluation.dataset import load
+    from trainwreck.evaluation.exporters import export as write
+
+    written = write(load(dir), to, out, run_ids)
+    if as_json:
+        return print_json({"out": str(out), "to": to, "runs": written})
+    for run_id, file in written.items():
+        print(f"{run_id}: {out / file}")
