@@ -58,14 +58,36 @@ def read_json(path: Path) -> Any:
 
 
 def write_parquet(path: Path, tables: list[pa.Table]) -> None:
-    """One row group a table, zstd, atomically. The same tables give the same bytes."""
+    """One row group a table, zstd, atomically. The same tables give the same bytes.
+
+    Numbers that hardly repeat gain nothing from a dictionary; with their bytes split into streams, signs
+    and exponents lie together and pack well (higher levels of zstd gain 2 % more). With the smallest and
+    largest run_id of each group on record, a reader that wants one run skips the others.
+    """
+    schema = tables[0].schema
+    floats = [name for field in schema for name in _float_columns(field)]
+    others = [field.name for field in schema if not _float_columns(field)]
 
     def write(temporary: Path) -> None:
-        with pq.ParquetWriter(temporary, tables[0].schema, compression="zstd", write_statistics=False) as writer:
+        with pq.ParquetWriter(
+            temporary,
+            schema,
+            compression="zstd",
+            use_dictionary=others,
+            use_byte_stream_split=floats,
+            write_statistics=["run_id"],
+        ) as writer:
             for table in tables:
                 writer.write_table(table, row_group_size=max(1, len(table)))
 
     write_atomically(path, write)
+
+
+def _float_columns(field: pa.Field) -> list[str]:
+    """The name, as Parquet has it, of a column of floats or of lists of them; none for another."""
+    if pa.types.is_list(field.type) and pa.types.is_floating(field.type.value_type):
+        return [f"{field.name}.list.element"]
+    return [field.name] if pa.types.is_floating(field.type) else []
 
 
 def copy(source: Path, path: Path) -> None:

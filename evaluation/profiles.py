@@ -16,6 +16,7 @@ from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.protocol import Row
+from trainwreck.evaluation.rows import LoggedRow
 from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS, Axis
 from trainwreck.evaluation.specification import LIST_EVERY, LOG_EVERY
 
@@ -45,7 +46,8 @@ def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY) -> Rows:
 
 
 def _full(rows: Iterable[Row], k: int) -> Rows:
-    return map(dict, rows)
+    # A row of a replay was made for this detector alone, and copying it would fill it.
+    return (row if isinstance(row, LoggedRow) else dict(row) for row in rows)
 
 
 def _standard(rows: Iterable[Row], k: int) -> Rows:

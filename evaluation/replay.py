@@ -7,9 +7,8 @@ arrays back, so that it can run in this process or in another one.
 import copy
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from itertools import repeat
 from time import perf_counter_ns
 from typing import Any
 
@@ -18,17 +17,13 @@ import numpy as np
 from trainwreck.evaluation.profiles import observe
 from trainwreck.evaluation.protocol import Context, Detector, normalise
 from trainwreck.evaluation.registry import builtin_causes, load_detector
-from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS
+from trainwreck.evaluation.rows import rows
 from trainwreck.evaluation.specification import LOG_EVERY, REFRACTORY
 from trainwreck.evaluation.trace import Trace
 
 __all__ = ["Alarms", "load_detector", "replay", "rising_edges", "rows"]
 
 OK = "ok"
-
-# Rows made at a time. Small blocks keep the garbage collector quiet: a whole run at once is three
-# times slower.
-BLOCK = 32
 
 
 @dataclass(frozen=True)
@@ -72,30 +67,6 @@ class Alarms:
         if scores:
             facts |= {"steps": self.steps.tolist(), "scores": self.scores.tolist()}
         return facts
-
-
-def rows(trace: Trace) -> Iterator[dict[str, Any]]:
-    """Full rows of a run: step, then every signal of the schema; None where nothing was logged.
-
-    Each row is a dict of its own, and so is each list in it: nothing a detector does to a row
-    reaches another detector.
-    """
-    names = ["step", *(signal.name for signal in SIGNALS)]
-    signals = [trace.signals.get(name) for name in names[1:]]
-    evaluations = [names.index(name) for name in EVALUATIONS]
-    fresh = trace.signals.get("fresh_loss")
-    there = [trace.evaluated, np.zeros(len(trace), bool) if fresh is None else ~np.isnan(fresh)]
-    for start in range(0, len(trace), BLOCK):
-        stop = min(start + BLOCK, len(trace))
-        columns: list[Any] = [range(start, stop)]
-        columns += [repeat(None, stop - start) if v is None else v[start:stop].tolist() for v in signals]
-        for column, known in zip(evaluations, there, strict=True):
-            columns[column] = [
-                value if evaluated else None
-                for value, evaluated in zip(columns[column], known[start:stop].tolist(), strict=True)
-            ]
-        for row in zip(*columns, strict=True):
-            yield dict(zip(names, row))  # noqa: B905  (one value a column by construction; strict costs a tenth)
 
 
 def rising_edges(steps: np.ndarray, alarm: np.ndarray, refractory: int = REFRACTORY) -> np.ndarray:

@@ -56,17 +56,7 @@ class Trace:
     @classmethod
     def from_table(cls, table: pa.Table) -> "Trace":
         """The inverse of `to_table`, for a table with the rows of one run in order."""
-        signals: dict[str, np.ndarray] = {}
-        evaluated = np.ones(len(table), bool)
-        for signal in SIGNALS:
-            column = table.column(signal.name).combine_chunks()
-            if signal.axis is Axis.SCALAR:
-                if signal.name == "validation_loss":
-                    evaluated = column.is_valid().to_numpy(zero_copy_only=False)
-                signals[signal.name] = column.to_numpy(zero_copy_only=False).astype(np.float32)
-            else:
-                signals[signal.name] = column.flatten().to_numpy().reshape(len(table), -1)
-        return cls(table.column("run_id")[0].as_py(), signals, evaluated)
+        return Columns(table).trace(table.column("run_id")[0].as_py(), 0, len(table))
 
     def finite(self) -> bool:
         """Whether the training loss is finite at every step."""
@@ -77,6 +67,33 @@ class Trace:
         _, values = self.evaluations
         ended_well = len(self) > 0 and bool(np.isfinite(self.signals["loss"][-1]))
         return float(values[-1]) if len(values) and ended_well else float("nan")
+
+
+class Columns:
+    """A telemetry table as arrays, out of which the runs in it are cut. Decoding once what several share is faster."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._scalars: dict[str, np.ndarray] = {}
+        self._lists: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # numbers, and where each row's begin
+        for signal in SIGNALS:
+            column = table.column(signal.name).combine_chunks()
+            if signal.axis is Axis.SCALAR:
+                if signal.name == "validation_loss":
+                    self._evaluated = column.is_valid().to_numpy(zero_copy_only=False)
+                self._scalars[signal.name] = column.to_numpy(zero_copy_only=False)
+            else:
+                lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+                begins = np.concatenate([[0], np.cumsum(lengths)])
+                self._lists[signal.name] = column.flatten().to_numpy(zero_copy_only=False), begins
+
+    def trace(self, run_id: str, start: int, stop: int) -> Trace:
+        """Rows start to before stop as the telemetry of a run."""
+        rows = stop - start
+        signals = {name: values[start:stop].astype(np.float32) for name, values in self._scalars.items()}
+        for name, (values, begins) in self._lists.items():
+            signals[name] = values[begins[start] : begins[stop]].reshape(rows, -1)
+        ordered = {signal.name: signals[signal.name] for signal in SIGNALS}
+        return Trace(run_id, ordered, self._evaluated[start:stop].copy())
 
 
 Traces = Mapping[str, Trace]
