@@ -26,12 +26,23 @@ def leaderboard_of(
 
     workers: processes to replay in.
     """
-    dataset = load(folder)
+    content = scores_of(load(folder), extra, profiles, tick, workers)
+    write_json(folder / SCORES, content)
+    rows: list[dict[str, Any]] = content["rows"]
+    return rows
+
+
+def scores_of(
+    dataset: DataSet,
+    extra: Sequence[str] = (),
+    profiles: Sequence[str] = ("full",),
+    tick: Tick | None = None,
+    workers: int = 1,
+) -> dict[str, Any]:
+    """What `leaderboard_of` keeps: what the scores are of, the rows and the scorecards."""
     cards = board_cards(dataset, extra, profiles, workers=workers, progress=tick)
     rows = [plain(row) for row in table(cards).to_dict("records")]
-    content = {"of": stamp(dataset), "rows": rows, "cards": [compact(card) for card in cards]}
-    write_json(folder / SCORES, content)
-    return rows
+    return {"of": stamp(dataset), "rows": rows, "cards": [compact(card) for card in cards]}
 
 
 def kept(dataset: DataSet) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ DIR/telemetry/*.parquet  one row a step, a row group a run (columns: schema.SIGN
 DIR/catalogue.json       the page of every scenario in it
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -128,9 +128,9 @@ def _runs(root: Path) -> pd.DataFrame:
     return frame.set_index("run_id", drop=False)
 
 
-def write_runs(root: Path, rows: list[dict[str, Any]]) -> None:
+def write_runs(root: Path, rows: list[dict[str, Any]], name: str = "runs.parquet") -> None:
     """Write the runs table. rows: one dict a run with every field of `schema.RUN_FIELDS`."""
-    write_parquet(root / "runs.parquet", [pa.Table.from_pylist(rows, schema=runs_schema())])
+    write_parquet(root / name, [pa.Table.from_pylist(rows, schema=runs_schema())])
 
 
 def write_telemetry(root: Path, name: str, traces: list[Trace]) -> None:
@@ -138,13 +138,13 @@ def write_telemetry(root: Path, name: str, traces: list[Trace]) -> None:
     write_parquet(root / name, [trace.to_table() for trace in traces])
 
 
-def write_manifest(root: Path, facts: dict[str, Any]) -> None:
-    """Checksum the tables and every telemetry file that they name, and write the manifest last."""
+def write_manifest(root: Path, facts: dict[str, Any], also: Sequence[str] = ()) -> None:
+    """Checksum the tables, every telemetry file that they name and the files of `also`; write the manifest last."""
     telemetry = pq.read_table(root / "runs.parquet", columns=["file"]).column(0).unique().to_pylist()
     tables = [name for name in ("runs.parquet", "catalogue.json") if (root / name).exists()]
     files = {
         name: {"sha256": sha256(root / name), "bytes": (root / name).stat().st_size}
-        for name in [*tables, *sorted(telemetry)]
+        for name in [*tables, *sorted(telemetry), *also]
     }
     write_json(
         root / "manifest.json",

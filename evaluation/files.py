@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,16 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path}: damaged, not JSON ({error})") from None
 
 
-def write_parquet(path: Path, tables: list[pa.Table]) -> None:
-    """One row group a table, zstd, atomically. The same tables give the same bytes.
+def write_parquet(path: Path, tables: Iterable[pa.Table]) -> None:
+    """One row group a table (at least one), zstd, atomically. The same tables give the same bytes.
 
     Numbers that hardly repeat gain nothing from a dictionary; with their bytes split into streams, signs
     and exponents lie together and pack well (higher levels of zstd gain 2 % more). With the smallest and
     largest run_id of each group on record, a reader that wants one run skips the others.
     """
-    schema = tables[0].schema
+    groups = iter(tables)
+    first = next(groups)
+    schema = first.schema
     floats = [name for field in schema for name in _float_columns(field)]
     others = [field.name for field in schema if not _float_columns(field)]
 
@@ -77,7 +80,7 @@ def write_parquet(path: Path, tables: list[pa.Table]) -> None:
             use_byte_stream_split=floats,
             write_statistics=["run_id"],
         ) as writer:
-            for table in tables:
+            for table in chain([first], groups):
                 writer.write_table(table, row_group_size=max(1, len(table)))
 
     write_atomically(path, write)

@@ -125,7 +125,7 @@ def _score_all(
     entries = [_Entry(detector, frame) for detector in detectors]  # here, so that a wrong one is told before any work
     said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
     asked = (profiles, track, k, known)
-    runs = dataset.runs.sort_values(["file", "run_id"])  # as they lie beside each other
+    runs = dataset.runs.sort_index().sort_values("file", kind="stable")  # as they lie beside each other
     if workers > 1:
         tables = [runs.iloc[i : i + CHUNK] for i in range(0, len(runs), CHUNK)]
         pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")

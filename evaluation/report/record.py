@@ -57,6 +57,21 @@ def markdown(dataset: DataSet, scores: dict[str, Any], rows: pd.DataFrame) -> st
         "`trainwreck report DIR --record`; what each column means is in [docs/scoring.md](../../docs/scoring.md).",
         *(f"\nNote: {note}." for note in scores["cards"][0]["notes"]),
         "",
+        *board_lines(scores),
+    ]
+    lines += ["", "## Runs", "", "| scenario | kind | outcome | s | v | final gap (nats) |", "|" + "---|" * 6]
+    for _, row in rows.iterrows():
+        name = f"[{row['scenario']}](pictures/{picture_name(row, rows)})"
+        clocks = [step(row["onset_step"]), step(row["visible_step"])]
+        shown = ["-" if clock is None else str(clock) for clock in clocks]
+        gap = "-" if pd.isna(row["final_gap"]) else f"{row['final_gap']:+.3f}"
+        lines.append(f"| {name} | {row['kind']} | {row['outcome']} | {shown[0]} | {shown[1]} | {gap} |")
+    return "\n".join(lines) + "\n"
+
+
+def board_lines(scores: dict[str, Any]) -> list[str]:
+    """The leaderboard as a Markdown table, a line a list entry."""
+    lines = [
         "| rank | detector | profile | in-time recall at 5 % | healthy stopped | recall at default | healthy stopped "
         "| false alarms / 10,000 | W* | cause (top 1) |",
         "|" + "---|" * 10,
@@ -76,11 +91,4 @@ def markdown(dataset: DataSet, scores: dict[str, Any], rows: pd.DataFrame) -> st
             span(card["diagnosis"]["cause"]["1"]["macro"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "## Runs", "", "| scenario | kind | outcome | s | v | final gap (nats) |", "|" + "---|" * 6]
-    for _, row in rows.iterrows():
-        name = f"[{row['scenario']}](pictures/{picture_name(row, rows)})"
-        clocks = [step(row["onset_step"]), step(row["visible_step"])]
-        shown = ["-" if clock is None else str(clock) for clock in clocks]
-        gap = "-" if pd.isna(row["final_gap"]) else f"{row['final_gap']:+.3f}"
-        lines.append(f"| {name} | {row['kind']} | {row['outcome']} | {shown[0]} | {shown[1]} | {gap} |")
-    return "\n".join(lines) + "\n"
+    return lines
