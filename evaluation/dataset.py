@@ -21,6 +21,7 @@ from trainwreck.evaluation.telemetry_file import TelemetryFile
 from trainwreck.evaluation.trace import Trace
 
 FORMAT = "trainwreck-data-set"
+SUMS = "SHA256SUMS"  # of every file of a release
 
 
 class DataSet:
@@ -53,6 +54,10 @@ class DataSet:
             self._files[name] = TelemetryFile(self.path / name)
         return self._files[name].trace(run_id)
 
+    def by_file(self) -> list[str]:
+        """Run ids in the order in which a release's files hold them, which is the fastest to read all in."""
+        return self.runs.sort_index().sort_values("file", kind="stable")["run_id"].tolist()
+
     def traces(self) -> Iterator[Trace]:
         """Telemetry of every run, in the order of the runs table."""
         for run_id in self.runs.index:
@@ -68,7 +73,8 @@ def load(path: str | Path, *, verify: bool = True) -> DataSet:
     root = Path(path)
     if not root.is_dir():
         raise InputError(f"data set: {str(root)!r} is not a folder")
-    if (root / "plan.json").exists() and not (root / "manifest.json").exists():
+    begun = (root / "plan.json").exists() and not (root / SUMS).exists()  # a release has a plan too
+    if begun and not (root / "manifest.json").exists():
         raise InputError(f"{root}: not finished; `trainwreck generate {root}/plan.json --out {root}` goes on with it")
     manifest = _manifest(root / "manifest.json")
     wrong = [

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from trainwreck.evaluation.dataset import load, write_manifest, write_runs
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.schema import FAILURES, JOINT, Outcome, RunKind
 from trainwreck.evaluation.trace import Trace
@@ -76,6 +77,8 @@ def relabel(folder: Path) -> list[dict[str, Any]]:
     two files, it leaves a data set without a manifest, which `generate` with its plan finishes.
     """
     dataset = load(folder)
+    if "release" in dataset.manifest:
+        raise InputError(f"{folder}: a release is never changed; allowed: the data set that it was made of")
     table = pq.read_table(folder / "runs.parquet").to_pylist()
     rows = [{**row, "visible_step": None, "visible_steps": "{}"} for row in table]
     labelled = label_runs(rows, dataset.trace)

@@ -51,11 +51,39 @@ def demo() -> list[RunSpec]:
     """Each scenario of `DEMO` once, with twin and cure, and what labels need; minutes on 2 cores."""
     specs: list[RunSpec] = []
     for name, overrides in DEMO.items():
-        severity = Severity.SEVERE if Severity.SEVERE in scenario(name).severities else None
-        specs += with_calibration(name, range(1), severity=severity, overrides=overrides)
+        specs += _shown(name, range(1), overrides)
     name, overrides = DEMO_ON_TEXT
     specs += with_calibration(name, range(1), overrides=overrides)
     return unique(specs)
+
+
+# What the package ships (evaluation/sample): failures of six families and four look-alikes on three bases, with
+# two seeds of each, in 3 MB.
+_SHORT = (*_NARROW, "steps=200")
+SAMPLE = (
+    "corrupt_tokens",
+    "mask_missing",
+    "mask_zeroed",
+    "gradients_not_cleared",
+    "nan_weight_spread",
+    "catastrophic_forgetting",
+    "output_reinitialised",
+    "residual_bypassed",
+    "benign_single_spike",
+    "benign_clean_resume",
+    "benign_loader_hiccup",
+)
+
+
+def sample() -> list[RunSpec]:
+    """The small data set that ships with the package; it takes minutes on 2 cores."""
+    return unique(spec for name in SAMPLE for spec in _shown(name, range(2), _SHORT))
+
+
+def _shown(name: str, seeds: Sequence[int], overrides: Sequence[str]) -> list[RunSpec]:
+    """A scenario at the severity that harms most, with what labels need."""
+    severity = Severity.SEVERE if Severity.SEVERE in scenario(name).severities else None
+    return with_calibration(name, seeds, severity=severity, overrides=overrides)
 
 
 def with_calibration(
@@ -81,7 +109,7 @@ def calibration(
     return [dataclasses.replace(s, split=Split.CALIBRATION) for s in healthy]
 
 
-PLANS = {"demo": demo}
+PLANS = {"demo": demo, "sample": sample}
 
 
 def resolve(words: Sequence[str]) -> tuple[str, list[RunSpec]]:

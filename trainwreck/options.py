@@ -9,6 +9,15 @@ import click
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 workers_option = click.option("--workers", type=click.IntRange(1), help="Worker processes; one a core by default.")
 folder = click.argument("dir", type=click.Path(path_type=Path))
+
+
+def _data_set(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
+    from trainwreck.evaluation.shipped import named
+
+    return named(folder)
+
+
+data_set = click.argument("dir", type=click.Path(path_type=Path), callback=_data_set)
 settings = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
 device_option = click.option("--device", help="cpu or cuda; cpu by default.")
 impl_option = click.option("--impl", help="Kernels: reference or triton; triton on cuda, reference on cpu by default.")

@@ -22,7 +22,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from trainwreck.evaluation.board import SCORES, kept, scores_of
-from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.dataset import SUMS, DataSet, load, write_manifest, write_runs
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, sha256, write_json, write_text
 from trainwreck.evaluation.oracles import ORACLES
@@ -35,7 +35,6 @@ from trainwreck.evaluation.release.partitions import write_partitions
 from trainwreck.evaluation.release.selection import plan_of, released_rows, scenario_names
 from trainwreck.evaluation.schema import document
 
-SUMS = "SHA256SUMS"
 BESIDE = (SCORES, "report.html")  # what `leaderboard` and `report` leave in a data set
 TIMED = "update_us"  # the one column of the leaderboard that no two runs share
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from trainwreck.evaluation.board import kept, leaderboard_of
+from trainwreck.evaluation.board import at_hand
 from trainwreck.evaluation.dataset import DataSet, load
 from trainwreck.evaluation.figures import save
 from trainwreck.evaluation.files import read_json, write_json, write_text
@@ -19,10 +19,7 @@ def write_record(folder: Path, out: Path, tick: Tick | None = None) -> Path:
     Pictures of an earlier record that this one does not have are removed.
     """
     dataset = load(folder)
-    if kept(dataset) is None:
-        leaderboard_of(folder)
-    scores = kept(dataset)
-    assert scores is not None, "scores were just written"
+    scores = at_hand(dataset)
     rows = examples(dataset)
     pages = read_json(dataset.path / "catalogue.json")
     for done, (_, row) in enumerate(rows.iterrows(), start=1):
