@@ -17,13 +17,11 @@ from typing import Any
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.protocol import Row
 from trainwreck.evaluation.rows import LoggedRow
-from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS, Axis
+from trainwreck.evaluation.schema import EVALUATIONS
 from trainwreck.evaluation.specification import LIST_EVERY, LOG_EVERY
+from trainwreck.evaluation.trace import LISTS, SCALARS
 
 Rows = Iterator[dict[str, Any]]
-
-SCALARS = tuple(signal.name for signal in SIGNALS if signal.axis is Axis.SCALAR)
-LISTS = tuple(signal.name for signal in SIGNALS if signal.axis is not Axis.SCALAR)
 
 
 def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY) -> Rows:

@@ -63,16 +63,14 @@ class LoggedRow(dict[str, Any]):
 
     def _fill(self) -> None:
         """Every signal in the order of the schema, after which this is a dict like any other."""
-        block, at = self._block, self._at
+        block = self._block
         if block is None:
             return
-        held = {name: dict.__getitem__(self, name) for name in dict.__iter__(self)}
-        step = held.pop("step", block.start + at)
         self._block = None
+        held = dict.copy(self)
         dict.clear(self)
-        self["step"] = step
-        for name in NAMES:
-            self[name] = held.pop(name) if name in held else block.column(name)[at]
+        self["step"] = None
+        dict.update(self, zip(NAMES, block.row(self._at)))  # noqa: B905  (as many by construction)
         dict.update(self, held)
 
 
@@ -98,11 +96,12 @@ for _name in (
 class _Block:
     """Rows start to stop of a trace; a signal becomes Python numbers when the first of them is asked for it."""
 
-    __slots__ = ("_columns", "start", "stop", "trace")
+    __slots__ = ("_columns", "_rows", "start", "stop", "trace")
 
     def __init__(self, trace: Trace, start: int, stop: int) -> None:
         self.trace, self.start, self.stop = trace, start, stop
         self._columns: dict[str, list[Any]] = {}
+        self._rows: list[tuple[Any, ...]] = []
 
     def column(self, name: str) -> list[Any]:
         """One value a row: a number, a list of numbers, or None."""
@@ -110,6 +109,12 @@ class _Block:
         if found is None:
             found = self._columns[name] = self._read(name)
         return found
+
+    def row(self, at: int) -> tuple[Any, ...]:
+        """Every signal of one row, in the order of the schema."""
+        if not self._rows:
+            self._rows = list(zip(*map(self.column, NAMES), strict=True))
+        return self._rows[at]
 
     def _read(self, name: str) -> list[Any]:
         values = self.trace.signals.get(name)

@@ -4,6 +4,7 @@
 group costs as much to open as some hundred rows cost to decode.
 """
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.trace import Columns, Trace
+from trainwreck.evaluation.trace import LISTS, SCALARS, Columns, Trace
 
 
 class TelemetryFile:
@@ -24,6 +25,9 @@ class TelemetryFile:
             self._places = self._find_runs()
         except (OSError, pa.ArrowException, KeyError) as error:
             raise InputError(f"{path}: damaged, not telemetry ({' '.join(str(error).split())})") from None
+        missing = sorted({"run_id", *SCALARS, *LISTS} - set(self._file.schema_arrow.names))
+        if missing:
+            raise InputError(f"{path}: damaged, it has no column {', '.join(missing)}")
         self._group: tuple[int, Columns] | None = None
 
     def trace(self, run_id: str) -> Trace:
@@ -32,8 +36,11 @@ class TelemetryFile:
             raise InputError(f"{self.path}: damaged, run {run_id} is missing")
         group, start, stop = self._places[run_id]
         if self._group is None or self._group[0] != group:
-            self._group = group, Columns(self._file.read_row_group(group))
+            self._group = group, Columns(partial(self._read, group))
         return self._group[1].trace(run_id, start, stop)
+
+    def _read(self, group: int, columns: list[str]) -> pa.Table:
+        return self._file.read_row_group(group, columns=columns)
 
     def _find_runs(self) -> dict[str, tuple[int, int, int]]:
         """Run id to its group and the rows there, from the one to before the other."""

@@ -1,12 +1,16 @@
 """The telemetry of one run in memory: one array a signal, a row a step."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS, Axis, telemetry_schema
+
+SCALARS = tuple(signal.name for signal in SIGNALS if signal.axis is Axis.SCALAR)
+LISTS = tuple(signal.name for signal in SIGNALS if signal.axis is not Axis.SCALAR)
 
 
 @dataclass
@@ -19,7 +23,7 @@ class Trace:
     """
 
     run_id: str
-    signals: dict[str, np.ndarray]
+    signals: Mapping[str, np.ndarray]
     evaluated: np.ndarray  # bool, [S]
 
     def __len__(self) -> int:
@@ -56,7 +60,8 @@ class Trace:
     @classmethod
     def from_table(cls, table: pa.Table) -> "Trace":
         """The inverse of `to_table`, for a table with the rows of one run in order."""
-        return Columns(table).trace(table.column("run_id")[0].as_py(), 0, len(table))
+        table = table.select(["run_id", *SCALARS, *LISTS])  # a KeyError for one that is missing
+        return Columns(table.select).trace(table.column("run_id")[0].as_py(), 0, len(table))
 
     def finite(self) -> bool:
         """Whether the training loss is finite at every step."""
@@ -70,30 +75,57 @@ class Trace:
 
 
 class Columns:
-    """A telemetry table as arrays, out of which the runs in it are cut. Decoding once what several share is faster."""
+    """Telemetry of several runs as arrays, out of which each is cut; decoding once what they share is faster.
 
-    def __init__(self, table: pa.Table) -> None:
-        self._scalars: dict[str, np.ndarray] = {}
-        self._lists: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # numbers, and where each row's begin
-        for signal in SIGNALS:
-            column = table.column(signal.name).combine_chunks()
-            if signal.axis is Axis.SCALAR:
-                if signal.name == "validation_loss":
-                    self._evaluated = column.is_valid().to_numpy(zero_copy_only=False)
-                self._scalars[signal.name] = column.to_numpy(zero_copy_only=False)
-            else:
-                lengths = column.value_lengths().to_numpy(zero_copy_only=False)
-                begins = np.concatenate([[0], np.cumsum(lengths)])
-                self._lists[signal.name] = column.flatten().to_numpy(zero_copy_only=False), begins
+    read: gives the table of some columns. The lists are most of the work and few detectors ask for one,
+    so that they are read with the first that is asked for.
+    """
+
+    def __init__(self, read: Callable[[list[str]], pa.Table]) -> None:
+        self._read = read
+        table = read(list(SCALARS))
+        self._scalars = {name: table.column(name).to_numpy() for name in SCALARS}
+        self._evaluated = table.column("validation_loss").is_valid().to_numpy()
+        self._lists: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # numbers, and where those of each row begin
 
     def trace(self, run_id: str, start: int, stop: int) -> Trace:
         """Rows start to before stop as the telemetry of a run."""
-        rows = stop - start
-        signals = {name: values[start:stop].astype(np.float32) for name, values in self._scalars.items()}
-        for name, (values, begins) in self._lists.items():
-            signals[name] = values[begins[start] : begins[stop]].reshape(rows, -1)
-        ordered = {signal.name: signals[signal.name] for signal in SIGNALS}
-        return Trace(run_id, ordered, self._evaluated[start:stop].copy())
+        scalars = {name: values[start:stop].astype(np.float32) for name, values in self._scalars.items()}
+        return Trace(run_id, _Signals(scalars, self, start, stop), self._evaluated[start:stop].copy())
+
+    def lists(self, name: str, start: int, stop: int) -> np.ndarray:
+        """A signal of several numbers a row, [stop - start, K]."""
+        if not self._lists:
+            table = self._read(list(LISTS))
+            for column in LISTS:
+                values = table.column(column).combine_chunks()
+                begins = np.concatenate([[0], np.cumsum(values.value_lengths().to_numpy())])
+                self._lists[column] = values.flatten().to_numpy(), begins
+        numbers, begins = self._lists[name]
+        return np.asarray(numbers[begins[start] : begins[stop]]).reshape(stop - start, -1)
+
+
+class _Signals(Mapping[str, np.ndarray]):
+    """Signals of a run in the order of the schema; lists are cut out when they are asked for."""
+
+    def __init__(self, scalars: dict[str, np.ndarray], columns: Columns, start: int, stop: int) -> None:
+        self._held, self._columns, self._start, self._stop = scalars, columns, start, stop
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._held:
+            if name not in LISTS:
+                raise KeyError(name)
+            self._held[name] = self._columns.lists(name, self._start, self._stop)
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (signal.name for signal in SIGNALS)
+
+    def __len__(self) -> int:
+        return len(SIGNALS)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)  # a copy, or another process, has no file to read from
 
 
 Traces = Mapping[str, Trace]

@@ -4,7 +4,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -70,11 +70,11 @@ def loading(tick: Tick) -> Table:
         name="bench-load",
         title="Opening a data set, and replaying telemetry, one core",
         how=(
-            f"{ROUNDS} rounds of each, in turn, one process. Opened: a runs table of {RUNS:,} rows with the labels "
-            "and configurations of the shipped sample under new ids, and the sample's telemetry files. Replayed: the "
-            f"sample, {len(traces)} runs and {rows:,} rows of {len(SIGNALS)} signals, each row through `replay` under "
-            "the full profile, in the order in which a scorecard takes them. The peer reads the same files and makes "
-            "a dict of each row (`to_pylist`)."
+            f"{ROUNDS} rounds of each, in turn, one process; seconds are of the processor. Opened: a runs table of "
+            f"{RUNS:,} rows with the labels and configurations of the shipped sample under new ids, and the sample's "
+            f"telemetry files. Replayed: the sample, {len(traces)} runs and {rows:,} rows of {len(SIGNALS)} signals, "
+            "each row through `replay` under the full profile, in the order in which a scorecard takes them. The peer "
+            "reads the same files and makes a dict of each row (`to_pylist`)."
         ),
         command="trainwreck bench load --record",
         columns=("what", "seconds (median)", "runs or rows/s (median)", "quartiles of the seconds"),
@@ -115,13 +115,13 @@ def _write_runs(root: Path, small: DataSet, count: int) -> None:
 
 
 def _rounds(subjects: dict[str, tuple[Callable[[], object], int]], tick: Tick) -> dict[str, np.ndarray]:
-    """Seconds of each round of each subject, [ROUNDS]; one round before them counts for nothing."""
+    """Processor seconds of each round of each subject, [ROUNDS]; one round before them counts for nothing."""
     seconds: dict[str, list[float]] = {name: [] for name in subjects}
     for done in range(-1, ROUNDS):
         for name, (work, _) in subjects.items():
-            start = perf_counter()
+            start = process_time()
             work()
             if done >= 0:
-                seconds[name].append(perf_counter() - start)
+                seconds[name].append(process_time() - start)
         tick(done + 1, ROUNDS, "round")
     return {name: np.array(taken) for name, taken in seconds.items()}
