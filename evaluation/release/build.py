@@ -23,9 +23,10 @@ from filelock import FileLock, Timeout
 
 from trainwreck.evaluation.board import SCORES, kept, scores_of
 from trainwreck.evaluation.dataset import SUMS, DataSet, load, write_manifest, write_runs
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json, sha256, write_json, write_text
 from trainwreck.evaluation.oracles import ORACLES
+from trainwreck.evaluation.profiles import PROFILES
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.registry import builtin_detectors
 from trainwreck.evaluation.release.card import card
@@ -72,7 +73,7 @@ def release(
     InputError for a data set that is damaged or has nothing to release, a day or page that is none,
     and an `out` that holds something else than an earlier release.
     """
-    _check_words(published, url)
+    _check_words(published, url, profiles)
     dataset = load(folder)
     rows = released_rows(dataset, private=private)
     _check_place(out, folder)
@@ -179,7 +180,10 @@ def _is_release(out: Path) -> bool:
     return isinstance(manifest, dict) and "release" in manifest
 
 
-def _check_words(published: str | None, url: str | None) -> None:
+def _check_words(published: str | None, url: str | None, profiles: Sequence[str]) -> None:
+    for profile in profiles:
+        if profile not in PROFILES:
+            raise unknown("profile", profile, PROFILES)
     if published is not None:
         try:
             right = datetime.date.fromisoformat(published).isoformat() == published
