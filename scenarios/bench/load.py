@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs
 from trainwreck.evaluation.files import copy
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.protocol import Row
+from trainwreck.evaluation.protocol import Context, Detector, Row
 from trainwreck.evaluation.replay import replay
 from trainwreck.evaluation.schema import SIGNALS
 from trainwreck.evaluation.shipped import sample
@@ -23,10 +23,10 @@ ROUNDS = 9
 RUNS = 10_000
 
 
-class Silent:
+class Silent(Detector):
     """Looks at nothing."""
 
-    def reset(self, context: Any) -> None:
+    def reset(self, context: Context | None) -> None:
         """Nothing to forget."""
 
     def update(self, row: Row) -> bool:
