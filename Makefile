@@ -8,7 +8,7 @@ BIN := .venv/bin
 # Editable, with the versions that the project is tested with.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test proof catalogue lint format gpu help clean
+.PHONY: demo test proof catalogue sample lint format gpu help clean
 
 demo: .venv/run.done ## train, label, score and report the small data set, into demo/
 	$(BIN)/trainwreck demo --out demo
@@ -21,6 +21,10 @@ proof: .venv/test.done ## the slow tests: generate killed again and again, every
 
 catalogue: .venv/run.done ## every scenario on one seed: its signature, its twin and its cure, minutes
 	$(BIN)/trainwreck verify --quick
+
+sample: .venv/run.done ## make the data set that ships with the package anew, into evaluation/sample/
+	$(BIN)/trainwreck generate sample --out runs/sample-$$(git rev-parse --short HEAD)
+	$(BIN)/trainwreck release runs/sample-$$(git rev-parse --short HEAD) --out evaluation/sample
 
 lint: .venv/dev.done ## ruff, mypy on an installed copy, codespell, no marks of a merge
 	$(BIN)/ruff check .

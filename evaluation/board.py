@@ -10,6 +10,7 @@ from trainwreck.evaluation.measure import Scorecard, plain
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.ranking import table
 from trainwreck.evaluation.scorecard import board_cards
+from trainwreck.evaluation.shipped import is_sample
 from trainwreck.evaluation.specification import SCORING_VERSION
 
 SCORES = "scores.json"
@@ -26,12 +27,23 @@ def leaderboard_of(
 
     workers: processes to replay in.
     """
-    dataset = load(folder)
+    content = scores_of(load(folder), extra, profiles, tick, workers)
+    _keep(folder, content)
+    rows: list[dict[str, Any]] = content["rows"]
+    return rows
+
+
+def scores_of(
+    dataset: DataSet,
+    extra: Sequence[str] = (),
+    profiles: Sequence[str] = ("full",),
+    tick: Tick | None = None,
+    workers: int = 1,
+) -> dict[str, Any]:
+    """What `leaderboard_of` keeps: what the scores are of, the rows and the scorecards."""
     cards = board_cards(dataset, extra, profiles, workers=workers, progress=tick)
     rows = [plain(row) for row in table(cards).to_dict("records")]
-    content = {"of": stamp(dataset), "rows": rows, "cards": [compact(card) for card in cards]}
-    write_json(folder / SCORES, content)
-    return rows
+    return {"of": stamp(dataset), "rows": rows, "cards": [compact(card) for card in cards]}
 
 
 def kept(dataset: DataSet) -> dict[str, Any] | None:
@@ -39,6 +51,20 @@ def kept(dataset: DataSet) -> dict[str, Any] | None:
     file = dataset.path / SCORES
     content = read_json(file) if file.exists() else None
     return content if isinstance(content, dict) and content.get("of") == stamp(dataset) else None
+
+
+def at_hand(dataset: DataSet) -> dict[str, Any]:
+    """The scores kept beside a data set; made, and kept, where there are none."""
+    scores = kept(dataset)
+    if scores is None:
+        scores = scores_of(dataset)
+        _keep(dataset.path, scores)
+    return scores
+
+
+def _keep(folder: Path, content: dict[str, Any]) -> None:
+    if not is_sample(folder):  # which is a part of the installed package
+        write_json(folder / SCORES, content)
 
 
 def stamp(dataset: DataSet) -> dict[str, Any]:

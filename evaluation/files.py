@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -78,15 +79,39 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path}: damaged, not JSON ({error})") from None
 
 
-def write_parquet(path: Path, tables: list[pa.Table]) -> None:
-    """One row group a table, zstd, atomically. The same tables give the same bytes."""
+def write_parquet(path: Path, tables: Iterable[pa.Table]) -> None:
+    """One row group a table (at least one), zstd, atomically. The same tables give the same bytes.
+
+    Numbers that hardly repeat gain nothing from a dictionary; with their bytes split into streams, signs
+    and exponents lie together and pack well (higher levels of zstd gain 2 % more). With the smallest and
+    largest run_id of each group on record, a reader that wants one run skips the others.
+    """
+    groups = iter(tables)
+    first = next(groups)
+    schema = first.schema
+    floats = [name for field in schema for name in _float_columns(field)]
+    others = [field.name for field in schema if not _float_columns(field)]
 
     def write(temporary: Path) -> None:
-        with pq.ParquetWriter(temporary, tables[0].schema, compression="zstd", write_statistics=False) as writer:
-            for table in tables:
+        with pq.ParquetWriter(
+            temporary,
+            schema,
+            compression="zstd",
+            use_dictionary=others,
+            use_byte_stream_split=floats,
+            write_statistics=["run_id"],
+        ) as writer:
+            for table in chain([first], groups):
                 writer.write_table(table, row_group_size=max(1, len(table)))
 
     write_atomically(path, write)
+
+
+def _float_columns(field: pa.Field) -> list[str]:
+    """The name, as Parquet has it, of a column of floats or of lists of them; none for another."""
+    if pa.types.is_list(field.type) and pa.types.is_floating(field.type.value_type):
+        return [f"{field.name}.list.element"]
+    return [field.name] if pa.types.is_floating(field.type) else []
 
 
 def copy(source: Path, path: Path) -> None:

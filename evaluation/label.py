@@ -119,6 +119,8 @@ def relabel(folder: Path) -> list[dict[str, Any]]:
     """
     dataset = load(folder)
     refuse_imported(dataset, "labelled")
+    if "release" in dataset.manifest:
+        raise InputError(f"{folder}: a release is never changed; allowed: the data set that it was made of")
     table = pq.read_table(folder / "runs.parquet").to_pylist()
     rows = [{**row, "visible_step": None, "visible_steps": "{}", "visible_profiles": "{}"} for row in table]
     labelled = label_runs(rows, dataset.trace, points_of(folder))

@@ -16,13 +16,12 @@ from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.protocol import Row
-from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS, Axis
+from trainwreck.evaluation.rows import LoggedRow
+from trainwreck.evaluation.schema import EVALUATIONS
 from trainwreck.evaluation.specification import LIST_EVERY, LOG_EVERY
+from trainwreck.evaluation.trace import LISTS, SCALARS
 
 Rows = Iterator[dict[str, Any]]
-
-SCALARS = tuple(signal.name for signal in SIGNALS if signal.axis is Axis.SCALAR)
-LISTS = tuple(signal.name for signal in SIGNALS if signal.axis is not Axis.SCALAR)
 
 
 def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY) -> Rows:
@@ -45,7 +44,8 @@ def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY) -> Rows:
 
 
 def _full(rows: Iterable[Row], k: int) -> Rows:
-    return map(dict, rows)
+    # A row of a replay was made for this detector alone, and copying it would fill it.
+    return (row if isinstance(row, LoggedRow) else dict(row) for row in rows)
 
 
 def _standard(rows: Iterable[Row], k: int) -> Rows:

@@ -35,6 +35,9 @@ class Verdict(NamedTuple):
     causes: tuple[str, ...] = ()
 
 
+QUIET = Verdict(0.0)
+
+
 class OutputError(ValueError):
     """A detector returned something that is not a verdict. The message is one line."""
 
@@ -86,10 +89,10 @@ def normalise(output: object, *, threshold: float | None, known: Collection[str]
     threshold: the class's `default_threshold`. known: allowed cause ids besides "unknown"; None
     allows any. Raises OutputError for anything else: a string, a non-finite score, an unknown cause.
     """
+    if output is False or output is None:
+        return QUIET
     if isinstance(output, Verdict):
         return _checked(output, known)
-    if output is None:
-        return Verdict(0.0)
     if isinstance(output, (bool, np.bool_)):
         return Verdict(float(output), bool(output))
     if isinstance(output, Real):

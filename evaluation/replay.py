@@ -7,9 +7,8 @@ arrays back, so that it can run in this process or in another one.
 import copy
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from itertools import repeat
 from time import perf_counter_ns
 from typing import Any
 
@@ -18,17 +17,13 @@ import numpy as np
 from trainwreck.evaluation.profiles import observe
 from trainwreck.evaluation.protocol import Context, Detector, normalise
 from trainwreck.evaluation.registry import builtin_causes, load_detector
-from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS
+from trainwreck.evaluation.rows import rows
 from trainwreck.evaluation.specification import LOG_EVERY, REFRACTORY
 from trainwreck.evaluation.trace import Trace
 
 __all__ = ["Alarms", "load_detector", "replay", "rising_edges", "rows"]
 
 OK = "ok"
-
-# Rows made at a time. Small blocks keep the garbage collector quiet: a whole run at once is three
-# times slower.
-BLOCK = 32
 
 
 @dataclass(frozen=True)
@@ -72,32 +67,6 @@ class Alarms:
         if scores:
             facts |= {"steps": self.steps.tolist(), "scores": self.scores.tolist()}
         return facts
-
-
-def rows(trace: Trace) -> Iterator[dict[str, Any]]:
-    """Full rows of a run: step, then every signal of the schema; None where nothing was logged.
-
-    Each row is a dict of its own, and so is each list in it: nothing a detector does to a row
-    reaches another detector.
-    """
-    names = ["step", *(signal.name for signal in SIGNALS)]
-    signals = [trace.signals.get(name) for name in names[1:]]
-    fresh = trace.signals.get("fresh_loss")
-    logged = {name: there for name, there in trace.logged.items() if name in trace.signals}
-    logged |= zip(
-        EVALUATIONS, (trace.evaluated, np.zeros(len(trace), bool) if fresh is None else ~np.isnan(fresh)), strict=True
-    )
-    sparse, there = [names.index(name) for name in logged], list(logged.values())
-    for start in range(0, len(trace), BLOCK):
-        stop = min(start + BLOCK, len(trace))
-        columns: list[Any] = [trace.steps[start:stop].tolist()]
-        columns += [repeat(None, stop - start) if v is None else v[start:stop].tolist() for v in signals]
-        for column, known in zip(sparse, there, strict=True):
-            columns[column] = [
-                value if here else None for value, here in zip(columns[column], known[start:stop].tolist(), strict=True)
-            ]
-        for row in zip(*columns, strict=True):
-            yield dict(zip(names, row))  # noqa: B905  (one value a column by construction; strict costs a tenth)
 
 
 def rising_edges(steps: np.ndarray, alarm: np.ndarray, refractory: int = REFRACTORY) -> np.ndarray:

@@ -131,14 +131,15 @@ def _score_all(
     entries = [_Entry(detector, frame) for detector in detectors]  # here, so that a wrong one is told before any work
     said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
     asked = (profiles, track, k, known)
+    run_ids = dataset.by_file()
     if workers > 1:
-        tables = [dataset.runs.iloc[i : i + CHUNK] for i in range(0, len(dataset), CHUNK)]
+        tables = [dataset.runs.loc[run_ids[i : i + CHUNK]] for i in range(0, len(run_ids), CHUNK)]
         pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
         replies = pool(
             delayed(_elsewhere)(Path.cwd(), dataset.path, table, frame, list(detectors), *asked) for table in tables
         )
     else:
-        replies = (_replayed(dataset, [run_id], entries, *asked) for run_id in dataset.runs["run_id"])
+        replies = (_replayed(dataset, [run_id], entries, *asked) for run_id in run_ids)
     done = 0
     for heard in replies:
         for run_id, alarms in heard.items():

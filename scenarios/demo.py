@@ -1,4 +1,4 @@
-"""The demo's plan: what fifteen failures and look-alikes of a first course on training need, and no more."""
+"""The small plans: the demo, what a first course on training needs and no more, and the sample that ships."""
 
 from trainwreck.scenarios.plan import RunSpec, unique, with_calibration
 from trainwreck.scenarios.registry import scenario
@@ -38,6 +38,32 @@ def demo() -> list[RunSpec]:
         specs += with_calibration(name, range(1), severity=worst(name), overrides=overrides)
     name, overrides = DEMO_ON_TEXT
     specs += with_calibration(name, range(1), overrides=overrides)
+    return unique(specs)
+
+
+# What the package ships (evaluation/sample): failures of six families and four look-alikes on three bases, with
+# two seeds of each, in 3 MB.
+_SHORT = (*_NARROW, "steps=200")
+SAMPLE = (
+    "corrupt_tokens",
+    "mask_missing",
+    "mask_zeroed",
+    "gradients_not_cleared",
+    "nan_weight_spread",
+    "catastrophic_forgetting",
+    "output_reinitialised",
+    "residual_bypassed",
+    "benign_single_spike",
+    "benign_clean_resume",
+    "benign_loader_hiccup",
+)
+
+
+def sample() -> list[RunSpec]:
+    """The small data set that ships with the package; it takes minutes on 2 cores."""
+    specs: list[RunSpec] = []
+    for name in SAMPLE:
+        specs += with_calibration(name, range(2), severity=worst(name), overrides=_SHORT)
     return unique(specs)
 
 

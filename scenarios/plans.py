@@ -9,7 +9,7 @@ from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.schema import JOINT
 from trainwreck.scenarios.compose import sweep
-from trainwreck.scenarios.demo import demo
+from trainwreck.scenarios.demo import demo, sample
 from trainwreck.scenarios.plan import Role, RunSpec, unique, with_calibration
 from trainwreck.scenarios.proofs import proven_severities
 from trainwreck.scenarios.registry import scenario
@@ -19,7 +19,7 @@ from trainwreck.scenarios.standard import full, private, standard
 
 E = TypeVar("E", bound=Enum)
 
-PLANS = {"demo": demo, "standard": standard, "full": full}
+PLANS = {"demo": demo, "sample": sample, "standard": standard, "full": full}
 PRIVATE = "private"
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.errors import InputError
     from trainwreck.evaluation.protocol import Detector, Verdict
     from trainwreck.evaluation.scorecard import Scorecard, leaderboard, score
+    from trainwreck.evaluation.shipped import sample
     from trainwreck.scenarios.preflight import Preflight
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Verdict",
     "leaderboard",
     "load",
+    "sample",
     "scenarios",
     "score",
 ]
@@ -41,6 +43,7 @@ _HOMES = {
     "Scorecard": "evaluation.scorecard",
     "leaderboard": "evaluation.scorecard",
     "score": "evaluation.scorecard",
+    "sample": "evaluation.shipped",
 }
 
 

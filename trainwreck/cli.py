@@ -17,6 +17,7 @@ from trainwreck.options import (
     as_severity,
     as_size,
     backend_options,
+    data_set,
     default_workers,
     folder,
     minutes_option,
@@ -29,9 +30,10 @@ from trainwreck.options import (
 )
 from trainwreck.preflight import preflight
 from trainwreck.proving import verify
+from trainwreck.releasing import release
 from trainwreck.tables import number, print_board, print_json, print_page, print_run, print_table
 
-MEASUREMENTS = ("train", "telemetry", "workers", "cuda", "language", "fidelity", "attention", "fused")
+MEASUREMENTS = ("train", "telemetry", "workers", "cuda", "language", "fidelity", "attention", "fused", "load")
 INTERRUPTED = 130  # as shells report SIGINT
 UNFINISHED = 3
 
@@ -262,7 +264,7 @@ def label(
 
 
 @cli.command()
-@folder
+@data_set
 @click.option(
     "--detector", "detectors", multiple=True, required=True, help="A name, or file.py:Class. May be repeated."
 )
@@ -270,7 +272,10 @@ def label(
 @track_option
 @as_json
 def score(dir: Path, detectors: Sequence[str], profile: str, track: str, as_json: bool) -> None:
-    """Score detectors on a data set; on imported logs, which have no labels, list their alarms."""
+    """Score detectors on a data set; on imported logs, which have no labels, list their alarms.
+
+    DIR may be `sample`, which ships with the package.
+    """
     from trainwreck.evaluation.dataset import load
     from trainwreck.evaluation.scorecard import score_all
 
@@ -291,7 +296,7 @@ def score(dir: Path, detectors: Sequence[str], profile: str, track: str, as_json
 
 
 @cli.command()
-@folder
+@data_set
 @click.option("--profile", "profiles", multiple=True, default=("full",), show_default=True)
 @click.option("--detector", "detectors", multiple=True, help="Beside the built-in ones: file.py:Class.")
 @as_json
@@ -304,13 +309,17 @@ def leaderboard(dir: Path, profiles: Sequence[str], detectors: Sequence[str], as
 
 
 @cli.command()
-@folder
-@click.option("--out", type=click.Path(path_type=Path), help="The page; DIR/report.html by default.")
+@data_set
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The page; DIR/report.html by default, sample.html for the sample."
+)
 @click.option("--record", is_flag=True, help="Also write leaderboard and pictures under results/PLAN/.")
 @as_json
 def report(dir: Path, out: Path | None, record: bool, as_json: bool) -> None:
     """One self-contained HTML file: every scenario's picture, the labels, the leaderboard."""
-    page = _report(dir, out or dir / "report.html", quiet=as_json)
+    from trainwreck.evaluation.shipped import SAMPLE, is_sample
+
+    page = _report(dir, out or (Path(f"{SAMPLE}.html") if is_sample(dir) else dir / "report.html"), quiet=as_json)
     if record:
         from trainwreck.evaluation.dataset import load
         from trainwreck.evaluation.report import write_record
@@ -319,8 +328,11 @@ def report(dir: Path, out: Path | None, record: bool, as_json: bool) -> None:
     print(json.dumps({"report": str(page)}) if as_json else page)
 
 
+cli.add_command(release)
+
+
 @cli.command()
-@folder
+@data_set
 @click.argument("run_id")
 @as_json
 def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
@@ -347,7 +359,8 @@ cli.add_command(export)
 def bench(what: str, record: bool, as_json: bool) -> None:
     """Measure speed against a named peer, what each part of the language is worth, or mechanisms.
 
-    fidelity puts mechanisms beside the numbers of the literature. cuda, attention and fused need a CUDA device.
+    load opens a data set of 10,000 runs and replays the sample. fidelity puts mechanisms beside the numbers of the
+    literature. cuda, attention and fused need a CUDA device.
     """
     from trainwreck.scenarios.bench import measure
 

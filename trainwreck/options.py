@@ -14,6 +14,15 @@ minutes_option = click.option(
     help="Begin nothing new after so long; exit code 3, and the same command goes on.",
 )
 folder = click.argument("dir", type=click.Path(path_type=Path))
+
+
+def _data_set(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
+    from trainwreck.evaluation.shipped import named
+
+    return named(folder)
+
+
+data_set = click.argument("dir", type=click.Path(path_type=Path), callback=_data_set)
 settings = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
 device_option = click.option("--device", help="cpu or cuda; cpu by default.")
 impl_option = click.option("--impl", help="Kernels: reference or triton; triton on cuda, reference on cpu by default.")

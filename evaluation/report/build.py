@@ -10,7 +10,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from joblib import Parallel, delayed
 
-from trainwreck.evaluation.board import kept, leaderboard_of
+from trainwreck.evaluation.board import at_hand
 from trainwreck.evaluation.dataset import DataSet, load
 from trainwreck.evaluation.figures import Story, draw
 from trainwreck.evaluation.files import read_json, write_text
@@ -26,11 +26,7 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
     """Write the page, with as many processes at its pictures; scores the data set first where that is still to do."""
     dataset = load(folder)
     refuse_imported(dataset, "reported on")
-    scores = kept(dataset)
-    if scores is None:
-        leaderboard_of(folder)
-        scores = kept(dataset)
-    assert scores is not None, "scores were just written"
+    scores = at_hand(dataset)
     rows = examples(dataset)
     pages = read_json(dataset.path / "catalogue.json")
     pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")

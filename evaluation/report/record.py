@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from trainwreck.evaluation.board import kept, leaderboard_of
+from trainwreck.evaluation.board import at_hand
 from trainwreck.evaluation.dataset import DataSet, load
 from trainwreck.evaluation.figures import save
 from trainwreck.evaluation.files import read_json, write_json, write_text
@@ -19,10 +19,7 @@ def write_record(folder: Path, out: Path, tick: Tick | None = None) -> Path:
     Pictures of an earlier record that this one does not have are removed.
     """
     dataset = load(folder)
-    if kept(dataset) is None:
-        leaderboard_of(folder)
-    scores = kept(dataset)
-    assert scores is not None, "scores were just written"
+    scores = at_hand(dataset)
     rows = examples(dataset)
     pages = read_json(dataset.path / "catalogue.json")
     for done, (_, row) in enumerate(rows.iterrows(), start=1):
@@ -57,6 +54,21 @@ def markdown(dataset: DataSet, scores: dict[str, Any], rows: pd.DataFrame) -> st
         "`trainwreck report DIR --record`; what each column means is in [docs/scoring.md](../../docs/scoring.md).",
         *(f"\nNote: {note}." for note in scores["cards"][0]["notes"]),
         "",
+        *board_lines(scores),
+    ]
+    lines += ["", "## Runs", "", "| scenario | kind | outcome | s | v | final gap (nats) |", "|" + "---|" * 6]
+    for _, row in rows.iterrows():
+        name = f"[{row['scenario']}](pictures/{picture_name(row, rows)})"
+        clocks = [step(row["onset_step"]), step(row["visible_step"])]
+        shown = ["-" if clock is None else str(clock) for clock in clocks]
+        gap = "-" if pd.isna(row["final_gap"]) else f"{row['final_gap']:+.3f}"
+        lines.append(f"| {name} | {row['kind']} | {row['outcome']} | {shown[0]} | {shown[1]} | {gap} |")
+    return "\n".join(lines) + "\n"
+
+
+def board_lines(scores: dict[str, Any]) -> list[str]:
+    """The leaderboard as a Markdown table, a line a list entry."""
+    lines = [
         "| rank | detector | profile | in-time recall at 5 % | healthy stopped | recall at default | healthy stopped "
         "| false alarms / 10,000 | W* | cause (top 1) |",
         "|" + "---|" * 10,
@@ -76,11 +88,4 @@ def markdown(dataset: DataSet, scores: dict[str, Any], rows: pd.DataFrame) -> st
             span(card["diagnosis"]["cause"]["1"]["macro"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "## Runs", "", "| scenario | kind | outcome | s | v | final gap (nats) |", "|" + "---|" * 6]
-    for _, row in rows.iterrows():
-        name = f"[{row['scenario']}](pictures/{picture_name(row, rows)})"
-        clocks = [step(row["onset_step"]), step(row["visible_step"])]
-        shown = ["-" if clock is None else str(clock) for clock in clocks]
-        gap = "-" if pd.isna(row["final_gap"]) else f"{row['final_gap']:+.3f}"
-        lines.append(f"| {name} | {row['kind']} | {row['outcome']} | {shown[0]} | {shown[1]} | {gap} |")
-    return "\n".join(lines) + "\n"
+    return lines

@@ -15,7 +15,7 @@ import pytest
 
 from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import read_json, write_json
+from trainwreck.evaluation.files import read_json, sha256, write_json
 from trainwreck.evaluation.schema import SCHEMA_VERSION, SIGNALS, Axis
 from trainwreck.evaluation.trace import Trace
 
@@ -100,6 +100,65 @@ def test_damage_is_one_line_that_names_the_file(name: str, root: Path) -> None:
         load(root)
     assert str(error.value).startswith(f"{root / file}: ")
     assert "\n" not in str(error.value)
+
+
+def test_every_bad_file_is_named_in_one_line(root: Path) -> None:
+    (root / "catalogue.json").unlink()
+    flip("telemetry/a.parquet")(root)
+    cut("telemetry/b.parquet")(root)
+    with pytest.raises(InputError) as error:
+        load(root)
+    assert "\n" not in str(error.value)
+    assert [part.split(": ")[0] for part in str(error.value).split("; ")] == [
+        str(root / name) for name in ("catalogue.json", "telemetry/a.parquet", "telemetry/b.parquet")
+    ]
+
+
+def replaced(name: str, content: bytes) -> Callable[[Path], None]:
+    """Another file under an honest checksum."""
+
+    def change(root: Path) -> None:
+        (root / name).write_bytes(content)
+        facts = read_json(root / "manifest.json")
+        facts["files"][name] = {"bytes": len(content), "sha256": sha256(root / name)}
+        (root / "manifest.json").write_text(json.dumps(facts))
+
+    return change
+
+
+def test_a_runs_table_that_is_none_is_named(root: Path) -> None:
+    whole = pq.read_table(root / "runs.parquet")
+    pq.write_table(whole.drop_columns(["seed", "cause"]), root / "less.parquet")
+    replaced("runs.parquet", (root / "less.parquet").read_bytes())(root)
+    with pytest.raises(InputError, match=r"runs\.parquet: damaged, it has no column cause, seed"):
+        load(root)
+    replaced("runs.parquet", b"text")(root)
+    with pytest.raises(InputError, match=r"runs\.parquet: damaged, not Parquet \("):
+        load(root)
+
+
+@pytest.mark.parametrize(
+    ("files", "complaint"),
+    [
+        ({"runs.parquet": 7}, r"damaged, it has no size and checksum of runs\.parquet"),
+        ({"runs.parquet": {"bytes": 7}}, r"damaged, it has no size and checksum of runs\.parquet"),
+        ({"runs.parquet": {"bytes": 1, "sha256": ""}, "../x": {"bytes": 1, "sha256": ""}}, "x is not in the folder"),
+        ({"runs.parquet": {"bytes": 1, "sha256": ""}, "/x": {"bytes": 1, "sha256": ""}}, "/x is not in the folder"),
+        ([], r"it does not list runs\.parquet"),
+    ],
+)
+def test_a_manifest_that_lists_what_is_no_file_is_refused(files: Any, complaint: str, root: Path) -> None:
+    edit(files=files)(root)
+    with pytest.raises(InputError, match=rf"manifest\.json: damaged, .*{complaint.removeprefix('damaged, ')}"):
+        load(root)
+
+
+def test_all_files_that_the_manifest_forgets_are_named(root: Path) -> None:
+    edit(files={name: facts for name, facts in read_json(root / "manifest.json")["files"].items() if "/" not in name})(
+        root
+    )
+    with pytest.raises(InputError, match=r"does not list telemetry/a\.parquet, telemetry/b\.parquet"):
+        load(root)
 
 
 @pytest.mark.parametrize("name", ["nowhere", "file"])

@@ -47,12 +47,17 @@ def test_python_lies_nowhere_else_but_in_tests():
     assert folders == {*HOMES, "tests"}
 
 
+def declared(file: PurePosixPath) -> bool:
+    """Whether a pattern of the innermost package around a file, relative to that package's folder, has it."""
+    home = next(folder for folder in file.parents if package_of(folder) in SETUPTOOLS["packages"])
+    patterns = SETUPTOOLS["package-data"].get(package_of(home), [])
+    inside = file.relative_to(home)
+    return any(len(PurePosixPath(p).parts) == len(inside.parts) and inside.match(p) for p in patterns)
+
+
 def test_every_data_file_is_declared():
-    patterns = SETUPTOOLS["package-data"]
     others = [file for file in packaged() if file.suffix != ".py"]
-    undeclared = [
-        str(file) for file in others if not any(file.match(p) for p in patterns.get(package_of(file.parent), []))
-    ]
+    undeclared = [str(file) for file in others if not declared(file)]
     assert not undeclared
     assert PurePosixPath("trainwreck/py.typed") in others
 

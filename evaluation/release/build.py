@@ -1,0 +1,195 @@
+"""A data set as it is handed to others: partitioned, described, checksummed; a data set itself.
+
+    REL/README.md, LICENSE, COLUMNS.md   the card, the data's licence, the columns
+    REL/runs.parquet, runs/SPLIT.parquet the runs table, whole and by split
+    REL/telemetry/split=*/kind=*/*       see `partitions`
+    REL/catalogue.json, plan.json        pages of the scenarios; what `generate` makes it of again
+    REL/baselines.json                   the leaderboard
+    REL/croissant.json                   metadata for other tools
+    REL/manifest.json, SHA256SUMS        checksums: of what this package reads, and of every file
+
+A release is a function of the data set: the same runs give the same bytes. It is built beside its
+place and moved there in one step, so that an interrupted one leaves nothing and can be made again.
+"""
+
+import datetime
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from trainwreck.evaluation.board import SCORES, kept, scores_of
+from trainwreck.evaluation.dataset import SUMS, DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.files import read_json, sha256, write_json, write_text
+from trainwreck.evaluation.oracles import ORACLES
+from trainwreck.evaluation.profiles import PROFILES
+from trainwreck.evaluation.progress import Tick
+from trainwreck.evaluation.registry import builtin_detectors
+from trainwreck.evaluation.release.card import card
+from trainwreck.evaluation.release.croissant import metadata
+from trainwreck.evaluation.release.facts import CREATORS, LICENCE, LICENCE_TERMS, LICENCE_URL, Facts
+from trainwreck.evaluation.release.partitions import write_partitions
+from trainwreck.evaluation.release.selection import plan_of, released_rows, scenario_names
+from trainwreck.evaluation.schema import document
+
+BESIDE = (SCORES, "report.html")  # what `leaderboard` and `report` leave in a data set
+TIMED = "update_us"  # the one column of the leaderboard that no two runs share
+
+LICENCE_TEXT = f"""The data in this folder is (c) {CREATORS}, licensed under {LICENCE},
+the Creative Commons Attribution 4.0 International Public License.
+
+You may share and adapt it for any purpose, also a commercial one, as long as you give credit, link to the
+licence and say whether you changed anything.
+
+In short:    {LICENCE_URL}
+The terms:   {LICENCE_TERMS}
+
+The package trainwreck, which made the data, has a licence of its own (MIT).
+"""
+
+
+def release(
+    folder: Path,
+    out: Path,
+    *,
+    private: bool = False,
+    published: str | None = None,
+    url: str | None = None,
+    profiles: Sequence[str] = ("full",),
+    tick: Tick | None = None,
+    workers: int = 1,
+) -> DataSet:
+    """Write the released form of a data set and open it.
+
+    private: only the private runs, with the calibration runs, instead of all but the private ones.
+    published: the day, YYYY-MM-DD; url: the data's page; both for the metadata, which leaves out what
+    is not known. profiles: of the baseline table, which is taken from the data set's leaderboard where
+    that is at hand. workers: processes to score in.
+
+    InputError for a data set that is damaged or has nothing to release, a day or page that is none,
+    and an `out` that holds something else than an earlier release.
+    """
+    _check_words(published, url, profiles)
+    dataset = load(folder)
+    rows = released_rows(dataset, private=private)
+    _check_place(out, folder)
+    facts = Facts(rows, dataset.manifest, private, published, url)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        lock = out.with_name(f".tmp-{out.name}.lock")
+        with FileLock(lock, timeout=0):
+            building = out.with_name(f".tmp-{out.name}")
+            shutil.rmtree(building, ignore_errors=True)  # an earlier call was interrupted here
+            try:
+                _build(dataset, facts, building, profiles, tick, workers)
+                _move(building, out)
+            finally:
+                shutil.rmtree(building, ignore_errors=True)
+                lock.unlink(missing_ok=True)
+    except Timeout:
+        raise InputError(f"out: {str(out)!r} is being written by another process") from None
+    except OSError as error:
+        raise InputError(f"{out}: can't be written ({error.strerror or error})") from error
+    return load(out)
+
+
+def _build(
+    dataset: DataSet, facts: Facts, root: Path, profiles: Sequence[str], tick: Tick | None, workers: int
+) -> None:
+    """Everything, under `root`."""
+    rows = write_partitions(
+        dataset, facts.rows, root, lambda done: tick(done, len(facts.rows), "runs written") if tick else None
+    )
+    write_runs(root, rows)
+    for split in facts.splits:
+        write_runs(root, [row for row in rows if row["split"] == split], f"runs/{split}.parquet")
+    names = scenario_names(rows)
+    pages = read_json(dataset.path / "catalogue.json") if (dataset.path / "catalogue.json").exists() else {}
+    write_json(root / "catalogue.json", {name: page for name, page in pages.items() if name in names})
+    write_json(root / "plan.json", plan_of(rows, facts.plan))
+    whole = len(rows) == len(dataset)
+    # A hash over runs that stay behind would let a guess at them be checked.
+    dropped = ("files", "format", "schema_version", *(() if whole else ("plan_hash",)))
+    known = {name: value for name, value in dataset.manifest.items() if name not in dropped}
+    counts = {split: facts.count(split=split) for split in facts.splits}
+    also = [f"runs/{split}.parquet" for split in facts.splits] + ["plan.json"]
+    write_manifest(root, known | {"release": {"splits": counts, "private": facts.private}}, also)
+
+    scores = _standing_scores(dataset, profiles) if whole else None
+    if scores is None:
+        scores = scores_of(load(root), (), profiles, tick, workers)
+    table = [{name: value for name, value in row.items() if name != TIMED} for row in scores["rows"]]
+    write_json(root / "baselines.json", {"scoring_version": scores["of"]["scoring_version"], "rows": table})
+    write_json(root / "croissant.json", metadata(facts, root))
+    write_text(root / "README.md", card(facts, scores))
+    write_text(root / "LICENSE", LICENCE_TEXT)
+    write_text(root / "COLUMNS.md", document())
+    listed = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+    write_text(root / SUMS, "".join(f"{sha256(root / name)}  {name}\n" for name in listed))
+
+
+def _standing_scores(dataset: DataSet, profiles: Sequence[str]) -> dict[str, Any] | None:
+    """The leaderboard that lies beside a data set, if it is of the entries that a release shows."""
+    scores = kept(dataset)
+    if scores is None:
+        return None
+    entries = {(card["detector"], card["profile"]) for card in scores["cards"]}
+    shown = {(name, profile) for name in (*builtin_detectors(), *ORACLES) for profile in profiles}
+    return scores if entries == shown else None
+
+
+def _move(building: Path, out: Path) -> None:
+    """Put a finished release in its place, in that of an earlier one where there is one."""
+    earlier = out.with_name(f".tmp-{out.name}.earlier")
+    shutil.rmtree(earlier, ignore_errors=True)
+    if out.exists():
+        out.rename(earlier)
+    building.rename(out)
+    shutil.rmtree(earlier, ignore_errors=True)
+
+
+def _check_place(out: Path, folder: Path) -> None:
+    """InputError unless `out` is free, or holds an earlier release and nothing beside it."""
+    if out.resolve() == folder.resolve() or folder.resolve() in out.resolve().parents:
+        raise InputError(f"out: {str(out)!r} is in the data set; allowed: another folder")
+    if out.resolve() in folder.resolve().parents:
+        raise InputError(f"out: {str(out)!r} holds the data set; allowed: another folder")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"out: {str(out)!r} is a file; allowed: a folder")
+    if not out.exists():
+        return
+    there = {path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir()}
+    if not there:
+        return
+    if SUMS not in there or not _is_release(out):
+        raise InputError(f"out: {str(out)!r} is not empty and holds no release; allowed: an empty folder")
+    lines = (out / SUMS).read_text(encoding="utf-8").splitlines()
+    others = sorted(there - {line.partition("  ")[2] for line in lines} - {SUMS, *BESIDE})
+    if others:
+        raise InputError(
+            f"out: {str(out)!r} holds {others[0]!r}, which is not of the release; allowed: to move it away"
+        )
+
+
+def _is_release(out: Path) -> bool:
+    manifest = read_json(out / "manifest.json") if (out / "manifest.json").exists() else None
+    return isinstance(manifest, dict) and "release" in manifest
+
+
+def _check_words(published: str | None, url: str | None, profiles: Sequence[str]) -> None:
+    for profile in profiles:
+        if profile not in PROFILES:
+            raise unknown("profile", profile, PROFILES)
+    if published is not None:
+        try:
+            right = datetime.date.fromisoformat(published).isoformat() == published
+        except ValueError:
+            right = False
+        if not right:
+            raise InputError(f"published: {published!r} is not allowed; allowed: a day as 2026-01-31")
+    if url is not None and not re.fullmatch(r"https?://[^\s\"<>]+", url):
+        raise InputError(f"url: {url!r} is not allowed; allowed: http://... or https://...")

@@ -1,0 +1,170 @@
+"""What card and metadata say of a data set: counted from its runs, and in words."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from trainwreck.evaluation.schema import FAILURES, JOINT, RunKind
+from trainwreck.evaluation.specification import CALIBRATION_RUNS, SCORING_VERSION
+from trainwreck.evaluation.visible import FALSE_POSITIVES, FEWEST
+
+LICENCE = "CC-BY-4.0"
+LICENCE_URL = "https://creativecommons.org/licenses/by/4.0/"
+LICENCE_TERMS = "https://creativecommons.org/licenses/by/4.0/legalcode.en"
+CREATORS = "The Trainwreck authors"
+TAGS = ("transformers", "training-dynamics", "instability", "anomaly-detection", "time-series", "synthetic")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """rows: the released runs. manifest: of the data set they come from. published, url: as the releaser gave them."""
+
+    rows: list[dict[str, Any]]
+    manifest: dict[str, Any]
+    private: bool = False
+    published: str | None = None
+    url: str | None = None
+
+    @property
+    def plan(self) -> str:
+        """Name of the plan."""
+        return str(self.manifest.get("plan", "custom"))
+
+    @property
+    def name(self) -> str:
+        """Letters, digits and hyphens."""
+        words = f"trainwreck-{self.plan}" + ("-private" if self.private else "")
+        return re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-")
+
+    @property
+    def version(self) -> str:
+        """Of the package that trained the runs."""
+        return str(self.environment.get("trainwreck", "0.0.0"))
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions and hardware of the training."""
+        return dict(self.manifest.get("environment", {}))
+
+    @property
+    def splits(self) -> list[str]:
+        """Splits, in the order of their names."""
+        return sorted({row["split"] for row in self.rows})
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kinds of run, in the order of the vocabulary."""
+        there = {row["kind"] for row in self.rows}
+        return [kind.value for kind in RunKind if kind.value in there]
+
+    @property
+    def steps(self) -> int:
+        """Telemetry rows."""
+        return sum(row["last_step"] + 1 for row in self.rows)
+
+    @property
+    def failing(self) -> list[dict[str, Any]]:
+        """Runs that are to be found."""
+        return [row for row in self.rows if row["kind"] in FAILURES]
+
+    def count(self, **wanted: str) -> int:
+        """Runs whose columns have these values."""
+        return sum(all(row[name] == value for name, value in wanted.items()) for row in self.rows)
+
+    def families(self) -> list[tuple[str, int, list[str]]]:
+        """Family, runs, and the scenarios in it; healthy runs belong to none."""
+        runs: Counter[str] = Counter()
+        scenarios: dict[str, set[str]] = {}
+        for row in self.rows:
+            if row["family"]:
+                runs[row["family"]] += 1
+                scenarios.setdefault(row["family"], set()).add(row["scenario"])
+        return [(family, runs[family], sorted(scenarios[family])) for family in sorted(runs)]
+
+    def summary(self) -> str:
+        """What it is, in two sentences."""
+        scenarios = len({row["scenario"] for row in self.rows} - {""})
+        return (
+            f"Telemetry of {len(self.rows)} training runs of small transformers: {len(self.failing)} that fail, broken "
+            "on purpose in a documented way, with healthy twins, cured runs, look-alikes and runs to calibrate on "
+            f"({scenarios} scenarios). {self.steps:,} steps with every signal that a practitioner logs; cause and "
+            "onset of each failure come from the injection."
+        )
+
+    def collection(self) -> str:
+        """How the data came about."""
+        return (
+            "Generated: each run is a transformer language model that the package trainwreck trained from a plan "
+            "(plan.json). A failing run has a documented fault from its onset step on; its twin is the same seed "
+            "without the fault, and the same to the bit before the onset; a cured run has the documented cure as well. "
+            "All randomness is a function of seed, stream and step. Nothing was collected from people or services."
+        )
+
+    def annotation(self) -> list[str]:
+        """How labels came about."""
+        return [
+            "Cause and onset step are those of the injection, known before the run; no one looked at a curve.",
+            f"The visible step is measured: the first at which a signal leaves the twin by more than {FEWEST} or more "
+            f"healthy runs of the same base leave each other, at a rate of false positives of at most "
+            f"{FALSE_POSITIVES:.0%} a run. Bases with fewer healthy runs have none.",
+            "A run that the fault did not harm is labelled latent and kept.",
+            "Each scenario was proven on 8 seeds before it was allowed into a data set.",
+        ]
+
+    def limits(self) -> list[str]:
+        """What the data is not."""
+        sizes = ", ".join(sorted({row["size"] for row in self.rows}))
+        unmeasured = sum(row["no_return_step"] is None for row in self.failing)
+        calibration = self.count(split="calibration")
+        found = [
+            f"Models are small (sizes: {sizes}) and runs are short: they show a mechanism and its signature, not the "
+            "magnitudes of a large model.",
+            "Tokens a second and step time come from a modelled clock, not from a measured one.",
+            "The language that most runs learn is synthetic; its entropy is known exactly, its texts mean nothing.",
+        ]
+        if unmeasured:
+            found.append(
+                f"The point of no return was not measured for {unmeasured} of {len(self.failing)} failing runs; there "
+                "it counts as the end of the run."
+            )
+        for budget, needed in CALIBRATION_RUNS.items():
+            if calibration < needed:
+                found.append(
+                    f"A budget of {budget:.0%} of healthy runs stopped needs {needed} calibration runs; here are "
+                    f"{calibration}."
+                )
+        if any(JOINT in row["scenario"] for row in self.rows):
+            found.append("Compound runs carry two faults; a cause that hides the other is still labelled.")
+        return found
+
+    def biases(self) -> list[str]:
+        """How the data differs from what a practitioner meets."""
+        share = len(self.failing) / len(self.rows)
+        return [
+            f"{share:.0%} of the runs fail, far more than in practice; scores that depend on the share of failures are "
+            "given for several.",
+            "The scenarios are the failures that are documented and that could be reproduced in a small model, not a "
+            "sample of what goes wrong in practice.",
+            "One fault a run, or two in compound runs, each at a known step: real failures overlap and drift.",
+        ]
+
+    def uses(self) -> list[str]:
+        """What the data is for, and what not."""
+        return [
+            "Testing and comparing detectors of training failures: accuracy, time to detection, diagnosis.",
+            "Teaching to read training curves.",
+            "Not for claims about how often failures happen, nor about the size of their effect in large models.",
+        ]
+
+    def citation(self) -> str:
+        """BibTeX."""
+        year = f", year = {{{self.published[:4]}}}" if self.published else ""
+        return (
+            f"@misc{{{self.name}, title = {{Trainwreck: a synthetic failure benchmark for transformer training, data "
+            f"set {self.plan}}}, author = {{{{{CREATORS}}}}}, version = {{{self.version}}}{year}}}"
+        )
+
+    def scoring(self) -> str:
+        """The specification of the scores."""
+        return f"scoring version {SCORING_VERSION}"
