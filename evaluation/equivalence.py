@@ -1,0 +1,255 @@
+"""Equivalence sets: causes that no signal of a profile tells apart, and causes that it does not show at all.
+
+For each profile, every pair of causes gets a cross-validated classifier (`separation`) on what the profile
+hands out, cleaned of the base (`deviation`). A pair counts as told apart where the classifier does better
+than chance, with the share of false claims among all pairs held at `RATE`; the other pairs are joined by
+complete linkage, so that no set holds two causes that were told apart. The burden is on telling apart: a
+cause that eight seeds can't tell from another is no fair answer to ask of one run. It follows that a set may
+shrink, and does not grow but by chance, when more seeds are measured.
+
+In the same way the failing runs of a cause are told from healthy runs of its base, at the same steps. There
+the window before the onset counts as well, which a run that fails from step 0 on does not have; among causes
+it would tell early onsets from late ones, and is left out.
+
+What a draw of luck would give is measured twice: on noise (that sets the p-values), and on the healthy runs
+of any two bases, which are told apart by nothing but their bases. The second is reported as the control.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from trainwreck.evaluation.dataset import DataSet
+from trainwreck.evaluation.deviation import Deviation, Shown, deviation, past, shown, statistics
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.profiles import PROFILES
+from trainwreck.evaluation.progress import Tick
+from trainwreck.evaluation.schema import RunKind
+from trainwreck.evaluation.separation import Told, chance, discoveries, held_out, joined, p_values, told
+
+FOLDS = 8  # blocks of seeds, and the fewest seeds of a cause
+FEWEST_HEALTHY = 8  # of a base
+RATE = 0.05
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A run from an onset on, as deviations by profile.
+
+    before: of the window before the onset; empty for an onset at step 0. healthy: a run without a fault, seen from
+    the onset of the failing run of its block.
+    """
+
+    cause: str
+    base: str
+    healthy: bool
+    block: int
+    features: dict[str, Deviation]
+    before: dict[str, Deviation]
+
+    def deviations(self, profile: str, past: bool) -> Deviation:
+        """Since the onset; with `past` those before it after them."""
+        now = self.features[profile]
+        if not past:
+            return now
+        then = self.before[profile]
+        return Deviation(
+            np.concatenate([now.values, then.values], axis=1),
+            np.concatenate([now.seen, then.seen]),
+            np.concatenate([now.telling, then.telling]),
+        )
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Samples of several data sets, and what could not be used: cause to the reason."""
+
+    samples: tuple[Sample, ...]
+    causes: tuple[str, ...]
+    left_out: dict[str, str]
+    runs: int
+
+
+def equivalence(
+    datasets: Sequence[DataSet], profiles: Iterable[str] = tuple(PROFILES), tick: Tick | None = None
+) -> dict[str, Any]:
+    """Sets and undetectable causes by profile, of several data sets taken as one. JSON-safe; see `of_profile`.
+
+    Raises InputError for an unknown profile, or where no cause has failing runs of 8 seeds beside 8 healthy runs.
+    """
+    chosen = list(profiles)
+    for profile in chosen:
+        if profile not in PROFILES:
+            raise unknown("profile", profile, PROFILES)
+    found = corpus(datasets, chosen, tick)
+    return {
+        "causes": list(found.causes),
+        "left_out": found.left_out,
+        "runs": found.runs,
+        "folds": FOLDS,
+        "rate": RATE,
+        "profiles": {profile: of_profile(found, profile, tick) for profile in chosen},
+    }
+
+
+def corpus(datasets: Sequence[DataSet], profiles: Sequence[str], tick: Tick | None = None) -> Corpus:
+    """Read the runs, base by base, and take their deviations."""
+    where: dict[str, DataSet] = {}
+    for dataset in datasets:
+        for run_id in dataset.runs.index:
+            where.setdefault(run_id, dataset)  # a run that two data sets share is one run
+    runs = pd.concat([dataset.runs for dataset in datasets])
+    runs = runs[~runs.index.duplicated()]
+    runs = runs[runs["kind"].isin([RunKind.FAILING.value, RunKind.HEALTHY.value])]
+    failing = runs["kind"] == RunKind.FAILING.value
+    reference = runs[~failing].groupby("base")["seed"].nunique()
+    usable = runs["base"].isin(reference[reference >= FEWEST_HEALTHY].index)
+    block = _blocks(runs)
+    causes, left_out = [], {}
+    for cause, its in runs[failing].groupby("cause"):
+        covered = block[its.index[usable[its.index]]].nunique()
+        if covered == FOLDS:
+            causes.append(str(cause))
+        elif not usable[its.index].any():
+            left_out[str(cause)] = f"its bases have fewer than {FEWEST_HEALTHY} healthy runs"
+        else:
+            left_out[str(cause)] = f"failing runs of {its['seed'].nunique()} seeds; {FOLDS} are needed"
+    if not causes:
+        raise InputError(
+            f"data sets: none has a cause with failing runs of {FOLDS} seeds on bases with {FEWEST_HEALTHY} healthy runs"
+        )
+    wanted = runs[usable & (~failing | runs["cause"].isin(causes))]
+    wanted = wanted[wanted["base"].isin(set(wanted.loc[wanted["kind"] == RunKind.FAILING.value, "base"]))]
+    samples: list[Sample] = []
+    done = 0
+    for _, group in wanted.groupby("base"):
+        seen = {}
+        for run_id in group.index:
+            seen[run_id] = shown(where[run_id].trace(run_id), profiles)
+            done += 1
+            if tick is not None:
+                tick(done, len(wanted), run_id)
+        samples += _samples(group, block, seen, profiles)
+    return Corpus(tuple(samples), tuple(causes), left_out, len(wanted))
+
+
+def of_profile(found: Corpus, profile: str, tick: Tick | None = None) -> dict[str, Any]:
+    """What one profile tells apart.
+
+    Keys: sets (lists of two and more causes), undetectable (causes), pairs and separated (counts), not_separated
+    (each such pair, how well it was told apart), detection (the same by cause, against healthy runs), control.
+    """
+    failing = {name: [s for s in found.samples if s.cause == name and not s.healthy] for name in found.causes}
+    pairs = list(combinations(range(len(found.causes)), 2))
+    verdicts = []
+    for i, j in pairs:
+        verdicts.append(_told(failing[found.causes[i]], failing[found.causes[j]], profile))
+        if tick is not None:
+            tick(len(verdicts), len(pairs), profile)
+    p = np.array([p for _, p in verdicts])
+    apart = discoveries(p, RATE)
+    sets = joined(found.causes, pairs, apart, np.array([one.won for one, _ in verdicts]))
+    together = {name: n for n, one in enumerate(sets) for name in one}
+
+    seen = {name: _detection(found, name, profile) for name in found.causes}
+    detected = discoveries(np.array([p for _, p in seen.values()]), RATE)
+    return {
+        "sets": sets,
+        "undetectable": [name for name, shows in zip(found.causes, detected, strict=True) if not shows],
+        "pairs": len(pairs),
+        "separated": int(apart.sum()),
+        "not_separated": [
+            {"a": a, "b": b, **_facts(*one), "one_set": a in together and together[a] == together.get(b)}
+            for (a, b), one, far in zip(combinations(found.causes, 2), verdicts, apart, strict=True)
+            if not far
+        ],
+        "detection": {name: _facts(*one) for name, one in seen.items()},
+        "control": _control(found, profile),
+    }
+
+
+def _samples(
+    group: pd.DataFrame, block: pd.Series, seen: dict[str, dict[str, Shown]], profiles: Sequence[str]
+) -> Iterator[Sample]:
+    """The failing runs of a base, and its healthy runs from the onsets of each cause."""
+    healthy = group[group["kind"] == RunKind.HEALTHY.value]
+    failing = group[group["kind"] == RunKind.FAILING.value]
+    seeds, blocks = healthy["seed"].to_numpy(), block[healthy.index].to_numpy()
+    folds = np.arange(FOLDS)[:, None]
+
+    def sample(run: pd.Series, cause: str, onset: int) -> Sample:
+        # Nothing of a held-out block is used, not as a measure of health either; nor is the run's own seed.
+        kept = (seeds != run["seed"]) & ~held_out(blocks, folds, FOLDS)
+        draw = np.random.default_rng(zlib.crc32(f"{run['run_id']} {onset}".encode()))
+        planned = int(run["planned_steps"])
+        features, before = {}, {}
+        for profile in profiles:
+            mine, others = seen[run["run_id"]][profile], [seen[run_id][profile] for run_id in healthy.index]
+            reference = np.stack([statistics(one, onset, planned) for one in others])
+            features[profile] = deviation(statistics(mine, onset, planned), reference, kept, draw)
+            if onset > 0:
+                reference = np.stack([past(one, onset) for one in others])
+                before[profile] = deviation(past(mine, onset), reference, kept, draw)
+        return Sample(
+            cause, str(run["base"]), run["kind"] == RunKind.HEALTHY.value, int(block[run["run_id"]]), features, before
+        )
+
+    for cause, its in failing.groupby("cause"):
+        onsets = {block[run_id]: int(onset) for run_id, onset in its["onset_step"].items()}
+        for _, run in its.iterrows():
+            yield sample(run, str(cause), int(run["onset_step"]))
+        for _, run in healthy.iterrows():
+            if block[run["run_id"]] in onsets:
+                yield sample(run, str(cause), onsets[block[run["run_id"]]])
+
+
+def _blocks(runs: pd.DataFrame) -> pd.Series:
+    """Fold of every run, by its seed: seeds with failing runs are dealt out first, then the healthy ones alone."""
+    with_failing = set(runs.loc[runs["kind"] == RunKind.FAILING.value, "seed"])
+    dealt: dict[int, int] = {}
+    for seeds in (with_failing, set(runs["seed"]) - with_failing):
+        dealt |= {seed: i % FOLDS for i, seed in enumerate(sorted(seeds))}
+    return runs["seed"].map(dealt)
+
+
+def _told(first: Sequence[Sample], second: Sequence[Sample], profile: str, past: bool = False) -> tuple[Told, float]:
+    """Two groups of samples apart, and the p-value; past: by the window before the onset as well."""
+    groups = [[one.deviations(profile, past) for one in group] for group in (first, second)]
+    # What half of either group can't show (its base has no such signal, its window no row) is not compared.
+    usable = np.logical_and(*(np.mean([one.seen for one in group], axis=0) >= 0.5 for group in groups))
+    usable &= np.any([one.telling for group in groups for one in group], axis=0)
+    features = np.stack([one.values[:, usable] for group in groups for one in group])
+    side = np.repeat([1.0, -1.0], [len(first), len(second)])
+    one = told(features, side, np.array([sample.block for sample in (*first, *second)]))
+    # Chance hardly depends on the number of features: that of the nearest power of two will do, and is kept.
+    null = chance(2 ** round(np.log2(max(1, features.shape[2]))), FOLDS)
+    return one, float(p_values(np.array([one.t]), null)[0])
+
+
+def _detection(found: Corpus, cause: str, profile: str) -> tuple[Told, float]:
+    """Failing runs of a cause against healthy runs of its bases, from the same onsets."""
+    its = [sample for sample in found.samples if sample.cause == cause]
+    past = all(one.before for one in its)
+    return _told([s for s in its if not s.healthy], [s for s in its if s.healthy], profile, past)
+
+
+def _control(found: Corpus, profile: str) -> dict[str, Any]:
+    """Healthy runs of any two bases: the share told apart at one test in twenty, which should be one in twenty."""
+    cause_of = {sample.base: sample.cause for sample in reversed(found.samples)}  # one cause, for its onsets
+    groups = []
+    for base, cause in sorted(cause_of.items()):
+        its = [s for s in found.samples if s.healthy and s.base == base and s.cause == cause]
+        by_block = {sample.block: sample for sample in reversed(its)}
+        if len(by_block) == FOLDS:
+            groups.append(list(by_block.values()))
+    p = [_told(first, second, profile)[1] for first, second in combinations(groups, 2)]
+    return {"pairs": len(p), "share": float(np.mean(np.array(p) <= RATE)) if p else None}
+
+
+def _facts(one: Told, p: float) -> dict[str, float]:
+    return {"won": one.won, "low": one.low, "high": one.high, "t": one.t, "p": p}
