@@ -11,13 +11,17 @@ In the same way the failing runs of a cause are told from healthy runs of its ba
 the window before the onset counts as well, which a run that fails from step 0 on does not have; among causes
 it would tell early onsets from late ones, and is left out.
 
-What a draw of luck would give is measured twice: on noise (that sets the p-values), and on the healthy runs
-of any two bases, which are told apart by nothing but their bases. The second is reported as the control.
+What luck would give is measured on noise (`separation.chance`). Causes on two bases have another way of being
+told apart, which is no property of theirs: the healthy runs that they are held against are finite, and so off
+by a little, in another direction on each base. So there a pair must also beat the strangers: healthy runs of any
+two bases, held against healthy runs of other seeds. With fewer than `FEWEST_STRANGERS` pairs of bases noise has
+to do. As the control, healthy runs of any two bases are told apart as causes are.
 """
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import combinations
 from typing import Any
 
@@ -34,20 +38,30 @@ from trainwreck.evaluation.separation import Told, chance, discoveries, held_out
 
 FOLDS = 8  # blocks of seeds, and the fewest seeds of a cause
 FEWEST_HEALTHY = 8  # of a base
+FEWEST_STRANGERS = 100  # pairs of bases, for them to measure chance
 RATE = 0.05
+
+
+class Role(Enum):
+    """What a sample is."""
+
+    FAILING = "failing"
+    HEALTHY = "healthy"
+    STRANGER = "stranger"
 
 
 @dataclass(frozen=True)
 class Sample:
     """A run from an onset on, as deviations by profile.
 
-    before: of the window before the onset; empty for an onset at step 0. healthy: a run without a fault, seen from
-    the onset of the failing run of its block.
+    before: of the window before the onset; empty for an onset at step 0. A healthy run is seen from the onset of
+    the failing run of its block. A stranger is a healthy run as well, held against healthy runs of none of the
+    blocks' seeds: as a failing run stands to them that has nothing left in common with its twin.
     """
 
     cause: str
     base: str
-    healthy: bool
+    role: Role
     block: int
     features: dict[str, Deviation]
     before: dict[str, Deviation]
@@ -73,6 +87,10 @@ class Corpus:
     causes: tuple[str, ...]
     left_out: dict[str, str]
     runs: int
+
+    def of(self, role: Role, cause: str | None = None) -> list[Sample]:
+        """Samples of a role, of one cause or all."""
+        return [one for one in self.samples if one.role is role and cause in (None, one.cause)]
 
 
 def equivalence(
@@ -121,7 +139,7 @@ def corpus(datasets: Sequence[DataSet], profiles: Sequence[str], tick: Tick | No
             left_out[str(cause)] = f"failing runs of {its['seed'].nunique()} seeds; {FOLDS} are needed"
     if not causes:
         raise InputError(
-            f"data sets: none has a cause with failing runs of {FOLDS} seeds on bases with {FEWEST_HEALTHY} healthy runs"
+            f"data sets: no cause has failing runs of {FOLDS} seeds on bases with {FEWEST_HEALTHY} healthy runs"
         )
     wanted = runs[usable & (~failing | runs["cause"].isin(causes))]
     wanted = wanted[wanted["base"].isin(set(wanted.loc[wanted["kind"] == RunKind.FAILING.value, "base"]))]
@@ -144,11 +162,16 @@ def of_profile(found: Corpus, profile: str, tick: Tick | None = None) -> dict[st
     Keys: sets (lists of two and more causes), undetectable (causes), pairs and separated (counts), not_separated
     (each such pair, how well it was told apart), detection (the same by cause, against healthy runs), control.
     """
-    failing = {name: [s for s in found.samples if s.cause == name and not s.healthy] for name in found.causes}
+    failing = {name: found.of(Role.FAILING, cause=name) for name in found.causes}
+    strangers = _strangers(found, profile)
     pairs = list(combinations(range(len(found.causes)), 2))
     verdicts = []
     for i, j in pairs:
-        verdicts.append(_told(failing[found.causes[i]], failing[found.causes[j]], profile))
+        first, second = failing[found.causes[i]], failing[found.causes[j]]
+        one, p = _told(first, second, profile)
+        if len(strangers) >= FEWEST_STRANGERS and {s.base for s in first}.isdisjoint(s.base for s in second):
+            p = max(p, float(p_values(np.array([one.t]), strangers)[0]))
+        verdicts.append((one, p))
         if tick is not None:
             tick(len(verdicts), len(pairs), profile)
     p = np.array([p for _, p in verdicts])
@@ -169,7 +192,7 @@ def of_profile(found: Corpus, profile: str, tick: Tick | None = None) -> dict[st
             if not far
         ],
         "detection": {name: _facts(*one) for name, one in seen.items()},
-        "control": _control(found, profile),
+        "control": _control(found, profile, strangers),
     }
 
 
@@ -181,31 +204,36 @@ def _samples(
     failing = group[group["kind"] == RunKind.FAILING.value]
     seeds, blocks = healthy["seed"].to_numpy(), block[healthy.index].to_numpy()
     folds = np.arange(FOLDS)[:, None]
+    apart = ~np.isin(seeds, failing["seed"])
 
-    def sample(run: pd.Series, cause: str, onset: int) -> Sample:
+    def sample(run: pd.Series, cause: str, onset: int, role: Role) -> Sample:
         # Nothing of a held-out block is used, not as a measure of health either; nor is the run's own seed.
         kept = (seeds != run["seed"]) & ~held_out(blocks, folds, FOLDS)
-        draw = np.random.default_rng(zlib.crc32(f"{run['run_id']} {onset}".encode()))
+        if role is Role.STRANGER:
+            kept = np.broadcast_to(apart, kept.shape)
         planned = int(run["planned_steps"])
         features, before = {}, {}
         for profile in profiles:
+            draw = np.random.default_rng(zlib.crc32(f"{run['run_id']} {onset} {profile}".encode()))
             mine, others = seen[run["run_id"]][profile], [seen[run_id][profile] for run_id in healthy.index]
             reference = np.stack([statistics(one, onset, planned) for one in others])
             features[profile] = deviation(statistics(mine, onset, planned), reference, kept, draw)
             if onset > 0:
                 reference = np.stack([past(one, onset) for one in others])
                 before[profile] = deviation(past(mine, onset), reference, kept, draw)
-        return Sample(
-            cause, str(run["base"]), run["kind"] == RunKind.HEALTHY.value, int(block[run["run_id"]]), features, before
-        )
+        return Sample(cause, str(run["base"]), role, int(block[run["run_id"]]), features, before)
 
-    for cause, its in failing.groupby("cause"):
+    for n, (cause, its) in enumerate(failing.groupby("cause")):
         onsets = {block[run_id]: int(onset) for run_id, onset in its["onset_step"].items()}
         for _, run in its.iterrows():
-            yield sample(run, str(cause), int(run["onset_step"]))
-        for _, run in healthy.iterrows():
-            if block[run["run_id"]] in onsets:
-                yield sample(run, str(cause), onsets[block[run["run_id"]]])
+            yield sample(run, str(cause), int(run["onset_step"]), Role.FAILING)
+        for (_, run), other in zip(healthy.iterrows(), apart, strict=True):
+            onset = onsets.get(block[run["run_id"]])
+            if onset is None:
+                continue
+            yield sample(run, str(cause), onset, Role.HEALTHY)
+            if n == 0 and not other and apart.sum() >= FEWEST_HEALTHY:  # the onsets of one cause of the base will do
+                yield sample(run, str(cause), onset, Role.STRANGER)
 
 
 def _blocks(runs: pd.DataFrame) -> pd.Series:
@@ -226,29 +254,43 @@ def _told(first: Sequence[Sample], second: Sequence[Sample], profile: str, past:
     features = np.stack([one.values[:, usable] for group in groups for one in group])
     side = np.repeat([1.0, -1.0], [len(first), len(second)])
     one = told(features, side, np.array([sample.block for sample in (*first, *second)]))
-    # Chance hardly depends on the number of features: that of the nearest power of two will do, and is kept.
-    null = chance(2 ** round(np.log2(max(1, features.shape[2]))), FOLDS)
+    # Chance hardly depends on the number of features: that of the nearest power of four will do, and is kept.
+    null = chance(4 ** round(np.log2(max(1, features.shape[2])) / 2), FOLDS)
     return one, float(p_values(np.array([one.t]), null)[0])
 
 
 def _detection(found: Corpus, cause: str, profile: str) -> tuple[Told, float]:
     """Failing runs of a cause against healthy runs of its bases, from the same onsets."""
-    its = [sample for sample in found.samples if sample.cause == cause]
-    past = all(one.before for one in its)
-    return _told([s for s in its if not s.healthy], [s for s in its if s.healthy], profile, past)
+    failing, healthy = found.of(Role.FAILING, cause=cause), found.of(Role.HEALTHY, cause=cause)
+    return _told(failing, healthy, profile, past=all(one.before for one in failing + healthy))
 
 
-def _control(found: Corpus, profile: str) -> dict[str, Any]:
+def _strangers(found: Corpus, profile: str) -> np.ndarray:
+    """t of the strangers of any two bases, sorted: what is told apart there is two bases, and nothing else."""
+    groups = _by_base(found, Role.STRANGER)
+    return np.sort([_told(first, second, profile)[0].t for first, second in combinations(groups, 2)])
+
+
+def _control(found: Corpus, profile: str, strangers: np.ndarray) -> dict[str, Any]:
     """Healthy runs of any two bases: the share told apart at one test in twenty, which should be one in twenty."""
-    cause_of = {sample.base: sample.cause for sample in reversed(found.samples)}  # one cause, for its onsets
+    p = [_told(first, second, profile)[1] for first, second in combinations(_by_base(found, Role.HEALTHY), 2)]
+    return {
+        "pairs": len(p),
+        "share": float(np.mean(np.array(p) <= RATE)) if p else None,
+        "strangers": len(strangers),
+        "strangers_t95": float(np.quantile(strangers, 1 - RATE)) if len(strangers) else None,
+    }
+
+
+def _by_base(found: Corpus, role: Role) -> list[list[Sample]]:
+    """One sample a block of every base that has them, from the onsets of one of its causes."""
     groups = []
-    for base, cause in sorted(cause_of.items()):
-        its = [s for s in found.samples if s.healthy and s.base == base and s.cause == cause]
-        by_block = {sample.block: sample for sample in reversed(its)}
+    for base in sorted({sample.base for sample in found.samples}):
+        its = [sample for sample in found.of(role) if sample.base == base]
+        by_block = {sample.block: sample for sample in reversed(its) if sample.cause == its[0].cause}
         if len(by_block) == FOLDS:
             groups.append(list(by_block.values()))
-    p = [_told(first, second, profile)[1] for first, second in combinations(groups, 2)]
-    return {"pairs": len(p), "share": float(np.mean(np.array(p) <= RATE)) if p else None}
+    return groups
 
 
 def _facts(one: Told, p: float) -> dict[str, float]:

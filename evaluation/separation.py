@@ -55,10 +55,14 @@ def told(features: np.ndarray, side: np.ndarray, block: np.ndarray) -> Told:
 
     Every block must hold runs of both groups. Without a feature nothing is told apart.
     """
-    folds = features.shape[1]
+    return _told([_kernel(features[:, fold]) for fold in range(features.shape[1])], side, block)
+
+
+def _told(kernels: Sequence[np.ndarray], side: np.ndarray, block: np.ndarray) -> Told:
+    """kernels: [N, N], one a fold."""
+    folds = len(kernels)
     gaps, wins = np.zeros(folds), np.zeros(folds)
-    for fold in range(folds):
-        one = _kernel(features[:, fold])
+    for fold, one in enumerate(kernels):
         held = held_out(block, fold, folds)
         scores = np.zeros(len(side))
         scores[held] = _scores(one, ~held, held, side)
@@ -89,7 +93,7 @@ def chance(dimensions: int, folds: int, draws: int = DRAWS) -> np.ndarray:
         own = random.standard_normal((2 * folds, dimensions))
         shared = np.tile(random.standard_normal((folds, dimensions)), (2, 1))
         noise = np.arcsinh(np.sqrt(1 - SHARED) * own + np.sqrt(SHARED) * shared)
-        found[i] = told(np.broadcast_to(noise[:, None], (len(noise), folds, dimensions)), side, block).t
+        found[i] = _told([_kernel(noise)] * folds, side, block).t
     return np.sort(found)
 
 
@@ -108,7 +112,9 @@ def discoveries(p: np.ndarray, rate: float) -> np.ndarray:
     return np.asarray(p <= ordered[passed[-1]]) if len(passed) else np.zeros(len(p), dtype=bool)
 
 
-def joined(names: Sequence[str], pairs: Sequence[tuple[int, int]], apart: np.ndarray, won: np.ndarray) -> list[list[str]]:
+def joined(
+    names: Sequence[str], pairs: Sequence[tuple[int, int]], apart: np.ndarray, won: np.ndarray
+) -> list[list[str]]:
     """Sets of names by complete linkage: no two of a set are apart. Only sets of two and more, sorted.
 
     pairs: all pairs of positions; apart, won: [pairs]. Pairs that were told apart least are joined first.

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from trainwreck.auditing import audit, equivalence
 from trainwreck.evaluation.errors import InputError, WorkerLostError, unknown
 from trainwreck.evaluation.progress import progress
 from trainwreck.options import (
@@ -259,6 +260,10 @@ def report(dir: Path, out: Path | None, record: bool, as_json: bool) -> None:
 
         write_record(dir, Path("results") / load(dir).manifest["plan"])
     print(json.dumps({"report": str(page)}) if as_json else page)
+
+
+cli.add_command(audit)
+cli.add_command(equivalence)
 
 
 @cli.command()

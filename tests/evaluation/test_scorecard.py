@@ -15,7 +15,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.metrics.skill import gains
 from trainwreck.evaluation.oracles import ORACLES, oracle_alarms
 from trainwreck.evaluation.protocol import Context, Detector, Row, Verdict
-from trainwreck.evaluation.replay import replay
+from trainwreck.evaluation.replay import replay, replay_order
 from trainwreck.evaluation.scorecard import leaderboard, score
 from trainwreck.evaluation.specification import HEADLINE_COST, HEADLINE_PREVALENCE, SCORING_VERSION
 
@@ -184,8 +184,13 @@ def test_tracks(by_hand: DataSet) -> None:
 def test_progress(by_hand: DataSet) -> None:
     heard: list[tuple[int, int, str]] = []
     score("never", by_hand, progress=lambda *said: heard.append(said))
-    assert heard[0] == (1, 30, "c0")
-    assert heard[-1] == (30, 30, "cured")
+    order = replay_order(by_hand.runs["run_id"])
+    assert heard == [(done, 30, run_id) for done, run_id in enumerate(order, start=1)]
+
+
+def test_runs_are_replayed_in_an_order_that_does_not_depend_on_the_table(by_hand: DataSet) -> None:
+    names = by_hand.runs["run_id"].tolist()
+    assert replay_order(names[::-1]) == replay_order(names) != names
 
 
 def test_a_detector_from_a_file(by_hand: DataSet, tmp_path: Path) -> None:
