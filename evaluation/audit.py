@@ -107,7 +107,7 @@ def audit(dataset: DataSet, tick: Tick | None = None, *, channels: Sequence[str]
     runs = dataset.runs
     measured = runs[~runs["split"].isin(TUNING_SPLITS)]
     kept = measured[measured["kind"].isin([*FAILURES, *NEGATIVES])]
-    found = features(dataset, kept, tick)
+    found = features(dataset, kept, channels, tick)
     judged = [_channel(name, found[name], kept) for name in channels]
     return Audit(
         channels=_adjusted(judged),
@@ -195,7 +195,7 @@ def _predicted(values: np.ndarray, label: np.ndarray, weight: np.ndarray, seed: 
     from sklearn.model_selection import StratifiedGroupKFold
 
     said = np.zeros(len(label), dtype=bool)
-    varying = values[:, [len(np.unique(column[~np.isnan(column)])) + np.isnan(column).any() > 1 for column in values.T]]
+    varying = values[:, ~((values == values[:1]) | (np.isnan(values) & np.isnan(values[:1]))).all(0)]
     if not varying.shape[1]:
         return said
     folds = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=0)
@@ -204,7 +204,7 @@ def _predicted(values: np.ndarray, label: np.ndarray, weight: np.ndarray, seed: 
         for one in (True, False):
             own[label[train] == one] *= len(train) / 2 / own[label[train] == one].sum()
         model = HistGradientBoostingClassifier(
-            max_iter=50, max_leaf_nodes=8, min_samples_leaf=5, early_stopping=False, random_state=0
+            max_iter=30, max_leaf_nodes=8, min_samples_leaf=5, early_stopping=False, random_state=0
         )
         said[held] = model.fit(varying[train], label[train], own).predict(varying[held])
     return said

@@ -18,8 +18,9 @@ follows the failure, and no detector knows it before. A run that ended early wit
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -48,32 +49,45 @@ ROWS_READ = {"row_zero": 1, "first_rows": FIRST, "missing": FIRST, "formats": FI
 Facts = dict[str, float]
 
 
-def features(dataset: DataSet, runs: pd.DataFrame, tick: Tick | None = None) -> dict[str, pd.DataFrame]:
+def features(
+    dataset: DataSet, runs: pd.DataFrame, channels: Sequence[str] = tuple(CHANNELS), tick: Tick | None = None
+) -> dict[str, pd.DataFrame]:
     """Each channel's features of runs of a data set: one row a run, float64, NaN where a run lacks one."""
-    found: dict[str, dict[str, Facts]] = {name: {} for name in CHANNELS}
-    found["order"] = _places(replay_order(dataset.runs.index))
-    found["table_order"] = _places(list(dataset.runs.index))
-    group = dataset.runs.groupby("file").cumcount()
-    size = dataset.runs.groupby("file")["file"].transform("size")
+    makers = _makers(dataset)
+    found: dict[str, dict[str, Facts]] = {name: {} for name in channels}
     for done, (run_id, run) in enumerate(runs.iterrows(), start=1):
         trace = dataset.trace(str(run_id))
         first = list(islice(observe(rows(trace), "full"), FIRST))
-        one = {
-            "row_zero": _numbers(first[0]) if first else {},
-            "first_rows": _summary(first),
-            "missing": _missing(first),
-            "formats": _formats(first),
-            "length": {"rows": float(_length(trace, int(run["planned_steps"])))},
-            "context": _leaves(json.loads(run["context"] or "{}")),
-            "run_id": _characters(str(run_id)),
-            "file": _characters(str(run["file"]))
-            | {"place in the file": float(group[run_id]), "runs of the file": float(size[run_id])},
-        }
-        for name, facts in one.items():
-            found[name][str(run_id)] = facts
+        for name in channels:
+            found[name][str(run_id)] = makers[name](run, trace, first)
         if tick is not None:
             tick(done, len(runs), str(run_id))
     return {name: _frame(by_run, runs.index) for name, by_run in found.items()}
+
+
+def _makers(dataset: DataSet) -> dict[str, Callable[[pd.Series, Trace, list[dict[str, Any]]], Facts]]:
+    """Channel to what it makes of a row of the runs table, the run's telemetry, and its first rows."""
+    shown = _places(replay_order(dataset.runs.index))
+    listed = _places(list(dataset.runs.index))
+    group = dataset.runs.groupby("file").cumcount()
+    size = dataset.runs.groupby("file")["file"].transform("size")
+
+    def file(run: pd.Series) -> Facts:
+        at, of = float(group[run["run_id"]]), float(size[run["run_id"]])
+        return _characters(run["file"]) | {"place in the file": at, "runs of the file": of}
+
+    return {
+        "row_zero": lambda run, trace, first: _numbers(first[0]) if first else {},
+        "first_rows": lambda run, trace, first: _summary(first),
+        "missing": lambda run, trace, first: _missing(first),
+        "formats": lambda run, trace, first: _formats(first),
+        "length": lambda run, trace, first: {"rows": float(_length(trace, int(run["planned_steps"])))},
+        "order": lambda run, trace, first: shown[run["run_id"]],
+        "context": lambda run, trace, first: _leaves(json.loads(run["context"] or "{}")),
+        "table_order": lambda run, trace, first: listed[run["run_id"]],
+        "run_id": lambda run, trace, first: _characters(run["run_id"]),
+        "file": lambda run, trace, first: file(run),
+    }
 
 
 def _frame(by_run: Mapping[str, Facts], index: pd.Index) -> pd.DataFrame:
@@ -95,9 +109,16 @@ def _numbers(row: Mapping[str, Any]) -> Facts:
 
 
 def _summary(first: list[dict[str, Any]]) -> Facts:
-    table = pd.DataFrame([_numbers(row) for row in first], dtype=np.float64).replace([np.inf, -np.inf], np.nan)
-    mean, spread = table.mean(), table.max() - table.min()
-    return {f"{n} mean": float(v) for n, v in mean.items()} | {f"{n} range": float(v) for n, v in spread.items()}
+    columns: dict[str, list[float]] = {}
+    for row in first:
+        for name, value in _numbers(row).items():
+            columns.setdefault(name, []).append(value)
+    facts: Facts = {}
+    for name, values in columns.items():
+        known = [value for value in values if isfinite(value)]
+        if known:
+            facts |= {f"{name} mean": sum(known) / len(known), f"{name} range": max(known) - min(known)}
+    return facts
 
 
 def _missing(first: list[dict[str, Any]]) -> Facts:

@@ -18,7 +18,8 @@ it does not tell apart better than chance, with one false claim in {share} allow
 no set holds two causes that were told apart. Naming any cause of a set is right within the set, at that profile; the
 strict number stands beside it. **Not detected**: failing runs that the same classifier does not tell from healthy
 runs of their base. **Control**: pairs of bases whose healthy runs were told apart at p <= {rate}; more than
-that share would mean that bases are told apart, and not causes.
+that share would mean that bases are told apart, and not causes. **Doubtful**: pairs on two bases that were told
+apart, but no better than two bases alone might be, at worst (`evaluation/equivalence.py`); no set joins them.
 
 A set says that {folds} seeds did not do it. More seeds may split a set. A classifier that sees the twin would tell
 more apart; no detector has one, and so none was given.
@@ -52,11 +53,12 @@ def page(found: Mapping[str, Any], command: str) -> str:
 
 def summary(found: Mapping[str, Any]) -> list[str]:
     """One row a profile, as a Markdown table."""
-    lines = ["| profile | pairs | told apart | sets | causes in sets | not detected | control |", "|" + "---|" * 7]
+    lines = ["| profile | pairs | told apart | doubtful | sets | causes in sets | not detected | control |"]
+    lines += ["|" + "---|" * 8]
     for profile, facts in found["profiles"].items():
         control = facts["control"]
         lines.append(
-            f"| {profile} | {facts['pairs']} | {facts['separated']} | {len(facts['sets'])} "
+            f"| {profile} | {facts['pairs']} | {facts['separated']} | {len(facts['doubtful'])} | {len(facts['sets'])} "
             f"| {sum(map(len, facts['sets']))} | {len(facts['undetectable'])} "
             f"| {'-' if control['share'] is None else format(control['share'], '.3f')} of {control['pairs']} |"
         )
@@ -78,4 +80,5 @@ def record(found: Mapping[str, Any], command: str, environment: Mapping[str, Any
             for profile, facts in found["profiles"].items()
         }
         write_json(shipped.path(), {"causes": found["causes"], "profiles": kept})
+        shipped.measured.cache_clear()
     return folder

@@ -25,7 +25,7 @@ def path() -> Path:
 
 def shipped(profile: str) -> Sets:
     """The sets of a profile; empty where it has not been measured."""
-    return _all().get(profile, {})
+    return measured().get(profile, {})
 
 
 def fingerprint() -> str:
@@ -39,6 +39,7 @@ def as_sets(lists: list[list[str]]) -> dict[str, frozenset[str]]:
 
 
 @cache
-def _all() -> dict[str, dict[str, frozenset[str]]]:
+def measured() -> dict[str, dict[str, frozenset[str]]]:
+    """The sets of every profile that has been measured."""
     content: dict[str, Any] = json.loads(path().read_text(encoding="utf-8"))
     return {profile: as_sets(facts["sets"]) for profile, facts in content["profiles"].items()}

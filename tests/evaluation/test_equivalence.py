@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainwreck.evaluation import sets
 from trainwreck.evaluation.dataset import DataSet
 from trainwreck.evaluation.equivalence import FOLDS, Role, corpus, equivalence
 from trainwreck.evaluation.equivalence_record import page, record
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.separation import chance
 
+ROOT = Path(__file__).resolve().parents[2]
 STEPS, PROFILES = 60, ("full", "minimal")
 SEEDS = range(FOLDS)
 # Two bases that have nothing in common but the kind of their noise.
@@ -120,7 +122,7 @@ def test_a_base_alone_tells_nothing(found: dict[str, Any]) -> None:
             "pairs": 1,
             "share": 0.0,
             "strangers": 1,
-            "strangers_t95": facts["control"]["strangers_t95"],
+            "strangers_t": facts["control"]["strangers_t"],
         }
 
 
@@ -150,6 +152,29 @@ def test_too_few_seeds_are_said_and_not_judged(by_hand: DataSet) -> None:
         corpus([DataSet(by_hand.path, {}, alone)], ["minimal"])
     with pytest.raises(InputError, match="did you mean 'minimal'"):
         equivalence([by_hand], ["minimall"])
+
+
+def test_scores_go_by_what_is_recorded(found: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "package" / sets.RECORD
+    monkeypatch.setattr(sets, "path", lambda: file)
+    try:
+        record(found, "a command", {})
+        assert sets.shipped("full")["loss_up_on_deep"] == {"loss_up_on_wide"}
+        assert "norm_up" not in sets.shipped("full")
+        assert sets.shipped("standard") == {}
+    finally:
+        sets.measured.cache_clear()
+    assert (tmp_path / "results" / "equivalence" / "README.md").exists()
+
+
+def test_what_ships_is_what_is_recorded() -> None:
+    kept = json.loads(sets.path().read_text(encoding="utf-8"))
+    whole = json.loads((ROOT / "results" / "equivalence" / "result.json").read_text(encoding="utf-8"))
+    assert kept["causes"] == whole["causes"]
+    for profile, facts in whole["profiles"].items():
+        assert kept["profiles"][profile] == {name: facts[name] for name in ("sets", "undetectable")}
+        assert set(sets.shipped(profile)) == {cause for one in facts["sets"] for cause in one}
+    assert (ROOT / "results" / "equivalence" / "README.md").read_text(encoding="utf-8") == page(whole, whole["command"])
 
 
 def test_the_record_is_the_result(found: dict[str, Any], tmp_path: Path) -> None:

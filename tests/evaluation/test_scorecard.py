@@ -17,6 +17,7 @@ from trainwreck.evaluation.oracles import ORACLES, oracle_alarms
 from trainwreck.evaluation.protocol import Context, Detector, Row, Verdict
 from trainwreck.evaluation.replay import replay, replay_order
 from trainwreck.evaluation.scorecard import leaderboard, score
+from trainwreck.evaluation.sets import as_sets
 from trainwreck.evaluation.specification import HEADLINE_COST, HEADLINE_PREVALENCE, SCORING_VERSION
 
 
@@ -104,6 +105,30 @@ def test_every_number_by_hand(by_hand: DataSet) -> None:
     assert card.diagnosis["cause"]["1"]["majority_prior"] == 0.75
     assert card.diagnosis["family"]["1"]["macro"].value == pytest.approx(1 / 4, abs=1e-12)
     assert card.recall_by_scenario == {"high_lr": 0.75}
+
+
+def test_naming_a_cause_of_the_set_is_right_beside_the_strict_number(
+    by_hand: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SaysWarmup(AtLoss):
+        causes = ("no_warmup",)
+
+        def update(self, row: Row) -> Verdict:
+            return Verdict(row["loss"], row["loss"] > 3, ("no_warmup",))
+
+    alone = score(SaysWarmup, by_hand).diagnosis
+    strict = alone["cause"]["1"]["macro"].value
+    assert alone["cause_within_set"]["1"]["macro"].value == strict
+    both = as_sets([["high_lr", "no_warmup"]])
+    monkeypatch.setattr("trainwreck.evaluation.measure.shipped", lambda profile: both if profile == "full" else {})
+    card = score(SaysWarmup, by_hand)
+    assert card.diagnosis["cause"]["1"]["macro"].value == strict
+    within = card.diagnosis["cause_within_set"]["1"]
+    assert within["macro"].value == pytest.approx(strict + 2 / 3 / 2, abs=1e-12)  # f0 and f1 of three high_lr runs
+    assert within["chance"] == 1.0
+    other = score(SaysWarmup, by_hand, profile="standard").diagnosis
+    assert other["cause_within_set"]["1"]["macro"].value == other["cause"]["1"]["macro"].value
+    assert "within its equivalence set" in card.text()
 
 
 def test_cost_skill_by_hand(by_hand: DataSet) -> None:
