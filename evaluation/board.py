@@ -10,6 +10,7 @@ from trainwreck.evaluation.measure import Scorecard, plain
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.ranking import table
 from trainwreck.evaluation.scorecard import board_cards
+from trainwreck.evaluation.sets import fingerprint
 from trainwreck.evaluation.shipped import is_sample
 from trainwreck.evaluation.specification import SCORING_VERSION
 
@@ -69,7 +70,11 @@ def _keep(folder: Path, content: dict[str, Any]) -> None:
 
 def stamp(dataset: DataSet) -> dict[str, Any]:
     """What scores hold for."""
-    return {"manifest": sha256(dataset.path / "manifest.json"), "scoring_version": SCORING_VERSION}
+    return {
+        "manifest": sha256(dataset.path / "manifest.json"),
+        "scoring_version": SCORING_VERSION,
+        "equivalence_sets": fingerprint(),
+    }
 
 
 def compact(card: Scorecard) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from trainwreck.evaluation.metrics.recall import first_above, freeze_threshold, 
 from trainwreck.evaluation.metrics.records import Records, records
 from trainwreck.evaluation.replay import Alarms
 from trainwreck.evaluation.schema import FAILURES, RunKind
+from trainwreck.evaluation.sets import Sets, shipped
 from trainwreck.evaluation.specification import (
     BUDGETS,
     CALIBRATION_RUNS,
@@ -119,7 +120,9 @@ class Scorecard:
             f"  lead {_span(self.lead)}   W* (rollback, 10 % failing) {_span(self.headline_skill)}",
             f"  cause, top 1 {_span(self.diagnosis['cause']['1']['macro'])}, "
             f"top 3 {_span(self.diagnosis['cause']['3']['macro'])} "
-            f"(chance {self.diagnosis['cause']['1']['chance']:.2f})",
+            f"(chance {self.diagnosis['cause']['1']['chance']:.2f}); within its equivalence set, top 1 "
+            f"{_span(self.diagnosis['cause_within_set']['1']['macro'])} "
+            f"(chance {self.diagnosis['cause_within_set']['1']['chance']:.2f})",
             f"  {self.cost['update_us']:.1f} us an update",
         ]  # fmt: skip
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
@@ -174,7 +177,7 @@ def measure(
             "from_visible": _delay(one, frame, one.visible),
         },
         lead=mean(leads, failing),
-        diagnosis=_diagnosis(one, frame, found),
+        diagnosis=_diagnosis(one, frame, found, shipped(profile)),
         skill={cost: {pi: _skill(one, frame, cost, pi) for pi in PREVALENCES} for cost in COSTS},
         cost=_cost(said),
         recall_by_scenario={
@@ -239,7 +242,7 @@ def _delay(one: Records, frame: Baseline, origin: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _diagnosis(one: Records, frame: Baseline, found: np.ndarray) -> dict[str, Any]:
+def _diagnosis(one: Records, frame: Baseline, found: np.ndarray, sets: Sets) -> dict[str, Any]:
     failing = one.failing
     families = diagnosis.by_family(one.named, frame.family_of)
     facts: dict[str, Any] = {}
@@ -257,6 +260,15 @@ def _diagnosis(one: Records, frame: Baseline, found: np.ndarray) -> dict[str, An
         }
         answers = [answer for answer, positive in zip(named, failing, strict=True) if positive]
         facts[level]["confusion"] = diagnosis.confusion(found[failing], truth[failing], answers)
+    facts["cause_within_set"] = {
+        str(k): {
+            "macro": frame.bootstrap.macro(
+                diagnosis.diagnosed(found, one.cause, one.named, k, frame.unseen, sets), one.cause, failing
+            ),
+            "chance": diagnosis.chance(one.cause[failing], k, sets),
+        }
+        for k in TOP
+    }
     return facts
 
 

@@ -122,6 +122,7 @@ def _row(card: Scorecard, rank: int | None, easy: Collection[str]) -> dict[str, 
         "delay_share": delay.value,
         "top1": card.diagnosis["cause"]["1"]["macro"].value,
         "top3": card.diagnosis["cause"]["3"]["macro"].value,
+        "top1_within_set": card.diagnosis["cause_within_set"]["1"]["macro"].value,
         "crashed": card.counts["crashed"],
         "update_us": card.cost["update_us"],
     }

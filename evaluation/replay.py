@@ -5,9 +5,10 @@ arrays back, so that it can run in this process or in another one.
 """
 
 import copy
+import hashlib
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
@@ -21,7 +22,7 @@ from trainwreck.evaluation.rows import rows
 from trainwreck.evaluation.specification import LOG_EVERY, REFRACTORY
 from trainwreck.evaluation.trace import Trace
 
-__all__ = ["Alarms", "load_detector", "replay", "rising_edges", "rows"]
+__all__ = ["Alarms", "load_detector", "replay", "replay_order", "rising_edges", "rows"]
 
 OK = "ok"
 
@@ -67,6 +68,14 @@ class Alarms:
         if scores:
             facts |= {"steps": self.steps.tolist(), "scores": self.scores.tolist()}
         return facts
+
+
+def replay_order(run_ids: Iterable[str]) -> list[str]:
+    """The order in which runs are shown to a detector: by a hash of their names, so that it tells nothing.
+
+    Plans, and so tables of runs, go by role and seed: a class that counts its runs could read labels off the count.
+    """
+    return sorted(run_ids, key=lambda run_id: hashlib.sha256(str(run_id).encode()).digest())
 
 
 def rising_edges(steps: np.ndarray, alarm: np.ndarray, refractory: int = REFRACTORY) -> np.ndarray:

@@ -20,7 +20,7 @@ from trainwreck.evaluation.profiles import PROFILES
 from trainwreck.evaluation.protocol import Detector
 from trainwreck.evaluation.ranking import table
 from trainwreck.evaluation.registry import builtin_causes, builtin_detectors, load_detector
-from trainwreck.evaluation.replay import Alarms, replay
+from trainwreck.evaluation.replay import Alarms, replay, replay_order
 from trainwreck.evaluation.schema import JOINT
 from trainwreck.evaluation.specification import HEADLINE_COST, HEADLINE_PREVALENCE, LOG_EVERY, ONE_LINERS
 from trainwreck.evaluation.unlabelled import refuse_imported
@@ -28,7 +28,7 @@ from trainwreck.evaluation.unlabelled import refuse_imported
 __all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
 TRACKS = ("blind", "informed")
-CHUNK = 8  # runs a process replays at a time: a bundle's worth, so that each telemetry file is opened about once
+CHUNK = 8  # runs a process replays at a time
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
 
@@ -131,15 +131,15 @@ def _score_all(
     entries = [_Entry(detector, frame) for detector in detectors]  # here, so that a wrong one is told before any work
     said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
     asked = (profiles, track, k, known)
-    run_ids = dataset.by_file()
+    order = replay_order(dataset.runs["run_id"])
     if workers > 1:
-        tables = [dataset.runs.loc[run_ids[i : i + CHUNK]] for i in range(0, len(run_ids), CHUNK)]
+        tables = [dataset.runs.loc[order[i : i + CHUNK]] for i in range(0, len(dataset), CHUNK)]
         pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
         replies = pool(
             delayed(_elsewhere)(Path.cwd(), dataset.path, table, frame, list(detectors), *asked) for table in tables
         )
     else:
-        replies = (_replayed(dataset, [run_id], entries, *asked) for run_id in run_ids)
+        replies = (_replayed(dataset, [run_id], entries, *asked) for run_id in order)
     done = 0
     for heard in replies:
         for run_id, alarms in heard.items():

@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.trace import LISTS, SCALARS, Columns, Trace
 
+KEPT = 32
+
 
 class TelemetryFile:
-    """Runs of one file. The group read last is kept: runs that lie beside each other decode it once."""
+    """Runs of one file. The last `KEPT` groups read are kept: runs that lie beside each other decode one once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,16 +30,18 @@ class TelemetryFile:
         missing = sorted({"run_id", *SCALARS, *LISTS} - set(self._file.schema_arrow.names))
         if missing:
             raise InputError(f"{path}: damaged, it has no column {', '.join(missing)}")
-        self._group: tuple[int, Columns] | None = None
+        self._groups: dict[int, Columns] = {}  # the one read last at the end
 
     def trace(self, run_id: str) -> Trace:
         """Telemetry of a run; InputError where the file lacks it."""
         if run_id not in self._places:
             raise InputError(f"{self.path}: damaged, run {run_id} is missing")
         group, start, stop = self._places[run_id]
-        if self._group is None or self._group[0] != group:
-            self._group = group, Columns(partial(self._read, group))
-        return self._group[1].trace(run_id, start, stop)
+        columns = self._groups.pop(group, None) or Columns(partial(self._read, group))
+        self._groups[group] = columns
+        if len(self._groups) > KEPT:
+            del self._groups[next(iter(self._groups))]
+        return columns.trace(run_id, start, stop)
 
     def _read(self, group: int, columns: list[str]) -> pa.Table:
         return self._file.read_row_group(group, columns=columns)

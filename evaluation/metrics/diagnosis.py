@@ -2,6 +2,9 @@
 
 A compound run has two causes, joined by + in its label: naming either is right. It is a cause of its own
 in macro averages and in the confusion matrix.
+
+Within a set: causes that the profile can't tell apart form a set (`evaluation/equivalence.py`), and naming any
+of the true cause's set is right. That number stands beside the strict one and never in its place.
 """
 
 from collections import Counter
@@ -12,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from trainwreck.evaluation.schema import JOINT
+from trainwreck.evaluation.sets import Sets
 from trainwreck.evaluation.specification import UNKNOWN
 
 NOT_IN_TIME = "(not in time)"
 NOT_NAMED = "(not named)"
+ALONE: Sets = {}
 
 
 def diagnosed(
@@ -24,17 +29,24 @@ def diagnosed(
     named: Sequence[tuple[str, ...]],
     k: int,
     unseen: Collection[str] = (),
+    sets: Sets = ALONE,
 ) -> np.ndarray:
     """In time and a true cause within the first k named. [N] bool
 
     detected: [N] bool, metric 2. unseen: causes that no training run had, for which "unknown" is
-    right as well.
+    right as well. sets: cause to the others of its equivalence set, which are right as well.
     """
     right = [
-        not set(true.split(JOINT)).isdisjoint(answer[:k]) or (true in unseen and UNKNOWN in answer[:k])
+        not allowed(true, sets).isdisjoint(answer[:k]) or (true in unseen and UNKNOWN in answer[:k])
         for true, answer in zip(cause, named, strict=True)
     ]
     return np.asarray(detected & np.array(right, dtype=bool))
+
+
+def allowed(cause: str, sets: Sets = ALONE) -> set[str]:
+    """The single causes that are right for a cause: its own, and those of their sets."""
+    parts = cause.split(JOINT)
+    return set(parts).union(*(sets.get(part, ()) for part in parts))
 
 
 def by_family(named: Sequence[tuple[str, ...]], family_of: Mapping[str, str]) -> list[tuple[str, ...]]:
@@ -50,17 +62,18 @@ def macro(right: np.ndarray, cause: np.ndarray) -> float:
     return float(np.mean(np.bincount(code, weights=right) / np.bincount(code)))
 
 
-def chance(cause: np.ndarray, k: int) -> float:
+def chance(cause: np.ndarray, k: int, sets: Sets = ALONE) -> float:
     """What naming k of the K single causes at random is right on, were every run detected in time.
 
-    k / K, and more for causes that are two: the mean over causes of 1 - C(K - m, k) / C(K, k).
+    k / K, and more for causes with m right answers: the mean over causes of 1 - C(K - m, k) / C(K, k).
     """
-    causes = [name.split(JOINT) for name in np.unique(cause).tolist()]
+    causes = np.unique(cause).tolist()
     if not causes:
         return float("nan")
-    single = len({part for parts in causes for part in parts})
-    k = min(k, single)
-    return float(np.mean([1.0 - comb(single - len(parts), k) / comb(single, k) for parts in causes]))
+    single = {part for name in causes for part in name.split(JOINT)}
+    count, k = len(single), min(k, len(single))
+    right = [len(allowed(name, sets) & single) for name in causes]
+    return float(np.mean([1.0 - comb(count - m, k) / comb(count, k) for m in right]))
 
 
 def majority_prior(cause: np.ndarray, k: int) -> float:

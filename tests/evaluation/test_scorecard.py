@@ -15,8 +15,9 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.metrics.skill import gains
 from trainwreck.evaluation.oracles import ORACLES, oracle_alarms
 from trainwreck.evaluation.protocol import Context, Detector, Row, Verdict
-from trainwreck.evaluation.replay import replay
+from trainwreck.evaluation.replay import replay, replay_order
 from trainwreck.evaluation.scorecard import leaderboard, score
+from trainwreck.evaluation.sets import as_sets
 from trainwreck.evaluation.specification import HEADLINE_COST, HEADLINE_PREVALENCE, SCORING_VERSION
 
 
@@ -106,6 +107,30 @@ def test_every_number_by_hand(by_hand: DataSet) -> None:
     assert card.recall_by_scenario == {"high_lr": 0.75}
 
 
+def test_naming_a_cause_of_the_set_is_right_beside_the_strict_number(
+    by_hand: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SaysWarmup(AtLoss):
+        causes = ("no_warmup",)
+
+        def update(self, row: Row) -> Verdict:
+            return Verdict(row["loss"], row["loss"] > 3, ("no_warmup",))
+
+    alone = score(SaysWarmup, by_hand).diagnosis
+    strict = alone["cause"]["1"]["macro"].value
+    assert alone["cause_within_set"]["1"]["macro"].value == strict
+    both = as_sets([["high_lr", "no_warmup"]])
+    monkeypatch.setattr("trainwreck.evaluation.measure.shipped", lambda profile: both if profile == "full" else {})
+    card = score(SaysWarmup, by_hand)
+    assert card.diagnosis["cause"]["1"]["macro"].value == strict
+    within = card.diagnosis["cause_within_set"]["1"]
+    assert within["macro"].value == pytest.approx(strict + 2 / 3 / 2, abs=1e-12)  # f0 and f1 of three high_lr runs
+    assert within["chance"] == 1.0
+    other = score(SaysWarmup, by_hand, profile="standard").diagnosis
+    assert other["cause_within_set"]["1"]["macro"].value == other["cause"]["1"]["macro"].value
+    assert "within its equivalence set" in card.text()
+
+
 def test_cost_skill_by_hand(by_hand: DataSet) -> None:
     # T = 99, r = 0.99, rollback c = 4.95. Gains: 99-50-r, 99-40-r, -c, 99-95-r; losses: 0, c, c.
     r, c, pi = 0.99, 4.95, 0.1
@@ -184,8 +209,13 @@ def test_tracks(by_hand: DataSet) -> None:
 def test_progress(by_hand: DataSet) -> None:
     heard: list[tuple[int, int, str]] = []
     score("never", by_hand, progress=lambda *said: heard.append(said))
-    assert [said[:2] for said in heard] == [(done, 30) for done in range(1, 31)]
-    assert sorted(said[2] for said in heard) == sorted(by_hand.runs["run_id"])
+    order = replay_order(by_hand.runs["run_id"])
+    assert heard == [(done, 30, run_id) for done, run_id in enumerate(order, start=1)]
+
+
+def test_runs_are_replayed_in_an_order_that_does_not_depend_on_the_table(by_hand: DataSet) -> None:
+    names = by_hand.runs["run_id"].tolist()
+    assert replay_order(names[::-1]) == replay_order(names) != names
 
 
 def test_a_detector_from_a_file(by_hand: DataSet, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from trainwreck.evaluation.metrics.diagnosis import (
     macro,
     majority_prior,
 )
+from trainwreck.evaluation.sets import as_sets
 
 CAUSE = np.array(["a", "a", "a", "b", "c", "c"])
 NAMED = [("a", "b"), ("b", "a"), ("a",), ("b",), (), ("x", "b", "c")]
@@ -84,6 +85,25 @@ def test_of_two_causes_either_is_right() -> None:
     assert diagnosed(found, PAIRS, named, 2).tolist() == [True, True, True, False]
     assert diagnosed(found, PAIRS, [("unknown",)] * 4, 1, unseen={"a+b"}).tolist() == [True, True, False, False]
     assert confusion(found, PAIRS, named)["causes"] == ["a", "a+b", "c"]
+
+
+SETS = as_sets([["a", "c"]])
+
+
+def test_within_a_set_any_of_it_is_right() -> None:
+    assert SETS["a"] == {"c"}
+    assert SETS["c"] == {"a"}
+    named = [("c",), ("b",), ("a",), ("x", "a"), ("a",), ()]
+    found = np.array([True, True, False, True, True, True])
+    assert diagnosed(found, CAUSE, named, 1).tolist() == [False] * 6
+    assert diagnosed(found, CAUSE, named, 1, sets=SETS).tolist() == [True, False, False, False, True, False]
+    assert diagnosed(np.ones(1, bool), np.array(["a+b"]), [("c",)], 1, sets=SETS).tolist() == [True]
+
+
+def test_a_set_makes_guessing_easier() -> None:
+    assert chance(CAUSE, 1, SETS) == pytest.approx((2 / 3 + 1 / 3 + 2 / 3) / 3, abs=1e-12)
+    # Of a set only the causes that are here count: the answers are drawn from these.
+    assert chance(CAUSE, 1, as_sets([["a", "elsewhere"]])) == chance(CAUSE, 1)
 
 
 def test_what_guessing_gets_where_causes_are_two() -> None:

@@ -1,0 +1,108 @@
+"""`audit` and `equivalence` as a user calls them."""
+
+import json
+
+import pytest
+
+from trainwreck.evaluation.audit import LEAKS, UNKNOWN, Audit, Channel
+from trainwreck.evaluation.channels import CHANNELS
+from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.equivalence_record import page
+from trainwreck.evaluation.profiles import PROFILES
+
+
+def test_audit_of_a_small_data_set(call, data_set):
+    said = call("audit", data_set, "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert [one["name"] for one in found["channels"]] == list(CHANNELS)
+    assert {one["verdict"] for one in found["channels"]} == {UNKNOWN}  # two seeds are no evidence
+    assert not found["leaks"]
+    text = call("audit", data_set)
+    assert text.code == 0
+    assert all(name in text.out for name in CHANNELS)
+
+
+TOLD = {"won": 0.5, "low": 0.1, "high": 0.9, "t": 0.0, "p": 0.5}
+FOUND = {
+    "causes": ["a", "b", "c"],
+    "left_out": {"d": "failing runs of 3 seeds; 8 are needed"},
+    "runs": 72,
+    "folds": 8,
+    "rate": 0.05,
+    "profiles": {
+        "full": {
+            "sets": [["a", "b"]], "undetectable": ["c"], "pairs": 3, "separated": 2,
+            "not_separated": [TOLD | {"a": "a", "b": "b", "one_set": True}], "doubtful": [],
+            "detection": {}, "control": {"pairs": 0, "share": None, "strangers": 0, "strangers_t": None},
+        }
+    },
+}  # fmt: skip
+
+
+def test_equivalence_prints_what_was_found(call, data_set, monkeypatch):
+    """What is measured has tests of its own; this is the way from there to the user."""
+    asked = []
+
+    def measured(datasets, profiles, tick):
+        asked.append(([len(one) for one in datasets], tuple(profiles)))
+        return FOUND
+
+    monkeypatch.setattr("trainwreck.evaluation.equivalence.equivalence", measured)
+    said = call("equivalence", data_set, data_set, "--json")
+    assert json.loads(said.out) == FOUND
+    assert asked == [([len(load(data_set))] * 2, tuple(PROFILES))]
+    text = call("equivalence", data_set, "--profile", "full")
+    assert text.out.strip() == page(FOUND, "trainwreck equivalence").strip()
+    assert asked[1][1] == ("full",)
+    for part in (
+        "- `a`, `b`",
+        "Not detected: `c`.",
+        "- `d`: failing runs of 3 seeds",
+        "| full | 3 | 2 | 0 | 1 | 2 | 1 | - of 0 |",
+    ):
+        assert part in text.out
+
+
+def leaking(dataset, tick):
+    base = {"base": "b1", "failing": 9, "healthy": 1, "look_alike": 0, "lacking": 8, "scenarios": ["w", "x", "y", "z"]}
+    channel = Channel("row_zero", "blind", 9, 1, 0, 0.9, 0.8, 1.0, 0.001, LEAKS)
+    return Audit((channel,), (base,), {"causes": 4, "from_base": 0.5, "prior": 0.25}, {"runs": 10})
+
+
+def test_a_leak_is_told_by_the_exit_code(call, data_set, monkeypatch):
+    monkeypatch.setattr("trainwreck.evaluation.audit.audit", leaking)
+    said = call("audit", data_set)
+    assert said.code == 1
+    assert (
+        "plan: as many healthy and look-alike runs as failing ones for every base; 8 are lacking on 1 of 1" in said.out
+    )
+    assert "w, x, y and 1 more" in said.out
+    found = call("audit", data_set, "--json")
+    assert (found.code, json.loads(found.out)["leaks"]) == (1, True)
+
+
+def test_equivalence_refuses_too_few_seeds(call, data_set, here):
+    said = call("equivalence", data_set)
+    assert (said.code, said.out) == (2, "")
+    assert said.err == "trainwreck: data sets: no cause has failing runs of 8 seeds on bases with 8 healthy runs\n"
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["audit", "nowhere"], "'nowhere' is not a folder"),
+        (["equivalence", "nowhere"], "'nowhere' is not a folder"),
+        (["equivalence"], "DIR"),
+        (["equivalence", "DATA", "--profile", "minimall"], "did you mean 'minimal'?"),
+        (["equivalence", "DATA", "--record", "--profile", "full"], "--record"),
+    ],
+    ids=" ".join,
+)
+def test_bad_input_is_one_line(words, part, call, data_set, here):
+    said = call(*(data_set if word == "DATA" else word for word in words))
+    assert (said.code, said.out) == (2, "")
+    assert len(said.err.splitlines()) == 1
+    assert part in said.err
+    assert list(here.iterdir()) == []

@@ -1,0 +1,104 @@
+"""The commands that ask what a data set gives away, and what it does not show."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.progress import progress
+from trainwreck.options import as_json, folder
+from trainwreck.tables import number, print_json, print_table
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.audit import Audit
+
+WORST = 10  # bases that are printed
+
+
+@click.command()
+@folder
+@as_json
+def audit(dir: Path, as_json: bool) -> None:
+    """Does anything that a detector sees before a failure tell that the run will fail?
+
+    A boosted classifier is tried on each channel: the first rows, missing values, number formats, the run's length,
+    the order of the runs; apart from these the context of the informed track, and what the harness withholds. Exit
+    code 0: nothing on the blind track does better than the majority prior; 1: something does.
+    """
+    from trainwreck.evaluation.audit import audit as examine
+    from trainwreck.evaluation.dataset import load
+
+    dataset = load(dir)
+    with progress("audit", quiet=as_json) as tick:
+        found = examine(dataset, tick)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print_audit(found)
+    if found.leaks:
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("dirs", nargs=-1, required=True, metavar="DIR ...", type=click.Path(path_type=Path))
+@click.option("--profile", "profiles", multiple=True, help="Only this one; may be repeated. All four by default.")
+@click.option("--record", is_flag=True, help="Write results/equivalence/ and the sets that scores go by.")
+@as_json
+def equivalence(dirs: Sequence[Path], profiles: Sequence[str], record: bool, as_json: bool) -> None:
+    """Which causes no signal of a profile tells apart, and which it does not show at all.
+
+    Several data sets are taken as one. A cause needs failing runs of 8 seeds, on bases with 8 healthy runs.
+    """
+    from trainwreck.evaluation.dataset import load
+    from trainwreck.evaluation.equivalence import equivalence as measure
+    from trainwreck.evaluation.equivalence_record import page, summary
+    from trainwreck.evaluation.equivalence_record import record as write
+    from trainwreck.evaluation.profiles import PROFILES
+
+    if record and profiles:
+        raise InputError(f"--profile: {profiles[0]!r} is not allowed with --record; allowed: all profiles")
+    datasets = [load(dir) for dir in dirs]
+    with progress("equivalence", quiet=as_json) as tick:
+        found = measure(datasets, profiles or tuple(PROFILES), tick)
+    if record:
+        from trainwreck.scenarios.process import environment
+
+        write(found, "trainwreck equivalence DIR ... --record", environment())
+    if as_json:
+        return print_json(found)
+    print(page(found, "trainwreck equivalence") if len(found["profiles"]) == 1 else "\n".join(summary(found)))
+
+
+def _print_audit(found: "Audit") -> None:
+    print_table(
+        ("channel", "track", "failing", "others", "balanced accuracy", "p", "verdict"),
+        [
+            (c.name, c.track, c.failing, c.others, f"{number(c.accuracy)} [{number(c.low)}, {number(c.high)}]",
+             number(c.p), c.verdict)
+            for c in found.channels
+        ],
+    )  # fmt: skip
+    print("the majority prior has 0.500; rows under the fault are left out")
+    cause = found.cause
+    if cause["from_base"] is not None:
+        print(
+            f"the cause, of a run that fails: the base alone names {number(cause['from_base'])} of {cause['causes']} "
+            f"causes' runs, the most frequent cause {number(cause['prior'])}"
+        )
+    if found.advice:
+        print(found.advice)
+        print_table(
+            ("base", "failing", "healthy", "look-alike", "lacking", "scenarios"),
+            [
+                (b["base"], b["failing"], b["healthy"], b["look_alike"], b["lacking"], _few(b["scenarios"]))
+                for b in found.bases[:WORST]
+                if b["lacking"]
+            ],
+        )
+
+
+def _few(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
