@@ -56,7 +56,7 @@ class Numbers:
             self._marked(",", text, place)
             self.commas += 1
             return float(text.replace(",", "."))
-        hint = "; a decimal comma needs another separator than a comma" if _COMMA.fullmatch(text) else ""
+        hint = "; a decimal comma is known in a CSV with another separator only" if _COMMA.fullmatch(text) else ""
         raise InputError(f"{place}: {text[:40]!r} is not a number{hint}")
 
     def step(self, raw: Any, place: str) -> int | None:

@@ -124,7 +124,10 @@ REFUSED = {
     "text": ("step,loss\n1,2\n2,oops\n", "line 3: column 'loss': 'oops' is not a number"),
     "thousands": ("step;loss\n1;1.234,5\n", "line 2: column 'loss': '1.234,5' is not a number"),
     "two marks": ("step;loss\n1;2,5\n2;2.5\n", "line 3: column 'loss': '2.5' has a decimal point"),
-    "a quoted comma": ('step,loss\n1,"2,5"\n', "line 2: column 'loss': '2,5' is not a number; a decimal comma needs"),
+    "a quoted comma": (
+        'step,loss\n1,"2,5"\n',
+        "line 2: column 'loss': '2,5' is not a number; a decimal comma is known",
+    ),
     "a bare comma": ("step,loss\n1,2,5\n", "line 2: 3 cells where the header has 2"),
     "underscores": ("step,loss\n1,1_000\n", "line 2"),
     "too few cells": ("step,loss,lr\n1,2\n2,3,4\n", "line 2: 2 cells where the header has 3"),
