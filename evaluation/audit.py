@@ -17,7 +17,7 @@ many healthy and look-alike runs as failing ones, for every base; `bases` says h
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
@@ -167,7 +167,7 @@ def _channel(name: str, values: pd.DataFrame, runs: pd.DataFrame) -> Channel:
     p = float(student.sf((value - PRIOR) / max(error, 1e-12), seeds - 1)) if value != PRIOR else 0.5
     reach = float(student.ppf((1 + CONFIDENCE) / 2, seeds - 1)) * error
     low, high = max(0.0, value - reach), min(1.0, value + reach)
-    return Channel(*list(vars(facts).values())[:5], value, low, high, p, WITHIN)
+    return replace(facts, accuracy=value, low=low, high=high, p=p, verdict=WITHIN)
 
 
 def balanced_accuracy(
@@ -219,14 +219,14 @@ def _share_kept(runs: pd.DataFrame, failing: np.ndarray, clean: np.ndarray) -> n
 
 def _adjusted(judged: Sequence[Channel]) -> tuple[Channel, ...]:
     """Holm's p-values within each track, and the verdicts."""
-    p = {}
+    p: dict[str, float] = {}
     for track in dict.fromkeys(CHANNELS.values()):
         tested = [one for one in judged if one.track == track and one.verdict != UNKNOWN]
         p |= {one.name: value for one, value in zip(tested, holm([one.p for one in tested]).tolist(), strict=True)}
     return tuple(
         one
         if one.name not in p
-        else Channel(**{**vars(one), "p": p[one.name], "verdict": LEAKS if p[one.name] < SIGNIFICANCE else WITHIN})
+        else replace(one, p=p[one.name], verdict=LEAKS if p[one.name] < SIGNIFICANCE else WITHIN)
         for one in judged
     )
 

@@ -228,7 +228,7 @@ def _samples(
         return Sample(cause, str(run["base"]), role, int(block[run["run_id"]]), features, before)
 
     for n, (cause, its) in enumerate(failing.groupby("cause")):
-        onsets = {block[run_id]: int(onset) for run_id, onset in its["onset_step"].items()}
+        onsets = {block[str(run_id)]: int(onset) for run_id, onset in its["onset_step"].items()}
         for _, run in its.iterrows():
             yield sample(run, str(cause), int(run["onset_step"]), Role.FAILING)
         for (_, run), other in zip(healthy.iterrows(), apart, strict=True):
