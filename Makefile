@@ -24,6 +24,7 @@ catalogue: .venv/run.done ## every scenario on one seed: its signature, its twin
 
 sample: .venv/run.done ## make the data set that ships with the package anew, into evaluation/sample/
 	$(BIN)/trainwreck generate sample --out runs/sample-$$(git rev-parse --short HEAD)
+	$(BIN)/trainwreck label runs/sample-$$(git rev-parse --short HEAD)
 	$(BIN)/trainwreck release runs/sample-$$(git rev-parse --short HEAD) --out evaluation/sample
 
 lint: .venv/dev.done ## ruff, mypy on an installed copy, codespell, no marks of a merge

@@ -100,6 +100,7 @@ def evaluate_early(run: dict[str, Any], trace: Trace) -> None:
 def stop_early(run: dict[str, Any], trace: Trace) -> None:
     trace.signals = {name: values[: STEPS - 1] for name, values in trace.signals.items()}
     trace.evaluated = trace.evaluated[: STEPS - 1]
+    trace.steps = trace.steps[: STEPS - 1]
 
 
 def name_it(run: dict[str, Any], trace: Trace) -> None:
