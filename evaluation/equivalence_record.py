@@ -6,6 +6,7 @@ from typing import Any
 
 from trainwreck.evaluation import sets as shipped
 from trainwreck.evaluation.files import write_json, write_text
+from trainwreck.evaluation.profiles import PROFILES
 
 HEAD = """# Equivalence sets
 
@@ -28,13 +29,12 @@ more apart; no detector has one, and so none was given.
 
 def page(found: Mapping[str, Any], command: str) -> str:
     """The README of the record, Markdown."""
-    profiles = found["profiles"]
     head = HEAD.format(
         runs=found["runs"], causes=len(found["causes"]), folds=found["folds"], command=command,
         share=round(1 / found["rate"]), rate=found["rate"],
     )  # fmt: skip
     lines = [head, *summary(found)]
-    for profile, facts in profiles.items():
+    for profile, facts in _by_profile(found):
         lines += ["", f"## {profile}", "", "Sets:" if facts["sets"] else "No two causes are joined."]
         lines += [*([""] if facts["sets"] else []), *(f"- {', '.join(f'`{c}`' for c in one)}" for one in facts["sets"])]
         hidden = facts["undetectable"]
@@ -55,7 +55,7 @@ def summary(found: Mapping[str, Any]) -> list[str]:
     """One row a profile, as a Markdown table."""
     lines = ["| profile | pairs | told apart | doubtful | sets | causes in sets | not detected | control |"]
     lines += ["|" + "---|" * 8]
-    for profile, facts in found["profiles"].items():
+    for profile, facts in _by_profile(found):
         control = facts["control"]
         lines.append(
             f"| {profile} | {facts['pairs']} | {facts['separated']} | {len(facts['doubtful'])} | {len(facts['sets'])} "
@@ -63,6 +63,11 @@ def summary(found: Mapping[str, Any]) -> list[str]:
             f"| {'-' if control['share'] is None else format(control['share'], '.3f')} of {control['pairs']} |"
         )
     return lines
+
+
+def _by_profile(found: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Richest first, also where a file has sorted them by name."""
+    return [(profile, found["profiles"][profile]) for profile in PROFILES if profile in found["profiles"]]
 
 
 def record(found: Mapping[str, Any], command: str, environment: Mapping[str, Any], results: Path | None = None) -> Path:

@@ -182,13 +182,13 @@ def test_what_fails_from_step_zero_shows_it_by_right(planted: Any) -> None:
 
     [row_zero] = audit(planted(at_once), channels=("row_zero",)).channels
     assert (row_zero.verdict, row_zero.under_fault, row_zero.failing) == (UNKNOWN, SEEDS, 0)
-    # Half of the failing runs of one base begin at once: its healthy runs weigh half, so that its odds stay.
+    # Most failing runs of one base begin at once: its healthy runs weigh less, so that its odds stay.
     data = planted(bases=2)
-    early = data.runs["base"].eq("base-0") & data.runs["seed"].lt(5) & data.runs["kind"].eq("failing")
+    early = data.runs["base"].eq("base-0") & data.runs["seed"].lt(8) & data.runs["kind"].eq("failing")
     runs = data.runs.copy()
     runs.loc[early, "onset_step"] = 0
     [row_zero] = audit(DataSet(data.path, {}, runs), channels=("row_zero",)).channels
-    assert (row_zero.verdict, row_zero.under_fault) == (WITHIN, 5)
+    assert (row_zero.verdict, row_zero.under_fault) == (WITHIN, 8)
     assert row_zero.accuracy == pytest.approx(0.5, abs=0.02)
 
 
