@@ -7,8 +7,9 @@ import pytest
 
 from trainwreck.evaluation.dataset import load
 from trainwreck.evaluation.shipped import sample
+from trainwreck.scenarios.demo import SAMPLE
 from trainwreck.scenarios.plan import RunSpec
-from trainwreck.scenarios.plans import SAMPLE, resolve
+from trainwreck.scenarios.plans import resolve
 
 
 @pytest.fixture(scope="module")
