@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from trainwreck.evaluation.dataset import load, write_manifest, write_runs
+from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.schema import FAILURES, JOINT, Outcome, RunKind
@@ -111,6 +111,13 @@ def points_of(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def refuse_change(dataset: DataSet) -> None:
+    """InputError where labels are not to be made again: imported runs have none, and a release stays as it is."""
+    refuse_imported(dataset, "labelled")
+    if "release" in dataset.manifest:
+        raise InputError(f"{dataset.path}: a release is never changed; allowed: the data set that it was made of")
+
+
 def relabel(folder: Path) -> list[dict[str, Any]]:
     """Label a data set again and write its runs table and manifest; rows as written.
 
@@ -118,9 +125,7 @@ def relabel(folder: Path) -> list[dict[str, Any]]:
     two files, it leaves a data set without a manifest, which `generate` with its plan finishes.
     """
     dataset = load(folder)
-    refuse_imported(dataset, "labelled")
-    if "release" in dataset.manifest:
-        raise InputError(f"{folder}: a release is never changed; allowed: the data set that it was made of")
+    refuse_change(dataset)
     table = pq.read_table(folder / "runs.parquet").to_pylist()
     rows = [{**row, "visible_step": None, "visible_steps": "{}", "visible_profiles": "{}"} for row in table]
     labelled = label_runs(rows, dataset.trace, points_of(folder))

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from trainwreck.evaluation.dataset import DataSet, load
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import write_json
-from trainwreck.evaluation.label import point_file, points_of, relabel
+from trainwreck.evaluation.label import point_file, points_of, refuse_change, relabel
 from trainwreck.evaluation.schema import FAILURES, Outcome
 from trainwreck.scenarios.backend import Backend, recorded
 from trainwreck.scenarios.generate import Bundle, bundles
@@ -45,41 +45,49 @@ def measure(
     call stopped. InputError for a split that is not there, another process at work, or runs that this version
     would train otherwise; WorkerLostError where a worker was killed; UnfinishedError where time is over.
     """
-    known = load(folder)
+    dataset = load(folder)
+    refuse_change(dataset)
     for split in splits:
-        if split not in set(known.runs["split"]):
-            raise unknown("split", split, sorted(set(known.runs["split"])))
+        if split not in set(dataset.runs["split"]):
+            raise unknown("split", split, sorted(set(dataset.runs["split"])))
     try:
         with FileLock(folder / ".lock", timeout=0):
-            rows = pd.DataFrame(relabel(folder)).set_index("run_id", drop=False)
-            dataset = load(folder)
-            cases = rows[rows["kind"].isin(FAILURES) & (rows["outcome"] != Outcome.RECOVERED.value)]
-            if splits:
-                cases = cases[cases["split"].isin(splits)]
-            _search_all(dataset, cases, workers, progress, minutes)
-            return relabel(folder)
+            rows: list[dict[str, Any]] = []
+            while not rows or _wanting(dataset, splits)[0]:  # labels made again may find that more runs fail
+                _search_all(dataset, splits, workers, progress, minutes)
+                rows, dataset = relabel(folder), load(folder)
+            return rows
     except Timeout:
         raise InputError(f"dir: {str(folder)!r} is being written by another process") from None
 
 
-def _search_all(
-    dataset: DataSet, cases: pd.DataFrame, workers: int, progress: Progress | None, minutes: float | None
-) -> None:
-    found = points_of(dataset.path)
+def _wanting(dataset: DataSet, splits: Sequence[str]) -> tuple[list[RunSpec], int]:
+    """Failing runs that ended badly and have no point yet, and how many have one."""
+    runs, found = dataset.runs, points_of(dataset.path)
+    cases = runs[runs["kind"].isin(FAILURES) & (runs["outcome"] != Outcome.RECOVERED.value)]
+    if splits:
+        cases = cases[cases["split"].isin(splits)]
     specs = [_spec(row) for _, row in cases.iterrows() if row["run_id"] not in found]
-    done = len(cases) - len(specs)
+    return specs, len(cases) - len(specs)
+
+
+def _search_all(
+    dataset: DataSet, splits: Sequence[str], workers: int, progress: Progress | None, minutes: float | None
+) -> None:
+    specs, done = _wanting(dataset, splits)
+    total = done + len(specs)
     if progress:
-        progress(done, len(cases))
+        progress(done, total)
     backend = recorded(dataset.manifest)
     pieces = [
         (bundle, [case(dataset, spec) for spec in bundle.specs], dataset.path, backend)
         for bundle in bundles(specs, backend.device)
     ]
-    so_far = lambda: f"{done} of {len(cases)} runs are done"  # noqa: E731
+    so_far = lambda: f"{done} of {total} runs are done"  # noqa: E731
     for count in in_workers(_search_bundle, pieces, workers=workers, so_far=so_far, minutes=minutes):
         done += count
         if progress:
-            progress(done, len(cases))
+            progress(done, total)
 
 
 def case(dataset: DataSet, spec: RunSpec) -> Search:
