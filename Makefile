@@ -32,7 +32,7 @@ lint: .venv/dev.done ## ruff, mypy on an installed copy, codespell, no marks of 
 	$(BIN)/ruff format --check .
 	$(BIN)/python tests/packaging/typecheck.py
 	$(BIN)/codespell $$(git ls-files)
-	! git grep -nE '^(<{7}|>{7}) '
+	! git grep -nE '^(<{7} |>{7} |={7}$$)'
 
 format: .venv/dev.done ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

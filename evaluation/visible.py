@@ -21,8 +21,8 @@ furthest one, in units of their E. kappa, one a view, is the largest r but one: 
 where it is held against the others itself. lambda, one for all views, is the level that r / kappa (kappa
 among the others), at its largest over the views, stays under on all but
 `FALSE_POSITIVES` of healthy runs: a conformal quantile (Vovk et al. 2005), so the rate holds for all
-signals together, whatever their distributions. Without the floor, one signal that is all but the same
-in every healthy run for a while sets lambda for all.
+signals together, whatever their distributions. Without the floors, one signal that is all but the same
+in every healthy run for a while, or in all but one, sets lambda for all: so E is at least `SMALLEST`, too.
 
 An extreme of 8 is a poor estimate: on its own eight runs a base has v a few steps off what another
 eight would say. So where there are `POOL` bases or more, kappa is the median of theirs, except where a
@@ -48,7 +48,7 @@ SMOOTH = LOG_EVERY  # steps: what a logger that averages shows
 FLOOR = 0.5
 FEWEST = 8  # healthy runs
 FALSE_POSITIVES = 1 / (FEWEST + 1)  # the least that so few runs can vouch for
-SMALLEST = 1e-6  # a spread under this is rounding
+SMALLEST = 0.01  # a nat, a share, or the logarithm of what is compared by it: less is of no interest
 POOL = 5  # bases
 WILD = 2.0
 

@@ -54,7 +54,7 @@ USES: dict[str, Callable[[dict[str, Any]], object]] = {
     "unpacked": lambda row: list({**row}.items()),
     "as keywords": lambda row: list(dict(**row).items()),
     "list": list,
-    "set": set,
+    "set": lambda row: sorted(set(row)),  # the order of a set is not that of what it was made of
     "sorted": sorted,
     "len": len,
     "bool": bool,

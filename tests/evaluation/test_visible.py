@@ -229,6 +229,17 @@ def test_one_healthy_run_that_lags_does_not_hide_what_is_plain_beside_the_others
     assert visible_steps(harmed, twin, spread([*healthy, laggard]), 20)["loss"] == 20
 
 
+def test_a_unit_that_dies_in_one_healthy_run_hides_nothing_else(healthy: list[Trace], level: Spread) -> None:
+    """A signal that is the same in every healthy run but one once set the level of all others to a thousand."""
+    runs = [changed(run, dead_share=np.zeros_like(run["dead_share"])) for run in healthy]
+    runs[3].signals["dead_share"][20:] = 1 / 64
+    strange = spread(runs)
+    assert strange.joint < 3.0
+    harmed = changed(runs[0], loss=np.where(np.arange(STEPS) < 20, runs[0]["loss"], runs[0]["loss"] + 3.0))
+    assert visible_steps(harmed, runs[0], strange, 20)["loss"] == 20
+    assert visible_steps(runs[3], runs[0], strange, 0) == {}
+
+
 def noise(random: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
     if kind == "drifting":
         return np.cumsum(random.standard_normal(shape), 0) / np.sqrt(shape[0])

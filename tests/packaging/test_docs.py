@@ -29,3 +29,14 @@ def test_links_lead_somewhere(page):
     targets = re.findall(r"\]\((?!http|#)([^)#]+)\)", (ROOT / page).read_text(encoding="utf-8"))
     missing = [target for target in targets if not ((ROOT / page).parent / target).exists()]
     assert not missing
+
+
+def test_every_line_of_the_constraints_pins_one_package():
+    """A mark of a merge in it once stood until the set-up of a fresh machine failed on it."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert [
+        line for line in pins if not re.fullmatch(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==[A-Za-z0-9.+!]+( *;.*)?", line)
+    ] == []
+    names = [re.split(r"[\[=]", line)[0].lower() for line in pins]
+    assert len(names) == len(set(names))

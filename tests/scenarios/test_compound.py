@@ -133,7 +133,14 @@ def test_two_look_alikes_are_one():
 
 
 def test_a_data_set_of_pairs_is_generated_labelled_and_reproduced(tmp_path):
-    words = ["scenario=high_lr+corrupt_tokens", "seed=range(2)", *SMALL, "fault.corrupt_tokens.rows=1.0"]
+    words = [
+        "scenario=high_lr+corrupt_tokens",
+        "seed=range(2)",
+        *SMALL,
+        "fault.corrupt_tokens.rows=1.0",
+        "fault.high_lr.factor=300",
+        "fault.high_lr.ramp_steps=2",
+    ]
     name, specs = resolve(words)
     dataset = generate(specs, tmp_path / "data", name=name)
     runs = dataset.runs[dataset.runs["scenario"] == "corrupt_tokens+high_lr"]
