@@ -1,4 +1,4 @@
-"""The commands that ask what a data set gives away, and what it does not show."""
+"""The commands that ask what a data set gives away, what it does not show, and whether it is the same as another."""
 
 import sys
 from collections.abc import Sequence
@@ -14,6 +14,8 @@ from trainwreck.tables import number, print_json, print_table
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.audit import Audit
+    from trainwreck.evaluation.comparison import Comparison
+    from trainwreck.evaluation.dataset import DataSet
 
 WORST = 10  # bases that are printed
 
@@ -70,6 +72,66 @@ def equivalence(dirs: Sequence[Path], profiles: Sequence[str], record: bool, as_
     if as_json:
         return print_json(found)
     print(page(found, "trainwreck equivalence") if len(found["profiles"]) == 1 else "\n".join(summary(found)))
+
+
+@click.command()
+@folder
+@click.argument("other", type=click.Path(path_type=Path))
+@as_json
+def compare(dir: Path, other: Path, as_json: bool) -> None:
+    """Two data sets of one plan, made on two machines or by two versions: the first step and signal that differ.
+
+    Exit code 0: every run of the first is in the second, to the bit, with the same labels; 1: not so.
+    """
+    from trainwreck.evaluation.comparison import common_runs, compare_data_sets
+    from trainwreck.evaluation.dataset import load
+
+    one, two = load(dir), load(other)
+    runs = len(common_runs(one, two))
+    found = []
+    with progress("compare", quiet=as_json) as tick:
+        for comparison in compare_data_sets(one, two):
+            found.append(comparison)
+            tick(len(found), runs, f"run {comparison.run_id}")
+    apart = [c for c in found if not c.identical or c.labels]
+    missing = [sorted({*a.runs["run_id"]} - {*b.runs["run_id"]}) for a, b in ((one, two), (two, one))]
+    if as_json:
+        print_json(
+            {
+                "runs": runs,
+                "identical": sum(c.identical for c in found),
+                "only_in_first": missing[0],
+                "only_in_second": missing[1],
+                "differences": [c.to_dict() for c in apart],
+            }
+        )
+    else:
+        _print_comparison(one, apart, runs, missing)
+    if apart or missing[0]:
+        sys.exit(1)
+
+
+def _print_comparison(one: "DataSet", apart: "list[Comparison]", runs: int, missing: list[list[str]]) -> None:
+    if apart:
+        print_table(
+            ("run", "scenario", "from step", "first in", "by", "loss apart (nats)", "last loss (nats)", "labels"),
+            [
+                (c.run_id, one.run(c.run_id)["scenario"] or "healthy", c.step, c.signal or None, _short(c.difference),
+                 _short(c.loss_difference), _short(c.final_difference), ", ".join(c.labels) or None)
+                for c in apart
+            ],
+        )  # fmt: skip
+    print(f"{runs - sum(not c.identical for c in apart)} of {runs} runs are identical to the bit")
+    for ids, name in zip(missing, ("first", "second"), strict=True):
+        if ids:
+            print(f"{len(ids)} runs only in the {name}: {_few(ids)}")
+    changed = sorted({part for c in apart for part in c.changed})
+    if changed:
+        print(f"environments differ in: {', '.join(changed)}")
+
+
+def _short(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3g}"
 
 
 def _print_audit(found: "Audit") -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from trainwreck.auditing import audit, equivalence
+from trainwreck.auditing import audit, compare, equivalence
 from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, unknown
 from trainwreck.evaluation.progress import progress
 from trainwreck.logs import export, import_, print_alarms
@@ -331,6 +331,7 @@ def report(dir: Path, out: Path | None, record: bool, as_json: bool) -> None:
 
 cli.add_command(release)
 cli.add_command(audit)
+cli.add_command(compare)
 cli.add_command(equivalence)
 
 

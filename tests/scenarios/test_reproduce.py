@@ -7,12 +7,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from trainwreck.evaluation.comparison import compare, compare_data_sets
 from trainwreck.evaluation.dataset import load, write_manifest, write_runs, write_telemetry
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios.generate import generate
 from trainwreck.scenarios.plan import family_of, unique
-from trainwreck.scenarios.reproduce import compare, reproduce
+from trainwreck.scenarios.reproduce import reproduce
 
 TINY = ["steps=20", "model.width=16", "model.heads=2", "model.context=16", "data.rows=2", "evaluation.rows=4"]
 
@@ -116,6 +117,8 @@ def test_compare_takes_the_earliest_step_of_all_signals(trace):
     found = compare(trace, other)
     assert (found.step, found.signal) == (4, "position_loss")
     assert found.difference == pytest.approx(0.5, rel=1e-6)
+    assert found.loss_difference == float(next_float(trace["loss"][9]) - trace["loss"][9]) > 0
+    assert found.final_difference == 0.0
     assert found == compare(other, trace)
 
 
@@ -125,5 +128,42 @@ def test_nan_is_itself_and_not_a_number(trace):
     for pair in ((trace, nan), (nan, trace)):
         found = compare(*pair)
         assert (found.identical, found.step, found.signal, found.difference) == (False, 3, "loss", None)
-        assert found.text().endswith("first in loss, finite in one of the two")
+        assert "first in loss, finite in one of the two" in found.text()
+        assert "training loss apart by at most no number of nats" in found.text()
         json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_the_last_loss_is_compared_in_nats(trace):
+    last = np.flatnonzero(trace.evaluated)[-1]
+    other = with_value(trace, "validation_loss", last, lambda v: v + np.float32(0.25))
+    found = compare(trace, other)
+    assert found.final_difference == pytest.approx(0.25, abs=1e-6)
+    assert compare(other, trace).final_difference == pytest.approx(-0.25, abs=1e-6)
+    assert "last validation loss by +0.25 nats" in found.text()
+
+
+def test_two_data_sets_are_compared_run_by_run(copied, data_set, specs):
+    assert all(c.identical and not c.labels for c in compare_data_sets(load(data_set), load(copied)))
+    victim = specs[1].run_id
+    rewrite(copied, lambda t: with_value(t, "loss", 7, lambda v: v + 0.5) if t.run_id == victim else t)
+    apart = {c.run_id: c for c in compare_data_sets(load(data_set), load(copied)) if not c.identical}
+    assert list(apart) == [victim]
+    assert (apart[victim].step, apart[victim].signal) == (7, "loss")
+    assert apart[victim].loss_difference == pytest.approx(0.5, rel=1e-5)
+
+
+def test_labels_that_differ_are_named(copied, data_set, specs):
+    rows = pq.read_table(copied / "runs.parquet").to_pylist()
+    row = next(row for row in rows if row["run_id"] == specs[0].run_id)
+    row["kind"] = "latent" if row["kind"] != "latent" else "failing"
+    facts = json.loads((copied / "manifest.json").read_text(encoding="utf-8"))
+    write_runs(copied, rows)
+    write_manifest(copied, {"environment": facts["environment"]})
+    found = {c.run_id: c.labels for c in compare_data_sets(load(data_set), load(copied)) if c.labels}
+    assert found == {specs[0].run_id: ("kind",)}
+
+
+def test_data_sets_without_a_common_run_are_refused(data_set, tmp_path):
+    other = generate(family_of("mask_missing", [1], overrides=TINY), tmp_path / "other").path
+    with pytest.raises(InputError, match="have no run in common"):
+        list(compare_data_sets(load(data_set), load(other)))

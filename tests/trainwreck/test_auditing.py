@@ -1,12 +1,13 @@
 """`audit` and `equivalence` as a user calls them."""
 
 import json
+import shutil
 
 import pytest
 
 from trainwreck.evaluation.audit import LEAKS, UNKNOWN, Audit, Channel
 from trainwreck.evaluation.channels import CHANNELS
-from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.dataset import load, write_manifest, write_telemetry
 from trainwreck.evaluation.equivalence_record import page
 from trainwreck.evaluation.profiles import PROFILES
 
@@ -106,3 +107,29 @@ def test_bad_input_is_one_line(words, part, call, data_set, here):
     assert len(said.err.splitlines()) == 1
     assert part in said.err
     assert list(here.iterdir()) == []
+
+
+def test_compare_of_a_data_set_with_itself_and_with_one_that_was_changed(call, data_set, tmp_path):
+    said = call("compare", data_set, data_set)
+    runs = len(load(data_set))
+    assert (said.code, f"{runs} of {runs} runs are identical to the bit" in said.out) == (0, True), said.err
+    other = shutil.copytree(data_set, tmp_path / "other")
+    data = load(other)
+    victim = str(data.runs["run_id"].iloc[0])
+    facts = {k: v for k, v in data.manifest.items() if k not in ("files", "format", "schema_version")}
+    for name, rows in data.runs.groupby("file"):
+        traces = [data.trace(run_id) for run_id in rows["run_id"]]
+        for trace in traces:
+            trace.signals["loss"][5] += 0.5 * (trace.run_id == victim)
+        write_telemetry(other, name, traces)
+    write_manifest(other, facts | {"environment": {**facts["environment"], "torch": "0.0"}})
+    said = call("compare", data_set, other, "--json")
+    assert said.code == 1, said.err
+    found = json.loads(said.out)
+    assert (found["runs"], found["identical"], found["only_in_first"]) == (runs, runs - 1, [])
+    (only,) = found["differences"]
+    assert (only["run_id"], only["step"], only["signal"], only["changed"]) == (victim, 5, "loss", ["torch"])
+    assert only["loss_difference"] == pytest.approx(0.5, rel=1e-5)
+    text = call("compare", data_set, other)
+    assert text.code == 1
+    assert all(word in text.out for word in (victim, f"{runs - 1} of {runs} runs", "environments differ in: torch"))
