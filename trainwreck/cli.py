@@ -33,6 +33,7 @@ from trainwreck.preflight import preflight
 from trainwreck.proving import verify
 from trainwreck.releasing import release
 from trainwreck.tables import number, print_board, print_json, print_page, print_run, print_table
+from trainwreck.watching import watch
 
 MEASUREMENTS = ("train", "telemetry", "workers", "cuda", "language", "fidelity", "attention", "fused", "load")
 INTERRUPTED = 130  # as shells report SIGINT
@@ -353,6 +354,7 @@ def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
 
 cli.add_command(import_)
 cli.add_command(export)
+cli.add_command(watch)
 
 
 @cli.command()
