@@ -53,20 +53,27 @@ def import_(
     print(f"{out}: {len(entries)} runs")
 
 
-def print_alarms(dataset: Any, detectors: Sequence[str], profile: str, track: str, as_json: bool) -> None:
-    """What detectors say of imported runs, for `score`."""
-    from trainwreck.evaluation.unlabelled import alarms_on
-
+def full_and_blind(profile: str, track: str) -> None:
+    """InputError where imported runs are to be shown in another way."""
     for option, value, allowed in (("--profile", profile, "full"), ("--track", track, "blind")):
         if value != allowed:  # a log is thinned already, and declares no configuration
             raise InputError(f"{option}: {value!r} is not allowed on imported runs; allowed: {allowed}")
+
+
+def print_alarms(dataset: Any, detectors: Sequence[str], as_json: bool) -> None:
+    """What detectors say of imported runs, for `score`."""
+    from trainwreck.evaluation.unlabelled import alarms_on
+
     with progress("replay", quiet=as_json) as tick:
         entries = alarms_on(dataset, detectors, tick)
     if as_json:
         print_json(entries)
     else:
         _print_alarms(entries)
-        print(f"{dataset.path}: imported runs have no label by experiment: alarms only, no score")
+        print(
+            f"{dataset.path}: imported runs have no label by experiment: alarms only, no score; --labels FILE scores "
+            "them as far as people's labels go"
+        )
     crashed = [entry for entry in entries if entry["status"] != "ok"]
     if crashed:
         first = crashed[0]
