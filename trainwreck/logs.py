@@ -22,7 +22,7 @@ OUT = click.option("--out", type=click.Path(path_type=Path), required=True, help
     help="csv, jsonl, tensorboard, trainer_state, lightning, mlflow or wandb; by default what it looks like.",
 )
 @click.option("--map", "mapping", multiple=True, metavar="COLUMN=SIGNAL", help="What a column is. May be repeated.")
-@click.option("--labels", type=click.Path(path_type=Path), help="CSV: file, outcome, failure_step, cause.")
+@click.option("--labels", type=click.Path(path_type=Path), help="CSV: run, status, step, cause, cluster.")
 @as_json
 def import_(
     logs: Sequence[Path], out: Path, format: str | None, mapping: Sequence[str], labels: Path | None, as_json: bool

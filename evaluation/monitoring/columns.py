@@ -4,16 +4,18 @@ The names and their order are those of `readers.names`, so that a log that is fo
 read as `trainwreck import` reads it afterwards.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from ctypes import c_float
 from typing import Any
-
-import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.readers.log import checked_step
 from trainwreck.evaluation.readers.names import Choice, Target, choose
 from trainwreck.evaluation.readers.numbers import Numbers
-from trainwreck.evaluation.schema import SIGNALS, Axis
+from trainwreck.evaluation.schema import SIGNALS
+
+_NOTHING = dict.fromkeys(signal.name for signal in SIGNALS)
 
 Values = dict[Target, float]
 """What one row has: a number for a scalar signal, or for one entry of a list signal."""
@@ -81,22 +83,15 @@ def as_row(step: int, values: Mapping[Target, float], widths: dict[str, int]) ->
     Numbers are rounded to float32, as telemetry is. widths: the most entries that each list signal has
     had so far, kept up to date here; an entry that is missing is NaN.
     """
-    row: dict[str, Any] = {"step": step}
-    entries: dict[str, dict[int, float]] = {}
-    for target, value in values.items():
-        entries.setdefault(target.signal, {})[target.entry or 0] = _float32(value)
-    for signal in SIGNALS:
-        known = entries.get(signal.name)
-        if known is None:
-            row[signal.name] = None
-        elif signal.axis is Axis.SCALAR:
-            row[signal.name] = known[0]
+    row: dict[str, Any] = {"step": step, **_NOTHING}
+    lists: dict[str, dict[int, float]] = {}
+    for (name, entry), value in values.items():
+        rounded = c_float(value).value
+        if entry is None:
+            row[name] = rounded
         else:
-            width = widths[signal.name] = max(widths.get(signal.name, 0), max(known) + 1)
-            row[signal.name] = [known.get(entry, np.nan) for entry in range(width)]
+            lists.setdefault(name, {})[entry] = rounded
+    for name, known in lists.items():
+        width = widths[name] = max(widths.get(name, 0), max(known) + 1)
+        row[name] = [known.get(entry, math.nan) for entry in range(width)]
     return row
-
-
-def _float32(value: float) -> float:
-    with np.errstate(over="ignore"):
-        return float(np.float32(value))
