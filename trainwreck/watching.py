@@ -66,7 +66,7 @@ def watch(
             raise InputError(f"{option}: {value:g} is not allowed without --follow; allowed: both")
     from trainwreck.evaluation.monitoring.actions import at_command_line
     from trainwreck.evaluation.monitoring.monitor import Monitor
-    from trainwreck.evaluation.monitoring.watch import open_log
+    from trainwreck.evaluation.monitoring.sources import open_log
     from trainwreck.evaluation.monitoring.watch import watch as run
     from trainwreck.evaluation.readers import parse_mapping
 

@@ -97,7 +97,8 @@ class Monitor:
         context: Context | None = None,
         say: Callable[[str], object] = logger.warning,
     ) -> None:
-        chosen = list(detectors) if isinstance(detectors, (list, tuple)) else [detectors]
+        one = isinstance(detectors, (str, type)) or not isinstance(detectors, Sequence)
+        chosen: Sequence[Any] = [detectors] if one else detectors  # type: ignore[assignment]
         self.seats = [_Seat(detector, context) for detector in chosen]
         if not self.seats:
             raise InputError("detectors: none is not allowed; allowed: one or more")
@@ -212,6 +213,8 @@ class _Seat:
         self.reads: Sequence[str] = tuple(getattr(kind, "signals", ()))
         self.context, self.crash = context, ""
         self.subject: Any = None
+        self.raised = False
+        self.edge: int | None = None
 
     def begin(self, say: Callable[[str], object]) -> None:
         """A detector as new; nothing where an earlier one crashed."""
@@ -247,7 +250,7 @@ class _Seat:
         self.raised = verdict.alarm
         if not rising or (self.edge is not None and step - self.edge < REFRACTORY):
             return None
-        self.edge: int | None = step
+        self.edge = step
         scalars = {name: value for name, value in row.items() if isinstance(value, float)}
         return Alarm(self.name, step, verdict.score, verdict.causes, self.rule, scalars)
 

@@ -6,25 +6,11 @@ at the file found nothing new. Between two looks the process sleeps.
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.monitoring.columns import Values
-from trainwreck.evaluation.monitoring.events import Events
 from trainwreck.evaluation.monitoring.monitor import Alarm, Monitor
-from trainwreck.evaluation.monitoring.tables import Csv, JsonLines
-from trainwreck.evaluation.readers import lightning, trainer_state
-from trainwreck.evaluation.readers.formats import FORMATS
-from trainwreck.evaluation.readers.names import Target
-from trainwreck.evaluation.readers.tensorboard import MARK
-
-Source = Csv | JsonLines | Events
-FOLLOWED: dict[str, Callable[[Path, Mapping[str, Target]], Source]] = {
-    "csv": Csv,
-    "jsonl": JsonLines,
-    "tensorboard": Events,
-}
+from trainwreck.evaluation.monitoring.sources import Source
 
 
 class Screen(Protocol):
@@ -45,33 +31,6 @@ class Ended(NamedTuple):
     last_step: int | None
     alarms: int
     rules: Mapping[str, int]
-
-
-def open_log(path: Path, format: str | None, mapping: Mapping[str, Target], *, wait: bool) -> Source:
-    """What follows a log, by its name. wait: it need not be there yet. InputError where it can't be followed."""
-    if not path.exists() and not wait:
-        raise InputError(f"{path}: no such file or folder")
-    found = format or _format(path)
-    if found not in FOLLOWED:
-        why = "is written whole, not row by row" if found in FORMATS else "is not allowed"
-        raise InputError(f"--format: {found} {why}; allowed: {', '.join(FOLLOWED)}")
-    if found != "tensorboard" and path.is_dir():
-        path = path / lightning.NAME
-        if not path.is_file() and not wait:
-            raise InputError(f"{path}: no such file")
-    return FOLLOWED[found](path, mapping)
-
-
-def _format(path: Path) -> str:
-    if path.is_dir():
-        if (path / lightning.NAME).exists():
-            return "csv"
-        return "trainer_state" if trainer_state.state_of(path) else "tensorboard"
-    if MARK in path.name:
-        return "tensorboard"
-    return {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "trainer_state", ".wandb": "wandb", ".db": "mlflow"}.get(
-        path.suffix.lower(), "csv"
-    )
 
 
 def watch(

@@ -214,15 +214,13 @@ def _by_cluster(
     early: np.ndarray,
     unknown: np.ndarray,
 ) -> list[dict[str, Any]]:
-    def counts(mask: np.ndarray) -> list[int]:
-        return np.bincount(clusters.index[mask], minlength=len(clusters.names)).tolist()
-
     columns = {
         "healthy": healthy, "stopped": healthy & alarmed, "failed": failed, "found": found, "early": early,
         "unknown": unknown,
     }  # fmt: skip
-    counted = {name: counts(mask) for name, mask in columns.items()}
+    many = len(clusters.names)
+    counted = {name: np.bincount(clusters.index[mask], minlength=many) for name, mask in columns.items()}
     return [
-        {"cluster": str(name), **{column: counted[column][i] for column in columns}}
+        {"cluster": str(name), **{column: int(counted[column][i]) for column in columns}}
         for i, name in enumerate(clusters.names)
     ]

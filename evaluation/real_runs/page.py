@@ -61,9 +61,7 @@ def write_page(dataset: DataSet, labels: Path, out: Path, extra: Sequence[str] =
 
 def blind_entries() -> frozenset[str]:
     """Names of the sanity entries, which look at nothing."""
-    return frozenset(
-        kind.name for kind in vars(sanity).values() if isinstance(kind, type) and kind.__module__ == sanity.__name__
-    )
+    return frozenset(name for name, kind in builtin_detectors().items() if kind.__module__ == sanity.__name__)
 
 
 def _steps(estimate: Mapping[str, float | None]) -> str:

@@ -10,6 +10,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.monitoring.events import Events
+from trainwreck.evaluation.monitoring.sources import open_log
 from trainwreck.evaluation.readers import read
 
 
@@ -24,7 +25,7 @@ def events(*points: tuple[int, str, float]) -> bytes:
     return out.getvalue()
 
 
-def seen(source: Events) -> list[tuple[int, str, float]]:
+def seen(source: Any) -> list[tuple[int, str, float]]:
     return [(step, str(target), value) for step, values in source.poll() for target, value in values.items()]
 
 
@@ -64,7 +65,7 @@ def test_a_second_file_of_the_folder_goes_on(file: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
-    source = Events(tmp_path / "later", {})
+    source = open_log(tmp_path / "later", None, {}, wait=True)
     assert seen(source) == []
     (tmp_path / "later").mkdir()
     assert seen(source) == []

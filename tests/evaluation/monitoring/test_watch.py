@@ -9,7 +9,8 @@ import pytest
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.monitoring import Alarm, Monitor
-from trainwreck.evaluation.monitoring.watch import Ended, open_log, watch
+from trainwreck.evaluation.monitoring.sources import open_log
+from trainwreck.evaluation.monitoring.watch import Ended, watch
 
 
 class Screen:
@@ -146,6 +147,24 @@ def test_what_can_not_be_followed_is_refused(tmp_path: Path) -> None:
             open_log(path, None, {}, wait=False)
     with pytest.raises(InputError, match="--format: cvs is not allowed"):
         open_log(tmp_path / "run.csv", "cvs", {}, wait=True)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="empty: no log of a known format in it; allowed: csv, jsonl, tensorboard"):
+        open_log(tmp_path / "empty", None, {}, wait=False)
+
+
+def test_a_log_of_which_nothing_is_there_is_known_by_what_comes(tmp_path: Path) -> None:
+    texts = {"a/metrics.csv": "step,train_loss\n1,3\n", "b": "step,loss\n1,3\n", "c.jsonl": '{"step": 1, "loss": 3}\n'}
+    for name, text in texts.items():
+        given = tmp_path / name.partition("/")[0]
+        source = open_log(given, None, {}, wait=True)
+        assert list(source.poll()) == []
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        if given.is_dir():  # as Lightning begins
+            (given / "hparams.yaml").write_text("{}", encoding="utf-8")
+            assert list(source.poll()) == []
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert [step for step, _ in source.poll()] == [1], name
+        source.close()
 
 
 def test_the_folder_of_a_lightning_version_is_its_metrics(tmp_path: Path) -> None:
