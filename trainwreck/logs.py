@@ -31,7 +31,8 @@ def import_(
 
     A column is found by its name (docs/logs.md has the names) or named with --map my_loss=loss; the step is
     --map COLUMN=step. What could only be guessed is refused with file and line; what was skipped, repeated or
-    out of order is counted, and kept in the manifest. No run is scored: nobody knows by experiment what it is.
+    out of order is counted, and kept in the manifest. Nobody knows by experiment what a run is: `score` lists
+    alarms, or with --labels what these allow.
     """
     from trainwreck.evaluation.readers import parse_mapping
     from trainwreck.evaluation.readers.imported import import_logs

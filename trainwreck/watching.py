@@ -137,12 +137,13 @@ class _Terminal(_Lines):
         from rich.live import Live
 
         self.console = Console(highlight=False)
-        self.live = Live(console=self.console, auto_refresh=False)
-        self.live.start()
+        self.live = Live(console=self.console, auto_refresh=False)  # begun with the first row
 
     def row(self, step: int, values: Any, *, live: bool) -> None:
         from rich.text import Text
 
+        if not self.live.is_started:
+            self.live.start()
         self.live.update(Text(_shown(step, values), style="dim"), refresh=live)
 
     def alarm(self, alarm: "Alarm") -> None:

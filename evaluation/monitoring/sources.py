@@ -17,7 +17,8 @@ from trainwreck.evaluation.readers.tensorboard import MARK, event_files
 class Source(Protocol):
     """Rows of a log as they come. rules: what was skipped, counted."""
 
-    rules: Counter[str]
+    @property
+    def rules(self) -> Counter[str]: ...
 
     def poll(self) -> Iterator[Found]: ...
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trainwreck.evaluation.errors import InputError
@@ -65,6 +65,8 @@ def test_a_tensor_of_one_element_is_a_number() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.booleans()), max_size=40))
+@example([(1, True), (10, False), (10, True)])  # 20 steps apart: new again
+@example([(1, True), (10, False), (9, True)])
 def test_alarms_are_the_rising_edges_of_a_replay(moves: list[tuple[int, bool]]) -> None:
     class Scripted(Detector):
         def update(self, row: Any) -> bool:
