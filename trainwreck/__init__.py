@@ -14,31 +14,45 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainwreck.evaluation.dataset import DataSet, load
     from trainwreck.evaluation.errors import InputError
+    from trainwreck.evaluation.monitoring.lightning import lightning_callback
+    from trainwreck.evaluation.monitoring.monitor import Alarm, Monitor
+    from trainwreck.evaluation.monitoring.transformers import transformers_callback
     from trainwreck.evaluation.protocol import Detector, Verdict
     from trainwreck.evaluation.scorecard import Scorecard, leaderboard, score
     from trainwreck.evaluation.shipped import sample
+    from trainwreck.scenarios.module_signals import ModuleSignals
     from trainwreck.scenarios.preflight import Preflight
 
 __all__ = [
+    "Alarm",
     "DataSet",
     "Detector",
     "InputError",
+    "ModuleSignals",
+    "Monitor",
     "Preflight",
     "Scorecard",
     "Verdict",
     "leaderboard",
+    "lightning_callback",
     "load",
     "sample",
     "scenarios",
     "score",
+    "transformers_callback",
 ]
 
 _HOMES = {
     "DataSet": "evaluation.dataset",
     "load": "evaluation.dataset",
     "InputError": "evaluation.errors",
+    "lightning_callback": "evaluation.monitoring.lightning",
+    "Alarm": "evaluation.monitoring.monitor",
+    "Monitor": "evaluation.monitoring.monitor",
+    "transformers_callback": "evaluation.monitoring.transformers",
     "Detector": "evaluation.protocol",
     "Verdict": "evaluation.protocol",
+    "ModuleSignals": "scenarios.module_signals",
     "Preflight": "scenarios.preflight",
     "Scorecard": "evaluation.scorecard",
     "leaderboard": "evaluation.scorecard",

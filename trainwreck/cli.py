@@ -11,7 +11,7 @@ import click
 from trainwreck.auditing import audit, compare, equivalence
 from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, unknown
 from trainwreck.evaluation.progress import progress
-from trainwreck.logs import export, import_, print_alarms
+from trainwreck.logs import export, full_and_blind, import_, print_alarms
 from trainwreck.options import (
     as_backend,
     as_json,
@@ -21,6 +21,7 @@ from trainwreck.options import (
     data_set,
     default_workers,
     folder,
+    labels_option,
     minutes_option,
     profile_option,
     settings,
@@ -31,8 +32,10 @@ from trainwreck.options import (
 )
 from trainwreck.preflight import preflight
 from trainwreck.proving import verify
+from trainwreck.real_runs import print_real, write_real
 from trainwreck.releasing import release
 from trainwreck.tables import number, print_board, print_json, print_page, print_run, print_table
+from trainwreck.watching import watch
 
 MEASUREMENTS = ("train", "telemetry", "workers", "cuda", "language", "fidelity", "attention", "fused", "load")
 INTERRUPTED = 130  # as shells report SIGINT
@@ -269,11 +272,12 @@ def label(
 @click.option(
     "--detector", "detectors", multiple=True, required=True, help="A name, or file.py:Class. May be repeated."
 )
+@labels_option
 @profile_option
 @track_option
 @as_json
-def score(dir: Path, detectors: Sequence[str], profile: str, track: str, as_json: bool) -> None:
-    """Score detectors on a data set; on imported logs, which have no labels, list their alarms.
+def score(dir: Path, detectors: Sequence[str], labels: Path | None, profile: str, track: str, as_json: bool) -> None:
+    """Score detectors on a data set; on imported logs list their alarms, or with --labels what these allow.
 
     DIR may be `sample`, which ships with the package.
     """
@@ -282,7 +286,11 @@ def score(dir: Path, detectors: Sequence[str], profile: str, track: str, as_json
 
     dataset = load(dir)
     if dataset.imported:
-        return print_alarms(dataset, detectors, profile, track, as_json)
+        full_and_blind(profile, track)
+    if labels:
+        return print_real(dataset, labels, detectors, as_json)
+    if dataset.imported:
+        return print_alarms(dataset, detectors, as_json)
     with progress("score", quiet=as_json) as tick:
         cards = score_all(dataset, list(detectors), profiles=[profile], track=track, progress=tick)
     if as_json:
@@ -315,11 +323,23 @@ def leaderboard(dir: Path, profiles: Sequence[str], detectors: Sequence[str], as
     "--out", type=click.Path(path_type=Path), help="The page; DIR/report.html by default, sample.html for the sample."
 )
 @click.option("--record", is_flag=True, help="Also write leaderboard and pictures under results/PLAN/.")
+@labels_option
+@click.option("--detector", "detectors", multiple=True, help="With --labels, beside the built-in ones: file.py:Class.")
 @as_json
-def report(dir: Path, out: Path | None, record: bool, as_json: bool) -> None:
-    """One self-contained HTML file: every scenario's picture, the labels, the leaderboard."""
+def report(
+    dir: Path, out: Path | None, record: bool, labels: Path | None, detectors: Sequence[str], as_json: bool
+) -> None:
+    """One self-contained HTML file: every scenario's picture, the labels, the leaderboard.
+
+    Of imported runs, with --labels: what can be said of detectors on them, and what not.
+    """
     from trainwreck.evaluation.shipped import SAMPLE, is_sample
 
+    if labels:
+        page = write_real(dir, labels, out or dir / "report.html", detectors, quiet=as_json)
+        return print(json.dumps({"report": str(page)}) if as_json else page)
+    if detectors:
+        raise InputError(f"--detector: {detectors[0]!r} is not allowed without --labels; allowed: in `leaderboard`")
     page = _report(dir, out or (Path(f"{SAMPLE}.html") if is_sample(dir) else dir / "report.html"), quiet=as_json)
     if record:
         from trainwreck.evaluation.dataset import load
@@ -354,6 +374,7 @@ def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
 
 cli.add_command(import_)
 cli.add_command(export)
+cli.add_command(watch)
 
 
 @cli.command()

@@ -22,7 +22,7 @@ OUT = click.option("--out", type=click.Path(path_type=Path), required=True, help
     help="csv, jsonl, tensorboard, trainer_state, lightning, mlflow or wandb; by default what it looks like.",
 )
 @click.option("--map", "mapping", multiple=True, metavar="COLUMN=SIGNAL", help="What a column is. May be repeated.")
-@click.option("--labels", type=click.Path(path_type=Path), help="CSV: file, outcome, failure_step, cause.")
+@click.option("--labels", type=click.Path(path_type=Path), help="CSV: run, status, step, cause, cluster.")
 @as_json
 def import_(
     logs: Sequence[Path], out: Path, format: str | None, mapping: Sequence[str], labels: Path | None, as_json: bool
@@ -31,7 +31,8 @@ def import_(
 
     A column is found by its name (docs/logs.md has the names) or named with --map my_loss=loss; the step is
     --map COLUMN=step. What could only be guessed is refused with file and line; what was skipped, repeated or
-    out of order is counted, and kept in the manifest. No run is scored: nobody knows by experiment what it is.
+    out of order is counted, and kept in the manifest. Nobody knows by experiment what a run is: `score` lists
+    alarms, or with --labels what these allow.
     """
     from trainwreck.evaluation.readers import parse_mapping
     from trainwreck.evaluation.readers.imported import import_logs
@@ -53,20 +54,27 @@ def import_(
     print(f"{out}: {len(entries)} runs")
 
 
-def print_alarms(dataset: Any, detectors: Sequence[str], profile: str, track: str, as_json: bool) -> None:
-    """What detectors say of imported runs, for `score`."""
-    from trainwreck.evaluation.unlabelled import alarms_on
-
+def full_and_blind(profile: str, track: str) -> None:
+    """InputError where imported runs are to be shown in another way."""
     for option, value, allowed in (("--profile", profile, "full"), ("--track", track, "blind")):
         if value != allowed:  # a log is thinned already, and declares no configuration
             raise InputError(f"{option}: {value!r} is not allowed on imported runs; allowed: {allowed}")
+
+
+def print_alarms(dataset: Any, detectors: Sequence[str], as_json: bool) -> None:
+    """What detectors say of imported runs, for `score`."""
+    from trainwreck.evaluation.unlabelled import alarms_on
+
     with progress("replay", quiet=as_json) as tick:
         entries = alarms_on(dataset, detectors, tick)
     if as_json:
         print_json(entries)
     else:
         _print_alarms(entries)
-        print(f"{dataset.path}: imported runs have no label by experiment: alarms only, no score")
+        print(
+            f"{dataset.path}: imported runs have no label by experiment: alarms only, no score; --labels FILE scores "
+            "them as far as people's labels go"
+        )
     crashed = [entry for entry in entries if entry["status"] != "ok"]
     if crashed:
         first = crashed[0]

@@ -33,7 +33,7 @@ class Table:
         first = next((i for i, line in enumerate(lines) if line.strip()), None)
         if first is None:
             raise InputError(f"{file}: empty; allowed: a header and rows")
-        self.separator = max(SEPARATORS, key=lambda s: len(next(csv.reader([lines[first]], delimiter=s), [])))
+        self.separator = separator_of(lines[first])
         cells = self._cells(lines[first:], first)
         self.header = [name.strip() for name in next(cells)[1]]
         self.rows: list[Row] = []
@@ -71,6 +71,11 @@ class Table:
             self.rules["cut off last line"] += 1
             return False
         raise InputError(f"{self.file}, line {number}: {len(cells)} cells where the header has {len(self.header)}")
+
+
+def separator_of(header: str) -> str:
+    """The separator that parts the header into most cells."""
+    return max(SEPARATORS, key=lambda s: len(next(csv.reader([header], delimiter=s), [])))
 
 
 def read_csv(file: Path, mapping: Mapping[str, Target], format: str = "csv") -> list[Log]:

@@ -10,7 +10,7 @@ manifest["imported"]   one entry a run, in the order of the runs table
     step, columns, ignored            the step's column; column to signal; other column to why not
     rules                             what the reader skipped or rewrote, counted
     signals                           signal to what `rules` did with its points
-    label                             outcome, failure_step and cause as said; None where nobody did
+    label                             outcome, failure_step, cause and cluster as said; None where nobody did
 """
 
 import re
@@ -67,7 +67,7 @@ def _entry(path: Path, log: Log, said: Mapping[str, Label]) -> tuple[dict[str, A
     files = {file.relative_to(root).as_posix(): sha256(file) for file in log.files}
     run_id = _run_id(path, log.name, files)
     trace, account = to_trace(log, run_id)
-    label = said.get(path.name + (f"/{log.name}" if log.name else ""))
+    label = said.get(said_name(path, log.name))
     _check_label(label, trace, log)
     columns = {name: target for name, target in log.choice.signals.items() if log.points[target].steps}
     empty = {name: "empty" for name in log.choice.signals if name not in columns}
@@ -88,6 +88,11 @@ def _entry(path: Path, log: Log, said: Mapping[str, Label]) -> tuple[dict[str, A
         "label": None if label is None else label.to_dict(),
     }
     return entry, trace
+
+
+def said_name(path: Path, name: str) -> str:
+    """What a file of labels calls a run: the log as it was given, its last part, and which run in it."""
+    return path.name + (f"/{name}" if name else "")
 
 
 def _run_id(path: Path, name: str, files: Mapping[str, str]) -> str:

@@ -1,8 +1,13 @@
-"""What people say of imported runs: a CSV with the columns file, outcome, failure_step and cause.
+"""What people say of real runs: a CSV with a row a run.
 
-file is the log as it was given, its last part, with /RUN behind it where a log holds several runs.
-outcome is healthy, failed or unknown. failure_step and cause may be missing; other columns are left
-alone. A failure's step here is when someone saw it, which is no onset.
+file          the log as it was given, its last part, with /RUN behind it where a log holds several runs;
+              a data set's run_id serves too when it is scored
+outcome       healthy, failed or unknown
+failure_step  may be missing: the step at which someone saw the failure, which is no onset
+cause         may be missing
+cluster       may be missing: what the run shares with others, a sweep or a code base
+
+The first three are also known as run, status and step. Other columns are left alone.
 """
 
 from dataclasses import asdict, dataclass
@@ -12,7 +17,14 @@ from typing import Any
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.readers.csv import Table
 
-OUTCOMES = ("healthy", "failed", "unknown")
+HEALTHY, FAILED, UNKNOWN = OUTCOMES = ("healthy", "failed", "unknown")
+COLUMNS = {
+    "file": ("file", "run"),
+    "outcome": ("outcome", "status"),
+    "failure_step": ("failure_step", "step"),
+    "cause": ("cause",),
+    "cluster": ("cluster",),
+}
 
 
 @dataclass(frozen=True)
@@ -22,6 +34,7 @@ class Label:
     outcome: str
     failure_step: int | None
     cause: str | None
+    cluster: str | None
     place: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -36,18 +49,31 @@ def read_labels(file: Path) -> dict[str, Label]:
     if not file.is_file():
         raise InputError(f"--labels: {str(file)!r} is not a file")
     table = Table(file)
-    for column in ("file", "outcome"):
-        if column not in table.header:
-            raise InputError(f"{file}: no column {column!r}; allowed: file, outcome, failure_step, cause")
-    table.once([column for column in ("file", "outcome", "failure_step", "cause") if column in table.header])
+    spelt = {column: _spelt(table, column, names) for column, names in COLUMNS.items()}
+    table.once([name for name in spelt.values() if name])
     found: dict[str, Label] = {}
     for place, row in table.rows:
-        if row["outcome"] not in OUTCOMES:
-            raise InputError(str(unknown(f"{place}: outcome", row["outcome"], OUTCOMES)))
-        step = table.numbers.step(row.get("failure_step"), f"{place}: column 'failure_step'")
-        if step is not None and row["outcome"] == OUTCOMES[0]:
-            raise InputError(f"{place}: failure_step {step} of a healthy run; allowed: of failed and unknown ones")
-        if row["file"] in found:
-            raise InputError(f"{place}: {row['file']!r} a second time; allowed: each log once")
-        found[row["file"]] = Label(row["outcome"], step, row.get("cause") or None, place)
+        said = {column: row.get(name) if name else None for column, name in spelt.items()}
+        if said["outcome"] not in OUTCOMES:
+            raise InputError(str(unknown(f"{place}: {spelt['outcome']}", said["outcome"], OUTCOMES)))
+        step = table.numbers.step(said["failure_step"], f"{place}: column {spelt['failure_step']!r}")
+        if step is not None and said["outcome"] == HEALTHY:
+            raise InputError(
+                f"{place}: {spelt['failure_step']} {step} of a healthy run; allowed: of failed and unknown ones"
+            )
+        name = said["file"] or ""
+        if name in found:
+            raise InputError(f"{place}: {name!r} a second time; allowed: each log once")
+        found[name] = Label(said["outcome"], step, said["cause"] or None, said["cluster"] or None, place)
     return found
+
+
+def _spelt(table: Table, column: str, names: tuple[str, ...]) -> str | None:
+    """What a column is called in this file; None where it is not there."""
+    there = [name for name in names if name in table.header]
+    if len(there) > 1:
+        raise InputError(f"{table.file}: columns {there[0]!r} and {there[1]!r} are the same; allowed: one of them")
+    if not there and column in ("file", "outcome"):
+        allowed = ", ".join("/".join(names) for names in COLUMNS.values())
+        raise InputError(f"{table.file}: no column {' or '.join(map(repr, names))}; allowed: {allowed}")
+    return there[0] if there else None

@@ -142,7 +142,7 @@ def choose(names: Sequence[str], mapping: Mapping[str, Target], place: str, *, h
         if target is not None and target.entry is not None:
             taken[name] = target
             continue
-        signal, rank = _signal(name)
+        signal, rank = signal_of(name)
         if signal:
             rivals.setdefault(signal, []).append((rank, name))
         else:
@@ -178,7 +178,7 @@ def _exact(name: str) -> Target | None:
     return None
 
 
-def _signal(name: str) -> tuple[str, int]:
+def signal_of(name: str) -> tuple[str, int]:
     """The signal that a name stands for, empty where none, and how far down its names it is."""
     spelt = plain(name)
     for signal, ranks in _RANKS.items():

@@ -48,7 +48,7 @@ def _read_run(name: str, files: list[Path], mapping: Mapping[str, Target]) -> Lo
             if event.HasField("session_log") and event.session_log.status == event.session_log.START and event.step > 0:
                 rules["purged"] += sum(_purge(points, event.step) for points in scalars.values())
             for value in event.summary.value:
-                number = _scalar(value)
+                number = scalar_of(value)
                 if number is not None:
                     checked_step(event.step, f"{file}: tag {value.tag!r}")
                     scalars.setdefault(value.tag, Points()).add(event.step, number)
@@ -88,7 +88,7 @@ def _records(file: Path) -> tuple[int, int]:
     return whole, 0
 
 
-def _scalar(value: Any) -> float | None:
+def scalar_of(value: Any) -> float | None:
     """The number of a summary's value, None where it is none: an image, a histogram, a text."""
     kind = value.WhichOneof("value")
     if kind == "simple_value":

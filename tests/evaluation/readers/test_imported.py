@@ -21,8 +21,8 @@ from trainwreck.evaluation.unlabelled import alarms_on
 
 CALM = "step,loss,grad_norm,kind\n" + "".join(f"{10 * i},{4 - i / 50},1,train\n" for i in range(60))
 LABELS = (
-    "file,outcome,failure_step,cause,notes\n"
-    "loud.csv,failed,420,lr too high,x\ncalm.csv,healthy,,,\nother.csv,unknown,,,\n"
+    "file,outcome,failure_step,cause,notes,cluster\n"
+    "loud.csv,failed,420,lr too high,x,a\ncalm.csv,healthy,,,,\nother.csv,unknown,,,,\n"
 )
 
 
@@ -63,8 +63,8 @@ def test_the_manifest_says_where_it_comes_from(imported: DataSet, logs: dict[str
     assert (loud["format"], loud["step"], loud["rows"]) == ("csv", "step", 60)
     assert loud["columns"] == {"loss": "loss", "grad_norm": "grad_norm"}
     assert loud["ignored"] == {"kind": "no known signal"}
-    assert loud["label"] == {"outcome": "failed", "failure_step": 420, "cause": "lr too high"}
-    assert calm["label"] == {"outcome": "healthy", "failure_step": None, "cause": None}
+    assert loud["label"] == {"outcome": "failed", "failure_step": 420, "cause": "lr too high", "cluster": "a"}
+    assert calm["label"] == {"outcome": "healthy", "failure_step": None, "cause": None, "cluster": None}
     assert dup["label"] is None
     assert dup["signals"]["loss"]["repeated"] == dup["signals"]["loss"]["conflicting"] == 1
     assert calm["signals"]["loss"]["repeated"] == 0
@@ -115,7 +115,9 @@ def test_what_needs_labels_by_experiment_is_refused(imported: DataSet, tmp_path:
         ("file,outcome,failure_step\ncalm.csv,failed,3.5\n", "line 2: column 'failure_step': step '3.5'"),
         ("file,outcome,failure_step\ncalm.csv,failed,600\n", "failure_step 600 is not in "),
         ("file,outcome\ncalm.csv,failed\ncalm.csv,failed\n", "line 3: 'calm.csv' a second time"),
-        ("file,what\ncalm.csv,failed\n", "no column 'outcome'"),
+        ("file,what\ncalm.csv,failed\n", "no column 'outcome' or 'status'"),
+        ("file,run,status\ncalm.csv,calm.csv,failed\n", "columns 'file' and 'run' are the same"),
+        ("run,status,step\ncalm.csv,healthy,3\n", "line 2: step 3 of a healthy run"),
         ("file,outcome\ncalm,failed\n", "names none of these logs; allowed in its first column: calm.csv"),
     ],
 )

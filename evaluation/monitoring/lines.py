@@ -1,0 +1,107 @@
+"""Whole lines of a text file that grows, is rotated, or is written anew under a reader's eyes.
+
+A line counts once its newline is there. When another file stands at the path (rotation), the rest of the
+old one is read first; when the file got shorter, or begins otherwise than it did (a logger that rewrites
+it with another header), reading begins anew.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from trainwreck.evaluation.errors import InputError
+
+BLOCK = 1 << 20  # bytes read at a time
+HEAD = 256  # bytes at the beginning by which a file is known again
+UTF8_MARK = b"\xef\xbb\xbf"
+OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Line(NamedTuple):
+    """A line without its newline. first: of a file that was opened anew. whole: its newline was there."""
+
+    number: int
+    text: str
+    first: bool
+    whole: bool = True
+
+
+class Lines:
+    """Lines of the file at `path`, which may not be there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+
+    def poll(self) -> Iterator[Line]:
+        """The lines that came since the last call. InputError for a file that can't be read or is not UTF-8."""
+        try:
+            if self._file is not None and not self._same():
+                yield from self._rest_of_old()
+            if self._file is None and self.path.is_file():
+                self._file = self.path.open("rb")
+                self._head, self._left, self._number, self._first = b"", b"", 0, True
+            if self._file is not None:
+                yield from self._read(self._file)
+        except OSError as error:
+            raise InputError(f"{self.path}: can't be read ({error.strerror or error})") from None
+
+    def last(self) -> Iterator[Line]:
+        """What stands after the last newline, once nothing more will come."""
+        if self._file is not None and self._left.strip():
+            yield self._line(self._left, whole=False)
+            self._left = b""
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _same(self) -> bool:
+        """Whether the open file still stands at the path, as long as it was and beginning as it did."""
+        assert self._file is not None
+        here = os.fstat(self._file.fileno())
+        if here.st_size < self._file.tell():
+            return False
+        at = self._file.tell()
+        self._file.seek(0)
+        known = self._file.read(len(self._head)) == self._head
+        self._file.seek(at)
+        try:
+            there = self.path.stat()
+        except FileNotFoundError:  # moved away, and nothing in its place yet
+            return True
+        return known and (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+    def _rest_of_old(self) -> Iterator[Line]:
+        assert self._file is not None
+        at = self._file.tell()
+        self._file.seek(0)
+        if self._file.read(len(self._head)) == self._head and os.fstat(self._file.fileno()).st_size >= at:
+            self._file.seek(at)
+            yield from self._read(self._file)
+        self.close()
+
+    def _read(self, file: BinaryIO) -> Iterator[Line]:
+        while block := file.read(BLOCK):
+            if len(self._head) < HEAD:
+                self._head += block[: HEAD - len(self._head)]
+            *whole, self._left = (self._left + block).split(b"\n")
+            for line in whole:
+                yield self._line(line)
+
+    def _line(self, content: bytes, *, whole: bool = True) -> Line:
+        self._number += 1
+        if self._number == 1:
+            if content.startswith(OTHER_MARKS):
+                raise InputError(f"{self.path}: UTF-16 is not allowed here; allowed: UTF-8")
+            content = content.removeprefix(UTF8_MARK)
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError:
+            raise InputError(f"{self.path}, line {self._number}: not UTF-8 text") from None
+        line = Line(self._number, text.rstrip("\r"), self._first, whole)
+        self._first = False
+        return line

@@ -1,0 +1,147 @@
+"""`trainwreck watch` as a user calls it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LOG = "step,loss\n" + "".join(f"{10 * i},{4 - i / 50}\n" for i in range(60))
+ONE = ("--detector", "nonfinite_loss")
+
+
+@pytest.fixture
+def log(here: Path) -> Path:
+    (here / "run.csv").write_text(LOG + "600,NaN\n", encoding="utf-8")
+    (here / "calm.csv").write_text(LOG, encoding="utf-8")
+    return Path("run.csv")
+
+
+def refused(said, *parts):
+    assert said.code == 2
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith("trainwreck: ")
+    for part in parts:
+        assert part in line
+
+
+def test_the_exit_code_says_whether_there_was_an_alarm(call, log):
+    said = call("watch", log, *ONE)
+    assert said.code == 1
+    assert said.out.splitlines() == [
+        "ALARM  nonfinite_loss: alarm at step 600 (loss nan; score 1)",
+        "the log ends: 61 rows, to step 600, 1 alarms",
+    ]
+    said = call("watch", "calm.csv", *ONE)
+    assert (said.code, said.out) == (0, "the log ends: 60 rows, to step 590, 0 alarms\n")
+
+
+def test_json_is_one_object_a_line(call, log):
+    said = call("watch", log, *ONE, "--detector", "zclip", "--json")
+    note, alarm, end = [json.loads(line) for line in said.out.splitlines()]
+    assert note["note"] == "not logged in 50 rows: zclip lacks grad_norm (all that it reads)"
+    assert (alarm["event"], alarm["step"], alarm["signals"]) == ("alarm", 600, {"loss": "NaN"})
+    assert end == {"event": "end", "reason": "end", "rows": 61, "last_step": 600, "alarms": 1, "rules": {}}
+
+
+def test_what_is_not_logged_is_said_on_stderr(call, log):
+    said = call("watch", "calm.csv", "--detector", "zclip")
+    assert said.err == "note: not logged in 50 rows: zclip lacks grad_norm (all that it reads)\n"
+
+
+def test_a_command_gets_the_alarm_on_its_stdin(call, here, log):
+    (here / "hook.py").write_text(
+        "import json, pathlib, sys\nalarm = json.load(sys.stdin)\n"
+        "pathlib.Path('heard').write_text(f\"{alarm['detector']} {alarm['step']}\")\nsys.exit(3)\n",
+        encoding="utf-8",
+    )
+    said = call("watch", log, *ONE, "--on-alarm", f"{sys.executable} hook.py")
+    assert said.code == 1
+    assert (here / "heard").read_text() == "nonfinite_loss 600"
+    assert f"{sys.executable}: exit code 3" in said.err
+    assert "the log ends" in said.out
+
+
+def test_stop_sends_a_signal_to_the_training(call, log):
+    training = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        said = call("watch", log, *ONE, "--follow", "--on-alarm", "stop", "--pid", training.pid, "--every", "0.01")
+        assert training.wait(timeout=60) == -signal.SIGTERM
+    finally:
+        training.kill()
+        training.wait()
+    assert said.code == 1
+    assert f"SIGTERM sent to process {training.pid}" in said.err
+    assert "stopped by the alarm: 61 rows, to step 600" in said.out
+
+
+def test_it_ends_with_the_training(call, log):
+    training = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    rows = iter(range(600, 10_000, 10))
+    seen = []
+
+    import trainwreck.watching as watching
+
+    def alive(pid: int) -> bool:
+        seen.append(pid)
+        if len(seen) == 3:  # one look went by
+            training.communicate(b"\n", timeout=60)
+            with Path("calm.csv").open("a") as file:
+                file.write(f"{next(rows)},NaN\n")
+        return real(pid)
+
+    real = watching._alive
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watching, "_alive", alive)
+        said = call("watch", "calm.csv", *ONE, "--follow", "--pid", training.pid, "--every", "0.01")
+    assert said.code == 1
+    assert "step 600  loss nan" in said.out  # what came before it ended was read
+    assert "the process is gone: 61 rows" in said.out
+
+
+def test_it_can_be_interrupted(here, log):
+    words = [sys.executable, "-m", "trainwreck", "watch", "calm.csv", *ONE, "--follow", "--every", "0.01"]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    watcher = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert watcher.stdout
+    assert watcher.stdout.readline() == "step 590  loss 2.82\n"  # it has read the log, and waits
+    watcher.send_signal(signal.SIGINT)
+    _, err = watcher.communicate(timeout=60)
+    assert watcher.returncode == 130
+    assert err.strip().splitlines()[-1].startswith("trainwreck: interrupted")
+    assert "Traceback" not in err
+
+
+def test_bad_words_are_refused(call, here, log):
+    refused(call("watch", "nowhere.csv", *ONE), "nowhere.csv: no such file or folder")
+    refused(call("watch", log), "--detector")
+    refused(call("watch", log, "--detector", "zclop"), "did you mean 'zclip'?")
+    refused(
+        call("watch", log, *ONE, "--on-alarm", "no-such-command"),
+        "'no-such-command' is not allowed; allowed: log, stop, or a command",
+    )
+    refused(call("watch", log, *ONE, "--on-alarm", "'"), "is not a command")
+    refused(call("watch", log, *ONE, "--format", "wandb"), "wandb is written whole, not row by row")
+    refused(call("watch", log, *ONE, "--map", "x=loss"), "no log has a column 'x'")
+    refused(call("watch", log, *ONE, "--pid", "1"), "--pid: 1 is not allowed without --follow")
+    refused(call("watch", log, *ONE, "--idle", "5"), "--idle: 5 is not allowed without --follow")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    refused(call("watch", log, *ONE, "--follow", "--pid", gone.pid), "allowed: a process that runs")
+    (here / "bad.csv").write_text("step,loss\n1,2\n2,two\n", encoding="utf-8")
+    refused(call("watch", "bad.csv", *ONE), "bad.csv, line 3: column 'loss': 'two' is not a number")
+
+
+def test_a_detector_that_crashes_is_told(call, here, log):
+    (here / "mine.py").write_text(
+        "class Mine:\n    def reset(self, context): pass\n    def update(self, row): return row['lr'] > 1\n",
+        encoding="utf-8",
+    )
+    said = call("watch", log, "--detector", "mine.py:Mine", *ONE)
+    assert said.code == 2
+    assert "nonfinite_loss: alarm at step 600" in said.out  # the other one goes on
+    assert said.err.splitlines()[-1].startswith("trainwreck: detector mine.py:Mine: crashed: TypeError")
