@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,20 +66,16 @@ def compare(old: Trace, new: Trace, changed: tuple[str, ...] = ()) -> Comparison
         bad = np.flatnonzero(~_same(a, b).all(1)) if a.shape == b.shape else np.arange(min(length, 1))
         if len(bad) and (first is None or bad[0] < first[0]):
             first = int(bad[0]), signal.name
-    apart = {
-        "loss_difference": _largest(old["loss"][:length], new["loss"][:length]),
-        "final_difference": _number(new.final_loss() - old.final_loss()),
-        "changed": changed,
-    }
-    if first is None and len(old) != len(new):
-        return Comparison(old.run_id, False, length, length, "length", float(len(new) - len(old)), **apart)
-    if first is None:
+    if first is None and len(old) == len(new):
         return Comparison(old.run_id, True, length)
+    losses = _largest(old["loss"][:length], new["loss"][:length]), _number(new.final_loss() - old.final_loss())
+    if first is None:
+        return Comparison(old.run_id, False, length, length, "length", float(len(new) - len(old)), changed, *losses)
     step, name = first
     a, b = (_values(trace, name, length)[step].astype(np.float64) for trace in (old, new))
     gap = np.abs(b - a)[~_same(a, b)] if a.shape == b.shape else np.array([np.nan])
     difference = float(gap.max()) if np.isfinite(gap).all() else None
-    return Comparison(old.run_id, False, length, step, name, difference, **apart)
+    return Comparison(old.run_id, False, length, step, name, difference, changed, *losses)
 
 
 def changed_environment(there: dict[str, Any], here: dict[str, Any]) -> tuple[str, ...]:
@@ -103,7 +99,7 @@ def compare_data_sets(one: DataSet, other: DataSet) -> Iterator[Comparison]:
         found = compare(one.trace(run_id), other.trace(run_id), changed)
         mine, yours = one.run(run_id), other.run(run_id)
         labels = tuple(name for name in LABELS if _label(mine[name]) != _label(yours[name]))
-        yield Comparison(**{**asdict(found), "labels": labels})
+        yield replace(found, labels=labels)
 
 
 def _values(trace: Trace, name: str, length: int) -> np.ndarray:

@@ -40,7 +40,7 @@ def label_runs(
     return [_with_no_return(row, (points or {}).get(row["run_id"])) for row in labelled]
 
 
-def healthy_of(rows: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
+def healthy_of(rows: Iterable[Mapping[Any, Any]]) -> dict[str, list[str]]:
     """Healthy runs by base, those for calibration first; the order of the rows does not matter."""
     bases: dict[str, list[str]] = {}
     for row in sorted(rows, key=lambda row: (row["split"] != CALIBRATION, row["run_id"])):

@@ -8,7 +8,7 @@ step of every failing run is measured from either half.
 Points of no return rest on no healthy run but the twin, so they don't move.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -102,7 +102,7 @@ def _paired(levels: dict[str, Spread], healthy: dict[str, list[Trace]]) -> list[
     ]
 
 
-def _visible(dataset: DataSet, row: dict[str, Any], levels: dict[str, Spread]) -> int | None:
+def _visible(dataset: DataSet, row: Mapping[Any, Any], levels: dict[str, Spread]) -> int | None:
     run, twin = dataset.trace(row["run_id"]), dataset.trace(row["twin_id"])
     return min(visible_steps(run, twin, levels[row["base"]], int(row["onset_step"])).values(), default=None)
 

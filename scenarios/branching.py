@@ -93,11 +93,11 @@ def _search_all(
 def case(dataset: DataSet, spec: RunSpec) -> Search:
     """The search for a run of a data set, with what is known of it: how its twin and its cured run ended."""
     row, runs = dataset.run(spec.run_id), dataset.runs
-    target = float(runs.loc[row["twin_id"], "final_loss"])
+    target = float(dataset.run(row["twin_id"])["final_loss"])
     cured = dataclasses.replace(spec, role=Role.CURED)
     gaps = {}
     if cured.run_id in runs.index and cured.cure_step is not None and cured.cure_step <= row["last_step"]:
-        gaps[cured.cure_step] = float(runs.loc[cured.run_id, "final_loss"]) - target
+        gaps[cured.cure_step] = float(dataset.run(cured.run_id)["final_loss"]) - target
     return Search(spec, int(row["last_step"]), target, float(row["tolerance"]), gaps)
 
 

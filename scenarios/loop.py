@@ -6,7 +6,7 @@ lane and are stepped as one. The loop knows no scenario: it asks each change wha
 Jobs of several ranks are handed to as many processes, each of which runs this same loop over them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +70,7 @@ def train(
     jobs: list[Job],
     *,
     enter: dict[str, tuple[int, State]] | None = None,
-    keep: dict[str, Iterable[int]] | None = None,
+    keep: Mapping[str, Iterable[int]] | None = None,
     earlier: dict[str, dict[int, State]] | None = None,
     stop: int | dict[str, int] | None = None,
     device: str = "cpu",

@@ -33,8 +33,8 @@ REASONS = {
 )
 @click.option("--follow", is_flag=True, help="Go on as the log is written; it need not be there yet.")
 @click.option(
-    "--on-alarm", default="log", show_default=True, metavar="log|stop|COMMAND",
-    help="stop: end at the first alarm. COMMAND: run it with the alarm as JSON on stdin.",
+    "--on-alarm", default="log", show_default=True, metavar="log|stop|cmd:COMMAND",
+    help="stop: end at the first alarm. cmd: run the command with the alarm as JSON on stdin.",
 )  # fmt: skip
 @click.option(
     "--pid", type=click.IntRange(1), help="The training's process: `stop` sends it SIGTERM; no wait beyond it."

@@ -12,7 +12,7 @@ from typing import Literal
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.monitoring.monitor import Alarm, logger
 
-LOG, STOP = "log", "stop"
+LOG, STOP, COMMAND = "log", "stop", "cmd:"
 COMMAND_SECONDS = 60.0  # a command that takes longer is ended
 
 OnAlarm = Literal["log", "stop"] | Callable[[Alarm], object]
@@ -38,20 +38,23 @@ def in_training(on_alarm: OnAlarm) -> Action:
 
 
 def at_command_line(word: str, pid: int | None, say: Callable[[str], object]) -> Action:
-    """For `trainwreck watch`: log, stop (with a signal to `pid`, if there is one), or a command.
+    """For `trainwreck watch`: log, stop (with a signal to `pid`, if there is one), or `cmd:` and a command.
 
-    InputError for a command that is not there.
+    InputError for any other word, which might be the name of a program, and for a command that is not there.
     """
     if word == LOG:
         return lambda alarm: False
     if word == STOP:
         return lambda alarm: _stop(pid, say)
+    allowed = f"allowed: {LOG}, {STOP}, or {COMMAND} and a command that is installed"
+    if not word.startswith(COMMAND):
+        raise InputError(f"--on-alarm: {word!r} is not allowed; {allowed}")
     try:
-        words = shlex.split(word)
+        words = shlex.split(word.removeprefix(COMMAND))
     except ValueError as error:
         raise InputError(f"--on-alarm: {word!r} is not a command ({error})") from None
     if not words or shutil.which(words[0]) is None:
-        raise InputError(f"--on-alarm: {word!r} is not allowed; allowed: {LOG}, {STOP}, or a command that is installed")
+        raise InputError(f"--on-alarm: {word!r} is not allowed; {allowed}")
     return lambda alarm: _run(words, alarm, say)
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def train_apart(
     train: Train,
     jobs: list[Job],
     enter: dict[str, Any],
-    keep: dict[str, Any],
+    keep: Mapping[str, Any],
     options: dict[str, Any],
     progress: Callable[[int], Any] | None = None,
     watch: Callable[[str, Any], Any] | None = None,

@@ -59,7 +59,7 @@ def test_a_command_gets_the_alarm_on_its_stdin(call, here, log):
         "pathlib.Path('heard').write_text(f\"{alarm['detector']} {alarm['step']}\")\nsys.exit(3)\n",
         encoding="utf-8",
     )
-    said = call("watch", log, *ONE, "--on-alarm", f"{sys.executable} hook.py")
+    said = call("watch", log, *ONE, "--on-alarm", f"cmd:{sys.executable} hook.py")
     assert said.code == 1
     assert (here / "heard").read_text() == "nonfinite_loss 600"
     assert f"{sys.executable}: exit code 3" in said.err
@@ -121,10 +121,12 @@ def test_bad_words_are_refused(call, here, log):
     refused(call("watch", log), "--detector")
     refused(call("watch", log, "--detector", "zclop"), "did you mean 'zclip'?")
     refused(
-        call("watch", log, *ONE, "--on-alarm", "no-such-command"),
-        "'no-such-command' is not allowed; allowed: log, stop, or a command",
+        call("watch", log, *ONE, "--on-alarm", "cmd:no-such-command"),
+        "'cmd:no-such-command' is not allowed; allowed: log, stop, or cmd: and a command",
     )
-    refused(call("watch", log, *ONE, "--on-alarm", "'"), "is not a command")
+    refused(call("watch", log, *ONE, "--on-alarm", "touch ran"), "'touch ran' is not allowed; allowed: log, stop, or")
+    assert not (here / "ran").exists()
+    refused(call("watch", log, *ONE, "--on-alarm", "cmd:'"), "is not a command")
     refused(call("watch", log, *ONE, "--format", "wandb"), "wandb is written whole, not row by row")
     refused(call("watch", log, *ONE, "--map", "x=loss"), "no log has a column 'x'")
     refused(call("watch", log, *ONE, "--pid", "1"), "--pid: 1 is not allowed without --follow")
