@@ -1,29 +1,40 @@
 """Detectors on imported runs: what they say, and no score, as nobody knows by experiment what those runs are."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from trainwreck.evaluation.dataset import IMPORTED, DataSet
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.isolation.isolated import Isolated
+from trainwreck.evaluation.isolation.limits import Limits
+from trainwreck.evaluation.isolation.opening import open_detector
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.registry import load_detector
 from trainwreck.evaluation.replay import replay
 
 
-def alarms_on(dataset: DataSet, detectors: Sequence[str], tick: Tick | None = None) -> list[dict[str, Any]]:
+def alarms_on(
+    dataset: DataSet, detectors: Sequence[str], tick: Tick | None = None, limits: Limits | None = None
+) -> list[dict[str, Any]]:
     """One entry a detector and run: what was said of the run (None: nothing), and what the detector says of it.
 
     The rows are those of the log, so a detector that counts rows counts them, not steps.
     """
-    loaded = {name: load_detector(name) for name in detectors}
     said = {entry["run_id"]: entry["label"] for entry in dataset.manifest[IMPORTED]}
     found = []
-    for done, trace in enumerate(dataset.traces(), start=1):
-        for name, detector in loaded.items():
-            alarms = replay(detector, trace).to_dict()
-            found.append({"detector": name, "label": said[trace.run_id], "last_step": int(trace.steps[-1]), **alarms})
-        if tick:
-            tick(done, len(dataset), trace.run_id)
+    with ExitStack() as stack:
+        loaded = {}
+        for name in detectors:
+            loaded[name] = detector = open_detector(name, limits)
+            if isinstance(detector, Isolated):
+                stack.enter_context(detector)
+        for done, trace in enumerate(dataset.traces(), start=1):
+            last = int(trace.steps[-1])
+            for name, detector in loaded.items():
+                alarms = replay(detector, trace).to_dict()
+                found.append({"detector": name, "label": said[trace.run_id], "last_step": last, **alarms})
+            if tick:
+                tick(done, len(dataset), trace.run_id)
     order = {name: i for i, name in enumerate(loaded)}
     return sorted(found, key=lambda entry: order[entry["detector"]])
 

@@ -10,6 +10,7 @@ import click
 
 from trainwreck.auditing import audit, equivalence
 from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, unknown
+from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
 from trainwreck.logs import export, import_, print_alarms
 from trainwreck.options import (
@@ -21,6 +22,8 @@ from trainwreck.options import (
     data_set,
     default_workers,
     folder,
+    isolate_option,
+    limits_options,
     minutes_option,
     profile_option,
     settings,
@@ -267,24 +270,35 @@ def label(
 @cli.command()
 @data_set
 @click.option(
-    "--detector", "detectors", multiple=True, required=True, help="A name, or file.py:Class. May be repeated."
+    "--detector",
+    "detectors",
+    multiple=True,
+    required=True,
+    help="A name, file.py:Class, or 'cmd:PROGRAM WORD ...'. May be repeated.",
 )
 @profile_option
 @track_option
+@isolate_option
+@limits_options
 @as_json
-def score(dir: Path, detectors: Sequence[str], profile: str, track: str, as_json: bool) -> None:
+def score(
+    dir: Path, detectors: Sequence[str], profile: str, track: str, isolate: bool, limits: Limits, as_json: bool
+) -> None:
     """Score detectors on a data set; on imported logs, which have no labels, list their alarms.
 
-    DIR may be `sample`, which ships with the package.
+    DIR may be `sample`, which ships with the package. A detector that is not built in (of a file, an installed plug-in,
+    or a command in any language: docs/protocol.md) runs in a process of its own, within limits.
     """
     from trainwreck.evaluation.dataset import load
     from trainwreck.evaluation.scorecard import score_all
 
     dataset = load(dir)
     if dataset.imported:
-        return print_alarms(dataset, detectors, profile, track, as_json)
+        return print_alarms(dataset, detectors, profile, track, limits, as_json)
     with progress("score", quiet=as_json) as tick:
-        cards = score_all(dataset, list(detectors), profiles=[profile], track=track, progress=tick)
+        cards = score_all(
+            dataset, list(detectors), profiles=[profile], track=track, limits=limits, isolate=isolate, progress=tick
+        )
     if as_json:
         print_json([card.to_dict() for card in cards])
     else:
@@ -293,7 +307,8 @@ def score(dir: Path, detectors: Sequence[str], profile: str, track: str, as_json
     crashes = [(card.detector, alarms) for card in cards for alarms in card.alarms if alarms.crashed]
     if crashes:
         name, alarms = crashes[0]
-        raise InputError(f"detector {name}: {alarms.status} (on {len(crashes)} runs, first {alarms.run_id})")
+        last = f"; it printed last: {alarms.stderr[-1]}" if alarms.stderr else ""
+        raise InputError(f"detector {name}: {alarms.status} (on {len(crashes)} runs, first {alarms.run_id}){last}")
 
 
 @cli.command()

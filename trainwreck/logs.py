@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
 from trainwreck.options import as_json
 from trainwreck.tables import print_json, print_table
@@ -53,7 +54,9 @@ def import_(
     print(f"{out}: {len(entries)} runs")
 
 
-def print_alarms(dataset: Any, detectors: Sequence[str], profile: str, track: str, as_json: bool) -> None:
+def print_alarms(
+    dataset: Any, detectors: Sequence[str], profile: str, track: str, limits: Limits, as_json: bool
+) -> None:
     """What detectors say of imported runs, for `score`."""
     from trainwreck.evaluation.unlabelled import alarms_on
 
@@ -61,7 +64,7 @@ def print_alarms(dataset: Any, detectors: Sequence[str], profile: str, track: st
         if value != allowed:  # a log is thinned already, and declares no configuration
             raise InputError(f"{option}: {value!r} is not allowed on imported runs; allowed: {allowed}")
     with progress("replay", quiet=as_json) as tick:
-        entries = alarms_on(dataset, detectors, tick)
+        entries = alarms_on(dataset, detectors, tick, limits)
     if as_json:
         print_json(entries)
     else:
