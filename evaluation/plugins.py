@@ -3,9 +3,11 @@
 To list them imports none of them, so that a broken one harms nobody who does not ask for it.
 """
 
+from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.registry import builtin_detectors
 
 GROUP = "trainwreck.detectors"
 
@@ -28,13 +30,14 @@ def plugin(name: str, known: dict[str, list[EntryPoint]]) -> EntryPoint:
     return first
 
 
-def clashes(builtin: list[str]) -> list[str]:
-    """One line for each plug-in that has the name of a built-in detector, which keeps it."""
+def clashes(names: Iterable[str]) -> list[str]:
+    """One line for each plug-in that has a name of these and of a built-in detector, which keeps it."""
+    builtin, installed = builtin_detectors(), plugins()
     return [
-        f"{name!r} is a built-in detector, and stays it; the plug-in of that name is {_home(entry)}:{name}"
-        for name, entries in plugins().items()
+        f"{name!r} is the built-in detector; the plug-in of that name is {_home(entry)}:{name}"
+        for name in names
         if name in builtin
-        for entry in entries
+        for entry in installed.get(name, ())
     ]
 
 

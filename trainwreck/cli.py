@@ -290,9 +290,12 @@ def score(
     or a command in any language: docs/protocol.md) runs in a process of its own, within limits.
     """
     from trainwreck.evaluation.dataset import load
+    from trainwreck.evaluation.plugins import clashes
     from trainwreck.evaluation.scorecard import score_all
 
     dataset = load(dir)
+    for clash in clashes(detectors):
+        print(f"note: {clash}", file=sys.stderr)
     if dataset.imported:
         return print_alarms(dataset, detectors, profile, track, limits, as_json)
     with progress("score", quiet=as_json) as tick:

@@ -167,21 +167,23 @@ class Process:
 
     def _kill(self) -> int:
         """Exit code of the process, after it and all of its group are killed."""
-        # Before it is waited for: until then nobody else can get its number. macOS reports a group of the dead as
-        # one that may not be killed.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process.returncode is None:
+            # Before it is waited for: until then nobody else can get its number. macOS reports a group of the dead
+            # as one that may not be killed.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         return self._process.wait()
 
     def _await(self, seconds: float) -> bool:
         """Wait until it has ended, which leaves it to be waited for, or so long. Whether it has."""
         deadline, nothing = monotonic() + seconds, select.poll()
-        while True:
+        while self._process.returncode is None:
             if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                 return True
             if monotonic() >= deadline:
                 return False
             nothing.poll(2)
+        return True
 
     def _send(self, unsent: memoryview) -> memoryview:
         if not unsent:
