@@ -55,6 +55,12 @@ class LoggedRow(dict[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
 
+    def blank(self) -> dict[str, Any]:
+        """A dict of its step, and None for every signal; this row is not filled for it."""
+        if self._source is None:
+            return dict.fromkeys(self) | {"step": self["step"]}
+        return {"step": self["step"]} | dict.fromkeys(self._source.names)
+
     def _fill(self) -> None:
         """Every signal in the order of its source, after which this is a dict like any other."""
         source = self._source

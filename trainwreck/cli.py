@@ -37,7 +37,18 @@ from trainwreck.proving import verify
 from trainwreck.releasing import release
 from trainwreck.tables import number, print_board, print_json, print_page, print_run, print_table
 
-MEASUREMENTS = ("train", "telemetry", "workers", "cuda", "language", "fidelity", "attention", "fused", "load")
+MEASUREMENTS = (
+    "train",
+    "telemetry",
+    "workers",
+    "cuda",
+    "language",
+    "fidelity",
+    "attention",
+    "fused",
+    "load",
+    "harness",
+)
 INTERRUPTED = 130  # as shells report SIGINT
 UNFINISHED = 3
 
@@ -380,7 +391,8 @@ cli.add_command(export)
 def bench(what: str, record: bool, as_json: bool) -> None:
     """Measure speed against a named peer, what each part of the language is worth, or mechanisms.
 
-    load opens a data set of 10,000 runs and replays the sample. fidelity puts mechanisms beside the numbers of the
+    load opens a data set of 10,000 runs and replays the sample; harness is what a row costs besides the detector, in
+    process, isolated and as a command. fidelity puts mechanisms beside the numbers of the
     literature. cuda, attention and fused need a CUDA device.
     """
     from trainwreck.scenarios.bench import measure
