@@ -66,10 +66,10 @@ def costs(tick: Tick) -> Table:
         title="What a row costs the harness, with a detector that does nothing",
         how=(
             f"{ROUNDS} rounds of each, in turn, over {RUNS} runs of the shipped sample in memory; medians, with "
-            "quartiles of the clock. A row is one that the profile shows; under `minimal` that is every tenth step, and "
-            "the steps between are a part of its cost. The clock includes the detector's process, where it has one; the processor time is the "
-            "harness's own. `never` looks at nothing; the commands are one loop in Python, which answers every row "
-            "with 0."
+            "quartiles of the clock. A row is one that the profile shows; under `minimal` that is every tenth step, "
+            "and the steps between are a part of its cost. The clock includes the detector's process, where it has "
+            "one; the processor time is the harness's own. `never` looks at nothing; the commands are one loop in "
+            "Python, which answers every row with 0."
         ),
         command="trainwreck bench harness --record",
         columns=("way", "profile", "us a row, clock (median)", "quartiles", "us a row, own processor (median)"),

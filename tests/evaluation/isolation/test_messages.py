@@ -101,7 +101,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("about", {"type": "hello", "version": "1"}),
     ("about", {"type": "hello", "version": 1, "signals": "loss"}),
     ("about", {"type": "hello", "version": 1, "causes": [1]}),
-    ("about", {"type": "hello", "version": 1, "nmae": "n"}),
+    ("about", {"type": "hello", "version": 1, "label": "n"}),
     ("ready", {"type": "reddy"}),
     ("ready", {"type": "ready", "step": 1}),
     ("verdict", {"type": "verdict", "score": 1}),
