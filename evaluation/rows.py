@@ -36,7 +36,7 @@ def logged_at(trace: Trace, name: str) -> np.ndarray | None:
     if name == "validation_loss":
         return trace.evaluated
     if name in EVALUATIONS:
-        return ~np.isnan(trace.signals[name])
+        return np.asarray(~np.isnan(trace.signals[name]))
     return trace.logged.get(name)
 
 

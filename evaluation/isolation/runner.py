@@ -18,7 +18,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.isolation import wire
 from trainwreck.evaluation.isolation.confine import confine
 from trainwreck.evaluation.isolation.record import Layout
-from trainwreck.evaluation.protocol import normalise
+from trainwreck.evaluation.protocol import OutputError, normalise
 from trainwreck.evaluation.registry import as_detector, load_detector
 from trainwreck.evaluation.state import state_bytes
 from trainwreck.evaluation.status import raised
@@ -65,7 +65,7 @@ class Runner:
             except BaseException as error:
                 if kind == wire.ROWS:
                     given.read(self._left * self._layout.size)
-                if not isinstance(error, InputError):
+                if not isinstance(error, (InputError, OutputError)):  # whose lines say it all
                     traceback.print_exc()
                 failed = (wire.INPUT, str(error)) if isinstance(error, InputError) else raised(error)
                 self._answer(wire.FAILED, json.dumps(failed).encode())

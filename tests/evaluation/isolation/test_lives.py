@@ -31,6 +31,7 @@ class Stuck:
 """
 
 HARNESS = """
+import signal
 import sys
 import numpy as np
 from trainwreck.evaluation.isolation.limits import Limits
@@ -38,6 +39,7 @@ from trainwreck.evaluation.isolation.opening import open_detector
 from trainwreck.evaluation.replay import replay
 from trainwreck.evaluation.trace import Trace
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
 with open_detector(sys.argv[1], Limits(row_seconds=float(sys.argv[2]))) as detector:
     print(replay(detector, Trace("r", {}, np.zeros(3, bool)), known=()).status)
 """
@@ -48,7 +50,9 @@ def begin(folder: Path, seconds: float, *, child: bool) -> tuple["subprocess.Pop
     file = folder / "stuck.py"
     file.write_text(DETECTOR.replace("CHILD", str(child)))
     words = [sys.executable, "-c", HARNESS, f"{file}:Stuck", str(seconds)]
-    harness = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    (folder / "temporary").mkdir()  # what a harness that is killed leaves behind is an empty folder there
+    where = os.environ | {"TMPDIR": str(folder / "temporary")}
+    harness = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=where)
     waiting = select.poll()
     for _ in range(PATIENCE // 20):
         if (folder / "numbers").exists():
@@ -76,6 +80,8 @@ def test_when_the_harness_is_ended(how: signal.Signals, tmp_path: Path) -> None:
     assert harness.returncode != 0
     assert ("KeyboardInterrupt" in err) == (how is signal.SIGINT)
     assert [ends(process) for process in processes] == [True] * len(processes)
+    if how is signal.SIGINT:
+        assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_when_it_is_killed_its_own_children_are_too(tmp_path: Path) -> None:
