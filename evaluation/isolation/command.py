@@ -28,12 +28,7 @@ def words_of(name: str) -> list[str]:
 
     The full path, as the command runs in an empty folder. Raises InputError for a command that can't be.
     """
-    try:
-        words = shlex.split(name.removeprefix(PREFIX))
-    except ValueError as error:
-        raise InputError(f"detector: {name!r} is not allowed ({error}); allowed: cmd:PROGRAM WORD ...") from None
-    if not words:
-        raise InputError(f"detector: {name!r} is not allowed; allowed: cmd:PROGRAM WORD ...")
+    words = _split(name)
     program = shutil.which(words[0])
     if program is None:
         raise InputError(f"detector {name}: {words[0]!r} is no program; allowed: one on the PATH, or a path")
@@ -41,8 +36,18 @@ def words_of(name: str) -> list[str]:
 
 
 def shown(name: str) -> str:
-    """`cmd:...` without the folders of its files."""
-    return PREFIX + " ".join(Path(word).name for word in shlex.split(name.removeprefix(PREFIX)))
+    """`cmd:...` without the folders of its files. Raises InputError."""
+    return PREFIX + " ".join(Path(word).name for word in _split(name))
+
+
+def _split(name: str) -> list[str]:
+    try:
+        words = shlex.split(name.removeprefix(PREFIX))
+    except ValueError as error:
+        raise InputError(f"detector: {name!r} is not allowed ({error}); allowed: cmd:PROGRAM WORD ...") from None
+    if not words:
+        raise InputError(f"detector: {name!r} is not allowed; allowed: cmd:PROGRAM WORD ...")
+    return words
 
 
 def _in_full(word: str) -> str:

@@ -89,6 +89,7 @@ class Process:
 
     def forget(self) -> None:
         """Begin to count and keep anew what it prints."""
+        self._drain()
         self._printed.clear()
         self._printed_bytes = 0
 
@@ -253,7 +254,10 @@ class Process:
 
 def how_it_ended(code: int) -> str:
     """Of an exit code as `subprocess` gives it."""
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    if code >= 0:
+        return f"exit code {code}"
+    named = -code in set(signal.Signals)  # those for real time have numbers only
+    return f"signal {signal.Signals(-code).name if named else -code}"
 
 
 def brief(said: bytes, limit: int = 60) -> str:

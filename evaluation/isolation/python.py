@@ -57,7 +57,7 @@ class PythonTalk:
                 self._expect(self._send(message, self._limits.row_seconds), wire.ANSWERED)
             except FailedError as error:  # what was said before it still counts
                 failure = error
-            answered = min(self._slots.count(), len(batch))
+            answered = min(self._answered(), len(batch))
             for at, (step, _) in enumerate(batch[:answered]):
                 try:
                     heard.add(step, *self._verdict(at, asked.known))
@@ -87,7 +87,11 @@ class PythonTalk:
         return _decoded(payload) if payload else None
 
     def _send(self, message: bytes, seconds: float) -> bytes:
-        return self._process.ask(message, wire.whole, seconds, self._slots.count)
+        return self._process.ask(message, wire.whole, seconds, self._answered)
+
+    def _answered(self) -> int:
+        # Never more than it was asked, or one that counts up for ever would never be late.
+        return min(self._slots.count(), self._limits.batch)
 
     def _expect(self, answer: bytes, expected: bytes) -> bytes:
         kind, payload = answer[:1], answer[wire.HEAD.size :]

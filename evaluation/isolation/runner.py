@@ -65,9 +65,10 @@ class Runner:
             except BaseException as error:
                 if kind == wire.ROWS:
                     given.read(self._left * self._layout.size)
-                if not isinstance(error, (InputError, OutputError)):  # whose lines say it all
+                wrong = kind == wire.LOAD and isinstance(error, InputError)
+                if not (wrong or isinstance(error, OutputError)):  # whose lines say it all
                     traceback.print_exc()
-                failed = (wire.INPUT, str(error)) if isinstance(error, InputError) else raised(error)
+                failed = (wire.INPUT, str(error)) if wrong else raised(error)
                 self._answer(wire.FAILED, json.dumps(failed).encode())
 
     def _other(self, kind: bytes, facts: Any) -> None:

@@ -1,5 +1,6 @@
 """What the harness itself costs: a row of replay with detectors that do nothing, in every way that they can run."""
 
+import os
 import shlex
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from trainwreck.evaluation.replay import replay
 from trainwreck.evaluation.shipped import sample
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios.bench.table import Table
+from trainwreck.scenarios.process import cores
 
 ROUNDS = 9
 RUNS = 20
@@ -48,7 +50,7 @@ class Spent(NamedTuple):
 
 def costs(tick: Tick) -> Table:
     """Microseconds a row that the harness adds, for each way that a detector can run."""
-    data = load(sample())
+    busy, data = os.getloadavg()[0], load(sample())
     traces = [data.trace(run_id) for run_id in data.runs.index[:RUNS]]
     for trace in traces:
         dict(trace.signals)  # out of the files, so that it is replaying alone that is measured
@@ -69,7 +71,8 @@ def costs(tick: Tick) -> Table:
             "quartiles of the clock. A row is one that the profile shows; under `minimal` that is every tenth step, "
             "and the steps between are a part of its cost. The clock includes the detector's process, where it has "
             "one; the processor time is the harness's own. `never` looks at nothing; the commands are one loop in "
-            "Python, which answers every row with 0."
+            f"Python, which answers every row with 0. Processes that wanted to run at the beginning (load average): "
+            f"{busy:.1f} on {cores()} cores."
         ),
         command="trainwreck bench harness --record",
         columns=("way", "profile", "us a row, clock (median)", "quartiles", "us a row, own processor (median)"),

@@ -67,6 +67,7 @@ def test_limits_and_commands_that_cannot_be_are_refused(call, data_set, here):
         (("--detector", "zclip", "--output-kb", "nan"), "output_kb: nan is not allowed"),
         (("--detector", "zclip", "--batch", "0"), "batch: 0 is not allowed; allowed: 1 to 1024"),
         (("--detector", "zclip", "--row-seconds", "soon"), "'soon' is not a valid float"),
+        (("--detector", "cmd:perl 'x"), "No closing quotation"),
         (("--detector", "cmd:"), "allowed: cmd:PROGRAM WORD ..."),
         (("--detector", "cmd:no_such_program"), "'no_such_program' is no program"),
     ):

@@ -4,12 +4,14 @@ import hashlib
 import json
 import os
 import signal
+import struct
 import sys
 from pathlib import Path
 
 import numpy as np
 from neighbour import LIMIT
 
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.protocol import Detector, Verdict
 
 
@@ -32,6 +34,22 @@ class Good(Detector):
 class Raises(Good):
     def act(self, row):
         raise ValueError("first\nsecond")
+
+
+class RaisesOurs(Good):
+    def act(self, row):
+        raise InputError("no such threshold")
+
+
+class Counts(Good):
+    """Says to the harness that it goes on, while it is stuck."""
+
+    def act(self, row):
+        runner = sys._getframe(2).f_locals["self"]
+        at = 10
+        while True:
+            at += 1
+            runner._slots._memory[:4] = struct.pack("=I", at)
 
 
 class Quits(Good):

@@ -56,7 +56,7 @@ TIGHT = {"memory_mb": 100.0, "output_kb": 128.0}
 )
 def test_each_failure_is_the_status_of_its_run(mode: str, status: str, opened: Any, make_trace: Any) -> None:
     detector = opened(f"cmd:{mode}", **TIGHT, row_seconds=0.3 if mode == "hangs" else 60.0)
-    alarms = replay(detector, make_trace("r", steps=8))
+    alarms = replay(detector, make_trace("r", steps=9))
     assert alarms.status.startswith(status)
     assert "\n" not in alarms.status
     assert alarms.steps.tolist()[:7] == list(range(7))

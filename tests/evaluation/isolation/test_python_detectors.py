@@ -12,7 +12,7 @@ from trainwreck.evaluation.isolation import wire
 from trainwreck.evaluation.isolation.isolated import GIVE_UP
 from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.isolation.opening import open_detector
-from trainwreck.evaluation.isolation.process import Process
+from trainwreck.evaluation.isolation.process import Process, how_it_ended
 from trainwreck.evaluation.replay import replay
 from trainwreck.evaluation.scorecard import score, score_all
 from trainwreck.evaluation.status import FAILURES_OF_A_DETECTOR
@@ -24,6 +24,7 @@ TIGHT = {"memory_mb": 300.0, "output_kb": 64.0}
     ("name", "status", "printed"),
     [
         ("Raises", "crashed: ValueError: first second", "second"),
+        ("RaisesOurs", "crashed: InputError: no such threshold", "no such threshold"),
         ("Quits", "crashed: SystemExit: 3", "SystemExit: 3"),
         ("Dies", "crashed: its process ended with exit code 3", "farewell ?[31m"),
         ("Faults", "crashed: its process ended with signal SIGSEGV", "misbehaving.py"),
@@ -107,6 +108,15 @@ def test_nothing_of_a_later_row_is_handed_over_in_batches_of_one(
     assert len(set(sent[:40])) == 1  # a row each, and each was asked about before the next was sent
     assert sent[40] == 32 * sent[0]
     assert first.scores.tolist() == second.scores.tolist()
+
+
+def test_one_that_only_says_that_it_goes_on_is_late(opened: Any, make_trace: Any) -> None:
+    assert replay(opened("Counts", row_seconds=0.3), make_trace("r", steps=40)).outcome == "timeout"
+
+
+@pytest.mark.parametrize(("code", "words"), [(0, "exit code 0"), (-9, "signal SIGKILL"), (-40, "signal 40")])
+def test_how_it_ended(code: int, words: str) -> None:
+    assert how_it_ended(code) == words
 
 
 def test_after_some_timeouts_in_a_row_it_is_given_up(opened: Any, make_trace: Any) -> None:
