@@ -1,6 +1,7 @@
 """Alarms and labels to a scorecard: every metric of the specification, once."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from trainwreck.evaluation.specification import (
     SCORING_VERSION,
     TOP,
 )
+from trainwreck.evaluation.status import FAILURES_OF_A_DETECTOR
 
 
 class Recall(NamedTuple):
@@ -50,8 +52,9 @@ class Scorecard:
     """Everything measured of one detector on one data set under one profile and track.
 
     Scores are of the runs outside the tuning splits. recall: operating point ("default", "0.01",
-    "0.05") to Recall. skill: cost profile to prevalence to W*. records and alarms are the raw
-    material: labels joined with alarms of the measured runs, and the alarms of every run.
+    "0.05") to Recall. statuses: how the replays ended, kind to runs. skill: cost profile to prevalence
+    to W*. records and alarms are the raw material: labels joined with alarms of the measured runs, and
+    the alarms of every run.
     """
 
     detector: str
@@ -59,6 +62,7 @@ class Scorecard:
     track: str
     about: dict[str, Any]
     counts: dict[str, int]
+    statuses: dict[str, int]
     notes: tuple[str, ...]
     false_alarm_rate: Share
     false_stop: dict[str, Share]
@@ -164,7 +168,8 @@ def measure(
         track=track,
         about=dict(about),
         counts=_counts(everything, one),
-        notes=(*frame.notes, *_notes(one, calibration)),
+        statuses=dict(sorted(Counter(alarms.outcome for alarms in said.values()).items())),
+        notes=(*frame.notes, *_notes(one, calibration), *_failures(said)),
         false_alarm_rate=false_alarm_rate(one.edges, _exposure(one)),
         false_stop={
             kind.value: false_stop(one.first[one.kind == kind.value])
@@ -326,13 +331,26 @@ def _notes(one: Records, calibration: Records) -> list[str]:
     return notes
 
 
+def _failures(said: Mapping[str, Alarms]) -> list[str]:
+    """A note for each kind of failure, with the first run that ended so and what was printed last."""
+    notes = []
+    for kind in FAILURES_OF_A_DETECTOR:
+        failed = [alarms for _, alarms in sorted(said.items()) if alarms.outcome == kind]
+        if failed:
+            first = failed[0]
+            printed = f"; it printed last: {' | '.join(first.stderr[-3:])}" if first.stderr else ""
+            where = f"{kind} on {len(failed)} runs, a miss on each that fails"
+            notes.append(f"{where}; {first.run_id}: {first.status}{printed}")
+    return notes
+
+
 def _cost(said: Mapping[str, Alarms]) -> dict[str, Any]:
     rows = sum(len(one.steps) for one in said.values())
     spent = sum(one.update_us * len(one.steps) for one in said.values())
     crashes = sorted({one.status for one in said.values() if one.crashed})
     return {
         "update_us": spent / rows if rows else math.nan,
-        "state_bytes": max((one.state_bytes for one in said.values()), default=0),
+        "state_bytes": max((one.state_bytes for one in said.values() if one.state_bytes is not None), default=None),
         "crashes": crashes[:5],
     }
 

@@ -56,17 +56,19 @@ def _standard(rows: Iterable[Row], k: int) -> Rows:
         evaluations |= {name: value for name, value in latest.items() if value is not None}
         if row["step"] % k:
             continue
-        seen = dict(row) | evaluations
+        lists = row["step"] % (LIST_EVERY * k) == 0
+        if isinstance(row, LoggedRow) and not lists:
+            seen = row.blank() | {name: row[name] for name in SCALARS}
+        else:
+            seen = dict(row) if lists else dict(row) | dict.fromkeys(LISTS)
+        yield seen | evaluations
         evaluations = dict.fromkeys(EVALUATIONS)
-        if row["step"] % (LIST_EVERY * k):
-            seen.update(dict.fromkeys(LISTS))
-        yield seen
 
 
 def _minimal(rows: Iterable[Row], k: int) -> Rows:
     for row in rows:
         if row["step"] % k == 0:
-            yield dict.fromkeys(row) | {"step": row["step"], "loss": row.get("loss"), "lr": row.get("lr")}
+            yield _blank(row) | {"loss": row.get("loss"), "lr": row.get("lr")}
 
 
 def _filtered(rows: Iterable[Row], k: int) -> Rows:
@@ -78,12 +80,16 @@ def _filtered(rows: Iterable[Row], k: int) -> Rows:
             loss.push(row["loss"])
         if (row["step"] + 1) % k:
             continue
-        seen = dict.fromkeys(row) | {"step": row["step"]}
+        seen = _blank(row)
         for name in SCALARS:
             values = [one[name] for one in window if one.get(name) is not None]
             seen[name] = sum(values) / len(values) if values else None
         yield seen | {"loss": loss.mean}
         window, loss = [], _FilteredMean()
+
+
+def _blank(row: Row) -> dict[str, Any]:
+    return row.blank() if isinstance(row, LoggedRow) else dict.fromkeys(row) | {"step": row["step"]}
 
 
 class _FilteredMean:

@@ -6,6 +6,7 @@ row. It has no access to the run's length, its label, its name or other runs.
 
 import math
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -120,8 +121,9 @@ def _checked(verdict: Verdict, known: Collection[str] | None) -> Verdict:
 
 
 def _finite(score: object) -> float:
-    if isinstance(score, Real) and math.isfinite(score):
-        return float(score)
+    with suppress(OverflowError):  # of an int beyond all floats
+        if isinstance(score, Real) and math.isfinite(score):
+            return float(score)
     raise OutputError(f"score: {_brief(score)} is not allowed; allowed: a finite number")
 
 

@@ -54,13 +54,18 @@ def load_detector(name: str) -> type[Detector]:
     file, separator, class_name = name.rpartition(":")
     if not separator or not class_name.isidentifier() or not file.endswith(".py"):
         raise InputError(f"detector: {name!r} is not allowed; allowed: a built-in name or file.py:Class")
-    found = getattr(import_file(Path(file), "detector"), class_name, None)
+    module = import_file(Path(file), "detector")
+    return as_detector(getattr(module, class_name, None), f"detector {file}", class_name)
+
+
+def as_detector(found: object, where: str, class_name: str) -> type[Detector]:
+    """What stands under a class's name, if it is a detector; else an InputError that begins with `where`."""
     if found is None:
-        raise InputError(f"detector {file}: has no class {class_name!r}")
+        raise InputError(f"{where}: has no class {class_name!r}")
     if not isinstance(found, type):
-        raise InputError(f"detector {file}: {class_name} is not a class")
+        raise InputError(f"{where}: {class_name} is not a class")
     missing = [method for method in ("reset", "update") if not callable(getattr(found, method, None))]
     if missing or found is Detector:
         lacking = " and ".join(missing) or "update of its own"
-        raise InputError(f"detector {file}: {class_name} is not a detector, it has no {lacking}")
+        raise InputError(f"{where}: {class_name} is not a detector, it has no {lacking}")
     return found

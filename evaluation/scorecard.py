@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,16 @@ from trainwreck.evaluation.baseline import Baseline, baseline
 from trainwreck.evaluation.dataset import DataSet
 from trainwreck.evaluation.detectors import sanity
 from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.isolation.command import PREFIX, shown
+from trainwreck.evaluation.isolation.isolated import Isolated
+from trainwreck.evaluation.isolation.limits import Limits
+from trainwreck.evaluation.isolation.opening import about, isolated_builtin, open_detector
 from trainwreck.evaluation.measure import Recall, Scorecard, measure
 from trainwreck.evaluation.oracles import ORACLES, oracle_alarms
 from trainwreck.evaluation.profiles import PROFILES
 from trainwreck.evaluation.protocol import Detector
 from trainwreck.evaluation.ranking import table
-from trainwreck.evaluation.registry import builtin_causes, builtin_detectors, load_detector
+from trainwreck.evaluation.registry import builtin_causes, builtin_detectors
 from trainwreck.evaluation.replay import Alarms, replay, replay_order
 from trainwreck.evaluation.schema import JOINT
 from trainwreck.evaluation.specification import HEADLINE_COST, HEADLINE_PREVALENCE, LOG_EVERY, ONE_LINERS
@@ -28,7 +33,8 @@ from trainwreck.evaluation.unlabelled import refuse_imported
 __all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
 TRACKS = ("blind", "informed")
-CHUNK = 8  # runs a process replays at a time
+CHUNK = 8  # runs a process replays at a time, at least
+ROUNDS = 4  # pieces of work for each process where detectors need processes of their own, which take time to begin
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
 
@@ -40,16 +46,28 @@ def score(
     profile: str = "full",
     track: str = "blind",
     k: int = LOG_EVERY,
+    limits: Limits | None = None,
+    isolate: bool = False,
     progress: Progress | None = None,
 ) -> Scorecard:
     """Replay every run of a data set through a detector and measure it.
 
-    detector: a name (`load_detector`, or an oracle's), a class, or an object that is copied for
-    each run. track: "blind", or "informed" with the declared configuration as context. A crash of
-    the detector ends one run's replay and is counted, never raised. Raises InputError for an
-    unknown detector, profile or track, or for labels that contradict themselves.
+    detector: a name (`open_detector`, or an oracle's), a class, or an object that is copied for
+    each run. track: "blind", or "informed" with the declared configuration as context. limits: of
+    detectors that run in a process of their own: of files, plug-ins and commands, and with `isolate`
+    the built-in ones too. A crash of the detector ends one run's replay and is counted, never raised.
+    Raises InputError for an unknown detector, profile or track, or for labels that contradict themselves.
     """
-    return score_all(dataset, [detector], profiles=[profile], track=track, k=k, progress=progress)[0]
+    return score_all(
+        dataset,
+        [detector],
+        profiles=[profile],
+        track=track,
+        k=k,
+        limits=limits,
+        isolate=isolate,
+        progress=progress,
+    )[0]
 
 
 def score_all(
@@ -60,13 +78,15 @@ def score_all(
     track: str = "blind",
     k: int = LOG_EVERY,
     workers: int = 1,
+    limits: Limits | None = None,
+    isolate: bool = False,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
     """`score` for several detectors and profiles, by profile, then detector; each trace is read once.
 
     workers: processes to replay in; with more than one, detectors are given by name, or can be pickled.
     """
-    return _score_all(dataset, _frame(dataset), detectors, profiles, track, k, progress, workers)
+    return _score_all(dataset, _frame(dataset), detectors, profiles, track, k, progress, workers, limits, isolate)
 
 
 def board_cards(
@@ -120,6 +140,8 @@ def _score_all(
     k: int,
     progress: Progress | None,
     workers: int = 1,
+    limits: Limits | None = None,
+    isolate: bool = False,
 ) -> list[Scorecard]:
     """Scorecards by profile, then detector. Each trace is read once and shown to all."""
     if track not in TRACKS:
@@ -128,26 +150,32 @@ def _score_all(
         if profile not in PROFILES:
             raise unknown("profile", profile, PROFILES)
     known = builtin_causes() | {cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)}
-    entries = [_Entry(detector, frame) for detector in detectors]  # here, so that a wrong one is told before any work
-    said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
     asked = (profiles, track, k, known)
     order = replay_order(dataset.runs["run_id"])
-    if workers > 1:
-        tables = [dataset.runs.loc[order[i : i + CHUNK]] for i in range(0, len(dataset), CHUNK)]
-        pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
-        replies = pool(
-            delayed(_elsewhere)(Path.cwd(), dataset.path, table, frame, list(detectors), *asked) for table in tables
-        )
-    else:
-        replies = (_replayed(dataset, [run_id], entries, *asked) for run_id in order)
-    done = 0
-    for heard in replies:
-        for run_id, alarms in heard.items():
-            for key, alarm in alarms.items():
-                said[key][run_id] = alarm
-            done += 1
-            if progress is not None:
-                progress(done, len(dataset), run_id)
+    with ExitStack() as stack:
+        # Here, so that a wrong one is told before any work.
+        entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
+        said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
+        if workers > 1:
+            apart = any(isinstance(entry.make, Isolated) for entry in entries)
+            stack.close()  # each process begins its own
+            size = max(CHUNK, -(-len(dataset) // (ROUNDS * workers))) if apart else CHUNK
+            tables = [dataset.runs.loc[order[i : i + size]] for i in range(0, len(dataset), size)]
+            pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
+            replies = pool(
+                delayed(_elsewhere)(Path.cwd(), dataset.path, table, frame, list(detectors), limits, isolate, *asked)
+                for table in tables
+            )
+        else:
+            replies = (_replayed(dataset, [run_id], entries, *asked) for run_id in order)
+        done = 0
+        for heard in replies:
+            for run_id, alarms in heard.items():
+                for key, alarm in alarms.items():
+                    said[key][run_id] = alarm
+                done += 1
+                if progress is not None:
+                    progress(done, len(dataset), run_id)
     return [
         measure(entry.name, profile, track, entry.about, dataset.runs, said[profile, entry.name], frame)
         for profile in profiles
@@ -182,33 +210,61 @@ def _replayed(
     return heard
 
 
-def _elsewhere(here: Path, path: Path, runs: pd.DataFrame, frame: Baseline, detectors: list[Any], *asked: Any) -> Any:
+def _elsewhere(
+    here: Path,
+    path: Path,
+    runs: pd.DataFrame,
+    frame: Baseline,
+    detectors: list[Any],
+    limits: Limits | None,
+    isolate: bool,
+    *asked: Any,
+) -> Any:
     """`_replayed` in another process, which opens the files and makes the detectors for itself, in the same folder."""
-    with contextlib.chdir(here):
-        entries = [_Entry(detector, frame) for detector in detectors]
+    with contextlib.chdir(here), ExitStack() as stack:
+        entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
         return _replayed(DataSet(path, {}, runs), list(runs["run_id"]), entries, *asked)
 
 
 class _Entry:
-    """What stands on the board: its name, how to make it for a run (None: an oracle), what it says of itself."""
+    """What stands on the board: its name, how to make it for a run (None: an oracle), what it says of itself.
 
-    def __init__(self, detector: str | Detector | type[Detector], frame: Baseline) -> None:
+    stack: ends its process, where it has one of its own.
+    """
+
+    def __init__(
+        self,
+        detector: str | Detector | type[Detector],
+        frame: Baseline,
+        stack: ExitStack,
+        limits: Limits | None,
+        isolate: bool,
+    ) -> None:
         self.name = _entry_name(detector)
         if isinstance(detector, str) and detector in ORACLES:
             self.make: Any = None
-            self.about: dict[str, Any] = {"rule": "knows the label", "source": "sanity entry"}
+            self.about = {"rule": "knows the label", "source": "sanity entry"}
             return
-        subject = load_detector(detector) if isinstance(detector, str) else detector
+        subject = open_detector(detector, limits) if isinstance(detector, str) else detector
+        self.about = about(subject)
+        if isinstance(subject, Isolated):
+            self.make = stack.enter_context(subject)
+            return
         for method in ("reset", "update"):
             if not callable(getattr(subject, method, None)):
                 raise InputError(f"detector: {self.name!r} has no {method}")
-        named = ("rule", "source", "blind_spots", "causes", "signals")
-        self.about = {key: value for key in named if (value := getattr(subject, key, None))}
         self.make = _tuned(subject, frame) or subject
+        if isolate:
+            if not isinstance(detector, str):
+                raise InputError(f"isolate: {self.name!r} is an object of this process; allowed: detectors by name")
+            settings = self.make.keywords if isinstance(self.make, partial) else {}
+            self.make = stack.enter_context(isolated_builtin(detector, settings, limits))
 
 
 def _entry_name(detector: object) -> str:
     if isinstance(detector, str):  # of a file, the folder is nobody's business
+        if detector.startswith(PREFIX):
+            return shown(detector)
         return Path(detector).name
     kind = detector if isinstance(detector, type) else type(detector)
     return str(getattr(detector, "name", "") or kind.__name__)

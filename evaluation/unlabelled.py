@@ -1,30 +1,56 @@
 """Detectors on imported runs: what they say, and no score, as nobody knows by experiment what those runs are."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from trainwreck.evaluation.dataset import IMPORTED, DataSet
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.isolation.isolated import Isolated
+from trainwreck.evaluation.isolation.limits import Limits
+from trainwreck.evaluation.isolation.opening import open_detector
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.registry import load_detector
+from trainwreck.evaluation.protocol import Detector
 from trainwreck.evaluation.replay import replay
 
 
-def alarms_on(dataset: DataSet, detectors: Sequence[str], tick: Tick | None = None) -> list[dict[str, Any]]:
+def alarms_on(
+    dataset: DataSet, detectors: Sequence[str], tick: Tick | None = None, limits: Limits | None = None
+) -> list[dict[str, Any]]:
     """One entry a detector and run: what was said of the run (None: nothing), and what the detector says of it.
 
     The rows are those of the log, so a detector that counts rows counts them, not steps.
     """
-    loaded = {name: load_detector(name) for name in detectors}
+    with opened(detectors, limits) as found:
+        return alarms_of(dataset, found, tick)
+
+
+@contextmanager
+def opened(detectors: Sequence[str], limits: Limits | None = None) -> Iterator[dict[str, type[Detector] | Isolated]]:
+    """Detectors by name, ready to replay; those with a process of their own are ended with the block."""
+    with ExitStack() as stack:
+        found = {}
+        for name in detectors:
+            found[name] = detector = open_detector(name, limits)
+            if isinstance(detector, Isolated):
+                stack.enter_context(detector)
+        yield found
+
+
+def alarms_of(
+    dataset: DataSet, detectors: Mapping[str, type[Detector] | Isolated], tick: Tick | None = None
+) -> list[dict[str, Any]]:
+    """`alarms_on` with detectors that are open."""
     said = {entry["run_id"]: entry["label"] for entry in dataset.manifest[IMPORTED]}
     found = []
     for done, trace in enumerate(dataset.traces(), start=1):
-        for name, detector in loaded.items():
+        last = int(trace.steps[-1])
+        for name, detector in detectors.items():
             alarms = replay(detector, trace).to_dict()
-            found.append({"detector": name, "label": said[trace.run_id], "last_step": int(trace.steps[-1]), **alarms})
+            found.append({"detector": name, "label": said[trace.run_id], "last_step": last, **alarms})
         if tick:
             tick(done, len(dataset), trace.run_id)
-    order = {name: i for i, name in enumerate(loaded)}
+    order = {name: i for i, name in enumerate(detectors)}
     return sorted(found, key=lambda entry: order[entry["detector"]])
 
 

@@ -4,6 +4,8 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
+from trainwreck.evaluation.plugins import plugins
+from trainwreck.evaluation.registry import builtin_detectors
 from trainwreck.scenarios.process import cores, environment, processor_flags
 from trainwreck.scenarios.registry import scenarios
 
@@ -22,4 +24,6 @@ def examine() -> dict[str, Any]:
         "bf16": "native" if native_bf16 else "emulated, slow",
         "fp16": "operands rounded, sums in float32",
         "scenarios": f"{len(scenarios())} loaded",
+        "detectors": f"{len(builtin_detectors())} built in",
+        "detector_plugins": ", ".join(name for name in plugins() if ":" in name) or "none installed",
     }

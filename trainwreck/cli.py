@@ -10,6 +10,7 @@ import click
 
 from trainwreck.auditing import audit, compare, equivalence
 from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, unknown
+from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
 from trainwreck.logs import export, full_and_blind, import_, print_alarms
 from trainwreck.options import (
@@ -21,7 +22,9 @@ from trainwreck.options import (
     data_set,
     default_workers,
     folder,
+    isolate_option,
     labels_option,
+    limits_options,
     minutes_option,
     profile_option,
     settings,
@@ -37,7 +40,18 @@ from trainwreck.releasing import release
 from trainwreck.tables import number, print_board, print_json, print_page, print_run, print_table
 from trainwreck.watching import watch
 
-MEASUREMENTS = ("train", "telemetry", "workers", "cuda", "language", "fidelity", "attention", "fused", "load")
+MEASUREMENTS = (
+    "train",
+    "telemetry",
+    "workers",
+    "cuda",
+    "language",
+    "fidelity",
+    "attention",
+    "fused",
+    "load",
+    "harness",
+)
 INTERRUPTED = 130  # as shells report SIGINT
 UNFINISHED = 3
 
@@ -270,29 +284,50 @@ def label(
 @cli.command()
 @data_set
 @click.option(
-    "--detector", "detectors", multiple=True, required=True, help="A name, or file.py:Class. May be repeated."
+    "--detector",
+    "detectors",
+    multiple=True,
+    required=True,
+    help="A name, file.py:Class, or 'cmd:PROGRAM WORD ...'. May be repeated.",
 )
 @labels_option
 @profile_option
 @track_option
+@isolate_option
+@limits_options
 @as_json
-def score(dir: Path, detectors: Sequence[str], labels: Path | None, profile: str, track: str, as_json: bool) -> None:
+def score(
+    dir: Path,
+    detectors: Sequence[str],
+    labels: Path | None,
+    profile: str,
+    track: str,
+    isolate: bool,
+    limits: Limits,
+    as_json: bool,
+) -> None:
     """Score detectors on a data set; on imported logs list their alarms, or with --labels what these allow.
 
-    DIR may be `sample`, which ships with the package.
+    DIR may be `sample`, which ships with the package. A detector that is not built in (of a file, an installed plug-in,
+    or a command in any language: docs/protocol.md) runs in a process of its own, within limits.
     """
     from trainwreck.evaluation.dataset import load
+    from trainwreck.evaluation.plugins import clashes
     from trainwreck.evaluation.scorecard import score_all
 
     dataset = load(dir)
+    for clash in clashes(detectors):
+        print(f"note: {clash}", file=sys.stderr)
     if dataset.imported:
         full_and_blind(profile, track)
     if labels:
-        return print_real(dataset, labels, detectors, as_json)
+        return print_real(dataset, labels, detectors, limits, as_json)
     if dataset.imported:
-        return print_alarms(dataset, detectors, as_json)
+        return print_alarms(dataset, detectors, limits, as_json)
     with progress("score", quiet=as_json) as tick:
-        cards = score_all(dataset, list(detectors), profiles=[profile], track=track, progress=tick)
+        cards = score_all(
+            dataset, list(detectors), profiles=[profile], track=track, limits=limits, isolate=isolate, progress=tick
+        )
     if as_json:
         print_json([card.to_dict() for card in cards])
     else:
@@ -301,7 +336,8 @@ def score(dir: Path, detectors: Sequence[str], labels: Path | None, profile: str
     crashes = [(card.detector, alarms) for card in cards for alarms in card.alarms if alarms.crashed]
     if crashes:
         name, alarms = crashes[0]
-        raise InputError(f"detector {name}: {alarms.status} (on {len(crashes)} runs, first {alarms.run_id})")
+        last = f"; it printed last: {alarms.stderr[-1]}" if alarms.stderr else ""
+        raise InputError(f"detector {name}: {alarms.status} (on {len(crashes)} runs, first {alarms.run_id}){last}")
 
 
 @cli.command()
@@ -384,7 +420,8 @@ cli.add_command(watch)
 def bench(what: str, record: bool, as_json: bool) -> None:
     """Measure speed against a named peer, what each part of the language is worth, or mechanisms.
 
-    load opens a data set of 10,000 runs and replays the sample. fidelity puts mechanisms beside the numbers of the
+    load opens a data set of 10,000 runs and replays the sample; harness is what a row costs besides the detector, in
+    process, isolated and as a command. fidelity puts mechanisms beside the numbers of the
     literature. cuda, attention and fused need a CUDA device.
     """
     from trainwreck.scenarios.bench import measure

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
 from trainwreck.options import as_json
 from trainwreck.tables import print_json, print_table
@@ -61,12 +62,12 @@ def full_and_blind(profile: str, track: str) -> None:
             raise InputError(f"{option}: {value!r} is not allowed on imported runs; allowed: {allowed}")
 
 
-def print_alarms(dataset: Any, detectors: Sequence[str], as_json: bool) -> None:
+def print_alarms(dataset: Any, detectors: Sequence[str], limits: Limits, as_json: bool) -> None:
     """What detectors say of imported runs, for `score`."""
     from trainwreck.evaluation.unlabelled import alarms_on
 
     with progress("replay", quiet=as_json) as tick:
-        entries = alarms_on(dataset, detectors, tick)
+        entries = alarms_on(dataset, detectors, tick, limits)
     if as_json:
         print_json(entries)
     else:

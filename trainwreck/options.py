@@ -1,10 +1,13 @@
 """What several commands take: their options, and the words in them as members and backends."""
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
+
+from trainwreck.evaluation.isolation.limits import Limits
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 workers_option = click.option("--workers", type=click.IntRange(1), help="Worker processes; one a core by default.")
@@ -35,6 +38,41 @@ profile_option = click.option(
     "--profile", default="full", show_default=True, help="full, standard, minimal or filtered."
 )
 track_option = click.option("--track", default="blind", show_default=True, help="blind or informed.")
+
+isolate_option = click.option("--isolate", is_flag=True, help="Run built-in detectors in processes of their own too.")
+
+
+def limits_options(command: Callable[..., Any]) -> Any:
+    """Options of what a detector in a process of its own may take; the command gets them as `limits`."""
+
+    @wraps(command)
+    def limited(
+        *words: Any,
+        row_seconds: float,
+        start_seconds: float,
+        memory_mb: float,
+        output_kb: float,
+        batch: int,
+        **others: Any,
+    ) -> Any:
+        limits = Limits(
+            row_seconds=row_seconds,
+            start_seconds=start_seconds,
+            memory_mb=memory_mb,
+            output_kb=output_kb,
+            batch=batch,
+        )
+        return command(*words, limits=limits, **others)
+
+    for option, default, text in (
+        ("--batch", Limits.batch, "Rows handed to a Python detector's process at a time; 1: no later row is in it."),
+        ("--output-kb", Limits.output_kb, "KiB that a detector may print in a run."),
+        ("--memory-mb", Limits.memory_mb, "MiB of memory for a detector's process."),
+        ("--start-seconds", Limits.start_seconds, "Time to load a detector, and for each reset."),
+        ("--row-seconds", Limits.row_seconds, "Time for a row, of detectors of files, plug-ins and commands."),
+    ):
+        limited = click.option(option, type=type(default), default=default, show_default=True, help=text)(limited)
+    return limited
 
 
 def backend_options(command: Callable[..., Any]) -> Any:

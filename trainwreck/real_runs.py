@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
 from trainwreck.tables import print_json, print_table
 
@@ -13,14 +14,14 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.real_runs.measure import RealScore
 
 
-def print_real(dataset: "DataSet", labels: Path, detectors: Sequence[str], as_json: bool) -> None:
+def print_real(dataset: "DataSet", labels: Path, detectors: Sequence[str], limits: Limits, as_json: bool) -> None:
     """Scores on real runs, for `score --labels`."""
     from trainwreck.evaluation.real_runs.measure import score_real
     from trainwreck.evaluation.real_runs.runs import labelled
 
     runs = labelled(dataset, labels)
     with progress("replay", quiet=as_json) as tick:
-        scores = score_real(dataset, runs, detectors, tick)
+        scores = score_real(dataset, runs, detectors, tick, limits)
     if as_json:
         print_json([score.to_dict() for score in scores])
     else:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from trainwreck.evaluation.dataset import DataSet
+from trainwreck.evaluation.isolation.limits import Limits
+from trainwreck.evaluation.isolation.opening import about
 from trainwreck.evaluation.measure import plain
 from trainwreck.evaluation.metrics.bootstrap import SMALL_STRATUM, Estimate
 from trainwreck.evaluation.metrics.false_alarms import poisson_interval
@@ -22,11 +24,11 @@ from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.readers.labels import FAILED, HEALTHY, UNKNOWN
 from trainwreck.evaluation.real_runs.estimates import NOTHING, Clusters
 from trainwreck.evaluation.real_runs.runs import RealRun
-from trainwreck.evaluation.registry import builtin_causes, load_detector
-from trainwreck.evaluation.replay import OK
+from trainwreck.evaluation.registry import builtin_causes
 from trainwreck.evaluation.schema import BY_NAME
 from trainwreck.evaluation.specification import RATE_STEPS, SCORING_VERSION, TOP
-from trainwreck.evaluation.unlabelled import alarms_on
+from trainwreck.evaluation.status import OK
+from trainwreck.evaluation.unlabelled import alarms_of, opened
 
 NOT_DEFINED = {
     "in-time recall": "needs the onset and the point of no return",
@@ -70,19 +72,23 @@ class RealScore:
 
 
 def score_real(
-    dataset: DataSet, runs: Sequence[RealRun], detectors: Sequence[str], tick: Tick | None = None
+    dataset: DataSet,
+    runs: Sequence[RealRun],
+    detectors: Sequence[str],
+    tick: Tick | None = None,
+    limits: Limits | None = None,
 ) -> list[RealScore]:
-    """A score for each detector. runs: of `labelled`."""
-    entries = alarms_on(dataset, detectors, tick)
+    """A score for each detector. runs: of `labelled`. limits: for those with a process of their own."""
+    with opened(detectors, limits) as found:
+        entries = alarms_of(dataset, found, tick)
+        facts = {name: about(detector) for name, detector in found.items()}
     said: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in detectors}
     for entry in entries:
         said[entry["detector"]][entry["run_id"]] = entry
-    scores = []
-    for name in said:
-        kind = load_detector(name)
-        reads = tuple(getattr(kind, "signals", ()))
-        scores.append(measure(name, str(getattr(kind, "rule", "")), runs, said[name], reads))
-    return scores
+    return [
+        measure(name, str(facts[name].get("rule", "")), runs, said[name], tuple(facts[name].get("signals", ())))
+        for name in said
+    ]
 
 
 def measure(

@@ -54,7 +54,7 @@ class Table:
 
 def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
     """Run a measurement by its name on the command line. record: also write it under results/."""
-    from trainwreck.scenarios.bench import attention, attention_plot, fidelity, fused, language, load, train
+    from trainwreck.scenarios.bench import attention, attention_plot, fidelity, fused, harness, language, load, train
 
     runs: dict[str, Callable[[Tick], Table]] = {
         "train": train.against_plain_loop,
@@ -66,6 +66,7 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
         "attention": attention.against_peers,
         "fused": fused.against_reference,
         "load": load.loading,
+        "harness": harness.costs,
     }
     table = runs[what](tick)
     if record:

@@ -117,15 +117,15 @@ def test_a_crash_is_this_runs_result(make_trace: Any) -> None:
 @pytest.mark.parametrize(
     ("output", "status"),
     [
-        ("yes", "crashed: OutputError: update returned 'yes'"),
-        (math.nan, "crashed: OutputError: score: nan"),
+        ("yes", "garbage: update returned 'yes'"),
+        (math.nan, "garbage: score: nan"),
         (
             Verdict(0.0, True, ("hi_lr",)),
-            "crashed: OutputError: causes: 'hi_lr' is not allowed; did you mean 'high_lr'?",
+            "garbage: causes: 'hi_lr' is not allowed; did you mean 'high_lr'?",
         ),
     ],
 )
-def test_a_wrong_output_is_a_crash(make_trace: Any, output: object, status: str) -> None:
+def test_a_wrong_output_is_garbage(make_trace: Any, output: object, status: str) -> None:
     class Wrong(Detector):
         def update(self, row: Row) -> Any:
             return output

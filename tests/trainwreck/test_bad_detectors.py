@@ -39,10 +39,11 @@ def test_what_is_no_detector_is_refused(source, parts, call, data_set, here):
 @pytest.mark.parametrize(
     ("source", "part"),
     [
-        (GOOD + "raise ValueError('first\\nsecond')", "ValueError: first second"),
-        (GOOD + "return 'rubbish'", "'rubbish'"),
-        (GOOD + "return float('nan')", "nan"),
-        (GOOD + "raise SystemExit(3)", "SystemExit"),
+        (GOOD + "raise ValueError('first\\nsecond')", "crashed: ValueError: first second"),
+        (GOOD + "return 'rubbish'", "garbage: update returned 'rubbish'"),
+        (GOOD + "return float('nan')", "garbage: score: nan"),
+        (GOOD + "raise SystemExit(3)", "crashed: SystemExit: 3"),
+        (GOOD + "import os; print('farewell'); os._exit(3)", "it printed last: farewell"),
         ("class Mine:\n    def __init__(self, size): pass\n    def reset(self, c): pass\n    def update(self, r): pass",
          "size"),
         ("class Mine:\n    def reset(self, c): raise KeyError('k')\n    def update(self, row): pass", "KeyError"),
@@ -53,10 +54,39 @@ def test_a_detector_that_fails_is_told(source, part, call, data_set, here):
     (card,) = json.loads(said.out)
     assert said.code == 2
     (line,) = said.err.splitlines()
-    assert line.startswith("trainwreck: detector mine.py:Mine: crashed: ")
+    assert line.startswith("trainwreck: detector mine.py:Mine: ")
     assert part in line
     assert f"on {len(card['alarms'])} runs" in line
     assert card["counts"]["crashed"] > 0
+
+
+def test_limits_and_commands_that_cannot_be_are_refused(call, data_set, here):
+    for words, part in (
+        (("--detector", "zclip", "--row-seconds", "0"), "row_seconds: 0.0 is not allowed"),
+        (("--detector", "zclip", "--memory-mb", "-5"), "memory_mb: -5.0 is not allowed"),
+        (("--detector", "zclip", "--output-kb", "nan"), "output_kb: nan is not allowed"),
+        (("--detector", "zclip", "--batch", "0"), "batch: 0 is not allowed; allowed: 1 to 1024"),
+        (("--detector", "zclip", "--row-seconds", "soon"), "'soon' is not a valid float"),
+        (("--detector", "cmd:perl 'x"), "No closing quotation"),
+        (("--detector", "cmd:"), "allowed: cmd:PROGRAM WORD ..."),
+        (("--detector", "cmd:no_such_program"), "'no_such_program' is no program"),
+    ):
+        said = call("score", data_set, *words)
+        assert said.code == 2
+        assert said.out == ""
+        assert len(said.err.splitlines()) == 1
+        assert part in said.err
+
+
+def test_limits_reach_the_detector(call, data_set, here):
+    source = "class Mine:\n    def reset(self, context): pass\n    def update(self, row): print('x' * 9000)"
+    (here / "mine.py").write_text(source, encoding="utf-8")
+    words = ("score", data_set, "--detector", "mine.py:Mine")
+    assert call(*words).code == 0
+    said = call(*words, "--output-kb", "16")
+    assert said.code == 2
+    assert "output: printed more than 16 KiB in a run" in said.err
+    assert "note: output on " in said.out
 
 
 def test_unknown_names_are_refused(call, data_set):
