@@ -8,13 +8,16 @@ BIN := .venv/bin
 # Editable, with the versions that the project is tested with.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test proof catalogue sample lint format gpu help clean
+.PHONY: demo test monitors proof catalogue sample lint format gpu help clean
 
 demo: .venv/run.done ## train, label, score and report the small data set, into demo/
 	$(BIN)/trainwreck demo --out demo
 
 test: .venv/test.done ## all tests but the slow ones
-	$(BIN)/pytest -n auto -m "not slow and not gpu"
+	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors"
+
+monitors: .venv/monitors.done ## tests of the detectors that are other people's libraries, which this installs
+	$(BIN)/pytest -n auto -m monitors tests/evaluation/detectors tests/evaluation/test_missing.py
 
 proof: .venv/test.done ## the slow tests: generate killed again and again, every twin through the checks before a run
 	$(BIN)/pytest -m slow
@@ -58,6 +61,10 @@ clean: ## remove what was built
 .venv/test.done: .venv/bin/python pyproject.toml constraints.txt
 	$(INSTALL) -e ".[test]"
 	touch $@ .venv/run.done
+
+.venv/monitors.done: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[test,monitors]"
+	touch $@ .venv/test.done .venv/run.done
 
 .venv/dev.done: .venv/bin/python pyproject.toml constraints.txt
 	$(INSTALL) -e ".[dev]"
