@@ -69,6 +69,15 @@ def builtin_causes() -> frozenset[str]:
     return frozenset(cause for detector in known_detectors().values() for cause in detector.causes)
 
 
+def absent() -> str:
+    """One line that names the detectors that can't run here and what to do about it; empty where all can."""
+    missing = missing_detectors()
+    if not missing:
+        return ""
+    why = "; ".join(sorted(set(missing.values())))
+    return f"not on the board: {', '.join(missing)} ({why}{_remedy(why)})"
+
+
 def _remedy(lacks: str) -> str:
     return "" if lacks.startswith(SWITCH) else f"; pip install 'trainwreck[{EXTRA}]'"
 

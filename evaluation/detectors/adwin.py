@@ -17,7 +17,7 @@ class Adwin(SeriesDetector):
     """The score is -log10 of the strictest significance at which a window is cut at this row, 0 at none.
 
     The library says only whether it cut. So windows of eleven significances stand side by side, each as
-    the library has it; they look for a cut at every 32nd value.
+    the library has it; they look for a cut at every 32nd value. A stricter one may be cut 32 rows later.
 
     >>> detector = Adwin()
     >>> detector.reset(None)
