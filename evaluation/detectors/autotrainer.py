@@ -95,7 +95,7 @@ def _nonfinite(row: Row) -> float:
 
 
 def _gradient(row: Row) -> float:
-    blocks = (row.get("layer_grad_norm") or [])[1:-1]  # embedding and head have scales of their own
+    blocks: list[float] = (row.get("layer_grad_norm") or [])[1:-1]  # embedding and head have scales of their own
     if len(blocks) < 2 or not all(map(math.isfinite, blocks)) or blocks[-1] <= 0.0:
         return 0.0
     ratio = blocks[0] / blocks[-1]

@@ -42,6 +42,7 @@ class Capa(SeriesDetector):
         detectors = require("skchange.detectors", EXTRA)
         scorers = require("skchange.interval_scorers", EXTRA)
         self.library = detectors.CAPA(segment_saving=scorers.L2Saving(baseline_mean=0.0))
+        self.length = 0  # of the window that it was fitted to: all that it learns, with a mean of 0 given
         self.rows = 0
         self.window: list[float] = []
 
@@ -60,7 +61,10 @@ class Capa(SeriesDetector):
         if noise == 0.0:
             return QUIET
         signal = (signal / noise).reshape(-1, 1)
-        found = self.library.fit(signal).predict_all(signal)
+        if len(signal) != self.length:
+            self.library.fit(signal)
+            self.length = len(signal)
+        found = self.library.predict_all(signal)
         since = len(signal) - self.every
         segments = found["segment_savings"][found["segment_ends"] > since]
         points = found["point_savings"][found["point_indices"] >= since]

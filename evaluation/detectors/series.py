@@ -12,6 +12,7 @@ behind a gate that is the same for all. The gate
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 from trainwreck.evaluation.protocol import LARGEST_SCORE, QUIET, Context, Detector, Row, Verdict
 
@@ -28,7 +29,7 @@ STILL = 1e-3  # the least standard deviation of a logarithm: a thousandth of the
 class SeriesDetector(Detector):
     """Base class: `begin` for a new run, `step` for the numbers of a row. A row without a loss is passed over."""
 
-    signals = ("loss",)
+    signals: ClassVar[tuple[str, ...]] = ("loss",)
 
     def begin(self) -> None:
         """Start a new run."""

@@ -59,7 +59,7 @@ def test_the_switch_leaves_them_away(installed: Any, monkeypatch: pytest.MonkeyP
     installed(*LIBRARIES)
     monkeypatch.setenv(registry.SWITCH, "off")
     assert all(not one.requires for one in builtin_detectors().values())
-    with pytest.raises(InputError, match="^detector pelt: TRAINWRECK_MONITORS=off$"):
+    with pytest.raises(InputError, match=r"^detector pelt: TRAINWRECK_MONITORS=off$"):
         load_detector("pelt")
     monkeypatch.setenv(registry.SWITCH, "perhaps")
     with pytest.raises(InputError, match="TRAINWRECK_MONITORS: 'perhaps' is not allowed; allowed: on, off"):

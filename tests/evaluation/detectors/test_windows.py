@@ -147,7 +147,7 @@ def test_iforest_is_that_of_scikit_learn_on_the_first_rows() -> None:
     x = noise(8, 80)
     x[FIRST:] *= 0.2  # calm later on,
     x[70] = x[:FIRST].max()  # but for one that is at the edge
-    forest = IsolationForest(n_estimators=100, contamination=0.1, random_state=0).fit(x[:FIRST, None])
+    forest = IsolationForest(n_estimators=50, contamination=0.1, random_state=0).fit(x[:FIRST, None])
     scores = -forest.decision_function(x[:, None])
     found = said(IForest(), x)
     assert [step for step, one in enumerate(found) if one.score] == [47, 63, 79]
