@@ -42,7 +42,7 @@ def noisy(seed: int, rows: int, rate: float = 0.01) -> np.ndarray:
 def surprises(values: np.ndarray) -> np.ndarray:
     surprise = Surprise()
     found = [surprise.push(float(value)) for value in values]
-    assert found[:LEAST] == [None] * LEAST
+    assert found[:LEAST] == [None] * 24
     return np.array([z for z in found if z is not None], float)
 
 
