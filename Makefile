@@ -17,7 +17,7 @@ test: .venv/test.done ## all tests but the slow ones
 	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors"
 
 monitors: .venv/monitors.done ## tests of the detectors that are other people's libraries, which this installs
-	$(BIN)/pytest -n auto -m monitors tests/evaluation/detectors tests/evaluation/test_missing.py
+	$(BIN)/pytest -n auto -m monitors tests/evaluation/detectors
 
 proof: .venv/test.done ## the slow tests: generate killed again and again, every twin through the checks before a run
 	$(BIN)/pytest -m slow
