@@ -16,8 +16,8 @@ demo: .venv/run.done ## train, label, score and report the small data set, into 
 test: .venv/test.done ## all tests but the slow ones
 	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors"
 
-monitors: .venv/monitors.done ## the tests against other projects' libraries: Transformers, Lightning
-	$(BIN)/pytest -m monitors
+monitors: .venv/monitors.done ## tests that need other projects' libraries (Transformers, Lightning, river ...), which it installs
+	$(BIN)/pytest -n auto -m monitors
 
 proof: .venv/test.done ## the slow tests: generate killed again and again, every twin through the checks before a run
 	$(BIN)/pytest -m slow

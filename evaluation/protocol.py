@@ -69,6 +69,7 @@ class Detector:
     blind_spots: ClassVar[str] = ""  # what it cannot see, and what fools it
     causes: ClassVar[tuple[str, ...]] = ()  # the cause ids it may name
     signals: ClassVar[tuple[str, ...]] = ()  # the signals it reads
+    requires: ClassVar[tuple[str, ...]] = ()  # libraries of the extra `monitors` that it needs, by import name
     default_threshold: ClassVar[float | None] = None
 
     def reset(self, context: Context | None) -> None:

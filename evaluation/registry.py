@@ -1,6 +1,13 @@
-"""Detectors by name or from a file. Built-in ones announce themselves; no list is kept anywhere."""
+"""Detectors by name or from a file. Built-in ones announce themselves; no list is kept anywhere.
+
+Some are other people's libraries, which the extra `monitors` installs. A detector whose library is not there is
+not on the board, and asking for it by name says what to install. The environment variable TRAINWRECK_MONITORS=off
+leaves them all away, so that a board has the same entries whatever happens to be installed.
+"""
 
 import importlib
+import importlib.util
+import os
 import pkgutil
 from pathlib import Path
 from typing import TypeVar
@@ -10,6 +17,9 @@ from trainwreck.evaluation.imports import import_file
 from trainwreck.evaluation.protocol import Detector
 
 D = TypeVar("D", bound=type[Detector])
+
+EXTRA = "monitors"
+SWITCH = "TRAINWRECK_MONITORS"
 
 _REGISTERED: dict[str, type[Detector]] = {}
 
@@ -26,7 +36,7 @@ def register(detector: D) -> D:
     return detector
 
 
-def builtin_detectors() -> dict[str, type[Detector]]:
+def known_detectors() -> dict[str, type[Detector]]:
     """Every detector that a module of `trainwreck.evaluation.detectors` registers, by name, sorted."""
     package = importlib.import_module("trainwreck.evaluation.detectors")
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
@@ -34,22 +44,58 @@ def builtin_detectors() -> dict[str, type[Detector]]:
     return dict(sorted(_REGISTERED.items()))
 
 
+def builtin_detectors() -> dict[str, type[Detector]]:
+    """Those of `known_detectors` that can run here, by name, sorted. No library is imported to find out."""
+    missing = missing_detectors()
+    return {name: detector for name, detector in known_detectors().items() if name not in missing}
+
+
+def missing_detectors() -> dict[str, str]:
+    """Detectors that can't run here, by name: what each lacks."""
+    switch = os.environ.get(SWITCH, "on")
+    if switch not in ("on", "off"):
+        raise InputError(f"{SWITCH}: {switch!r} is not allowed; allowed: on, off")
+    off = switch == "off"
+    found = {}
+    for name, detector in known_detectors().items():
+        absent = [library for library in detector.requires if off or importlib.util.find_spec(library) is None]
+        if absent:
+            found[name] = f"{SWITCH}=off" if off else f"{', '.join(absent)} not installed"
+    return found
+
+
 def builtin_causes() -> frozenset[str]:
     """Every cause id that some built-in detector may name."""
-    return frozenset(cause for detector in builtin_detectors().values() for cause in detector.causes)
+    return frozenset(cause for detector in known_detectors().values() for cause in detector.causes)
+
+
+def absent() -> str:
+    """One line that names the detectors that can't run here and what to do about it; empty where all can."""
+    missing = missing_detectors()
+    if not missing:
+        return ""
+    why = "; ".join(sorted(set(missing.values())))
+    return f"not on the board: {', '.join(missing)} ({why}{_remedy(why)})"
+
+
+def _remedy(lacks: str) -> str:
+    return "" if lacks.startswith(SWITCH) else f"; pip install 'trainwreck[{EXTRA}]'"
 
 
 def load_detector(name: str) -> type[Detector]:
     """The class of a built-in detector (`"zclip"`) or of one in a file (`"mine.py:MyDetector"`).
 
     A class in a file need not derive from Detector: `reset` and `update` make it one. Raises
-    InputError in one line: unknown name, or a file that is missing, does not import, lacks the
-    class, or whose class is no detector.
+    InputError in one line: unknown name, a library that is not installed, or a file that is missing, does not
+    import, lacks the class, or whose class is no detector.
     """
     if ".py" not in name:
-        known = builtin_detectors()
+        known = known_detectors()
         if name not in known:
             raise unknown("detector", name, known)
+        lacks = missing_detectors().get(name)
+        if lacks is not None:
+            raise InputError(f"detector {name}: {lacks}{_remedy(lacks)}")
         return known[name]
     file, separator, class_name = name.rpartition(":")
     if not separator or not class_name.isidentifier() or not file.endswith(".py"):

@@ -347,10 +347,14 @@ def score(
 @as_json
 def leaderboard(dir: Path, profiles: Sequence[str], detectors: Sequence[str], as_json: bool) -> None:
     """Every built-in detector on a data set."""
+    from trainwreck.evaluation.registry import absent
+
     rows = _leaderboard(dir, detectors, profiles, quiet=as_json)
     if as_json:
         return print_json(rows)
     print_board(rows)
+    if line := absent():
+        print(line)
 
 
 @cli.command()

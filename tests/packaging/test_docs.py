@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainwreck.evaluation.exporters import EXPORTERS
+from trainwreck.evaluation.monitors import document as monitors
 from trainwreck.evaluation.readers import FORMATS
 from trainwreck.evaluation.readers.document import document as names
 from trainwreck.evaluation.schema import document
@@ -16,6 +17,10 @@ PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorte
 
 def test_schema_page_is_the_schema():
     assert (ROOT / "docs" / "schema.md").read_text(encoding="utf-8") == document()
+
+
+def test_the_page_of_detectors_is_what_they_say_of_themselves():
+    assert (ROOT / "docs" / "monitors.md").read_text(encoding="utf-8") == monitors()
 
 
 def test_the_page_of_logs_has_every_format_and_name():

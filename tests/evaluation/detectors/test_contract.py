@@ -14,13 +14,24 @@ from hypothesis import strategies as st
 from trainwreck.evaluation import detectors
 from trainwreck.evaluation.profiles import PROFILES
 from trainwreck.evaluation.protocol import normalise
-from trainwreck.evaluation.registry import builtin_causes, builtin_detectors
+from trainwreck.evaluation.registry import builtin_causes, known_detectors
 from trainwreck.evaluation.replay import replay
 from trainwreck.evaluation.schema import SIGNALS
 from trainwreck.evaluation.trace import Trace
 
-NAMES = sorted(builtin_detectors())
-MODULES = [module.name for module in pkgutil.iter_modules(detectors.__path__, detectors.__name__ + ".")]
+KNOWN = known_detectors()
+NEEDY = {detector.__module__ for detector in KNOWN.values() if detector.requires}
+
+
+def marked(name: str, needy: bool) -> Any:
+    return pytest.param(name, marks=pytest.mark.monitors if needy else ())
+
+
+NAMES = [marked(name, bool(detector.requires)) for name, detector in KNOWN.items()]
+MODULES = [
+    marked(module.name, module.name in NEEDY)
+    for module in pkgutil.iter_modules(detectors.__path__, detectors.__name__ + ".")
+]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -30,7 +41,7 @@ def test_examples_in_docstrings_run(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_class_shows_an_example(name: str) -> None:
-    assert ">>>" in (builtin_detectors()[name].__doc__ or "")
+    assert ">>>" in (KNOWN[name].__doc__ or "")
 
 
 def cut(trace: Trace, stop: int) -> Trace:
@@ -48,7 +59,7 @@ def cut(trace: Trace, stop: int) -> Trace:
 def test_outputs_up_to_a_step_do_not_depend_on_what_follows(
     name: str, profile: str, stop: int, seed: int, future: float, make_trace: Any
 ) -> None:
-    detector = builtin_detectors()[name]
+    detector = KNOWN[name]
     trace, other = make_trace("r", seed=seed, steps=170), make_trace("r", seed=seed, steps=170)
     for values in other.signals.values():
         values[stop:] = future
@@ -72,7 +83,7 @@ VALUES = {
 @settings(max_examples=20)
 @given(stream=st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=3), repeats=st.integers(1, 60))
 def test_survives_any_row_and_says_nothing_but_verdicts(name: str, stream: list[Any], repeats: int) -> None:
-    detector = builtin_detectors()[name]()
+    detector = KNOWN[name]()
     detector.reset(None)
     for step in range(len(stream) * repeats):
         row = stream[step % len(stream)] | {"step": step}
@@ -82,7 +93,7 @@ def test_survives_any_row_and_says_nothing_but_verdicts(name: str, stream: list[
 @pytest.mark.parametrize("name", NAMES)
 def test_is_silent_where_nothing_is_logged_unless_it_goes_by_the_clock(name: str) -> None:
     nothing = Trace("r", {}, np.zeros(300, bool))
-    found = replay(builtin_detectors()[name], nothing)
+    found = replay(KNOWN[name], nothing)
     assert found.status == "ok"
     if name not in ("always", "clock", "periodic", "random"):
         assert found.first_alarm is None
@@ -90,7 +101,7 @@ def test_is_silent_where_nothing_is_logged_unless_it_goes_by_the_clock(name: str
 
 @pytest.mark.parametrize("name", NAMES)
 def test_reset_starts_afresh(name: str, make_trace: Any) -> None:
-    detector = builtin_detectors()[name]()
+    detector = KNOWN[name]()
     passes = []
     for _ in range(2):
         detector.reset({})
