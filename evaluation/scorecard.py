@@ -11,11 +11,12 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from trainwreck.evaluation.baseline import Baseline, baseline
+from trainwreck.evaluation.contradictions import check_telemetry
 from trainwreck.evaluation.dataset import DataSet
 from trainwreck.evaluation.detectors import sanity
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.measure import Recall, Scorecard, measure
-from trainwreck.evaluation.oracles import ORACLES, oracle_alarms
+from trainwreck.evaluation.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 from trainwreck.evaluation.profiles import PROFILES
 from trainwreck.evaluation.protocol import Detector
 from trainwreck.evaluation.ranking import table
@@ -27,7 +28,8 @@ from trainwreck.evaluation.unlabelled import refuse_imported
 
 __all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
-TRACKS = ("blind", "informed")
+BLIND = "blind"
+TRACKS = (BLIND, "informed")
 CHUNK = 8  # runs a process replays at a time
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
@@ -106,6 +108,12 @@ def leaderboard(
     return table(cards, hidden=extra)
 
 
+def known_causes(dataset: DataSet) -> frozenset[str]:
+    """The causes that a detector may name on a data set: its own, and those of the built-in detectors."""
+    there = {cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)}
+    return builtin_causes() | there
+
+
 def _frame(dataset: DataSet) -> Baseline:
     refuse_imported(dataset, "scored")
     return baseline(dataset.runs)
@@ -127,7 +135,7 @@ def _score_all(
     for profile in profiles:
         if profile not in PROFILES:
             raise unknown("profile", profile, PROFILES)
-    known = builtin_causes() | {cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)}
+    known = known_causes(dataset)
     entries = [_Entry(detector, frame) for detector in detectors]  # here, so that a wrong one is told before any work
     said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
     asked = (profiles, track, k, known)
@@ -170,6 +178,7 @@ def _replayed(
         run = dataset.run(run_id)
         context = json.loads(run["context"] or "{}") if track == "informed" else None
         trace = dataset.trace(run_id)
+        check_telemetry(run, trace)
         heard[run_id] = {
             (profile, entry.name): (
                 oracle_alarms(entry.name, run)
@@ -196,7 +205,7 @@ class _Entry:
         self.name = _entry_name(detector)
         if isinstance(detector, str) and detector in ORACLES:
             self.make: Any = None
-            self.about: dict[str, Any] = {"rule": "knows the label", "source": "sanity entry"}
+            self.about: dict[str, Any] = dict(ABOUT_ORACLES)
             return
         subject = load_detector(detector) if isinstance(detector, str) else detector
         for method in ("reset", "update"):

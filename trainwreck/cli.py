@@ -13,6 +13,7 @@ from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLost
 from trainwreck.evaluation.progress import progress
 from trainwreck.logs import export, import_, print_alarms
 from trainwreck.options import (
+    alarms_option,
     as_backend,
     as_json,
     as_severity,
@@ -32,6 +33,7 @@ from trainwreck.options import (
 from trainwreck.preflight import preflight
 from trainwreck.proving import verify
 from trainwreck.releasing import release
+from trainwreck.standing import leaderboard, replayed, rescore, submit
 from trainwreck.tables import number, print_board, print_json, print_page, print_run, print_table
 
 MEASUREMENTS = ("train", "telemetry", "workers", "cuda", "language", "fidelity", "attention", "fused", "load")
@@ -86,7 +88,7 @@ def demo(out: Path, workers: int | None, device: str | None, impl: str | None, a
 
     name, specs = resolve(["demo"])
     _generate(specs, out, name, workers, as_backend(device, impl), quiet=as_json)
-    rows = _leaderboard(out, None, ("full",), quiet=as_json)
+    rows = replayed(out, (), ("full",), None, quiet=as_json)["rows"]
     page = _report(out, out / "report.html", quiet=as_json)
     if as_json:
         print_json({"data_set": str(out), "report": str(page), "leaderboard": rows})
@@ -271,8 +273,9 @@ def label(
 )
 @profile_option
 @track_option
+@alarms_option
 @as_json
-def score(dir: Path, detectors: Sequence[str], profile: str, track: str, as_json: bool) -> None:
+def score(dir: Path, detectors: Sequence[str], profile: str, track: str, alarms: Path | None, as_json: bool) -> None:
     """Score detectors on a data set; on imported logs, which have no labels, list their alarms.
 
     DIR may be `sample`, which ships with the package.
@@ -285,28 +288,24 @@ def score(dir: Path, detectors: Sequence[str], profile: str, track: str, as_json
         return print_alarms(dataset, detectors, profile, track, as_json)
     with progress("score", quiet=as_json) as tick:
         cards = score_all(dataset, list(detectors), profiles=[profile], track=track, progress=tick)
+    if alarms is not None:
+        from trainwreck.evaluation.rescore import keep_alarms
+
+        keep_alarms(alarms, dataset, cards)
     if as_json:
         print_json([card.to_dict() for card in cards])
     else:
         for card in cards:
             print(card.text())
-    crashes = [(card.detector, alarms) for card in cards for alarms in card.alarms if alarms.crashed]
+    crashes = [(card.detector, said) for card in cards for said in card.alarms if said.crashed]
     if crashes:
-        name, alarms = crashes[0]
-        raise InputError(f"detector {name}: {alarms.status} (on {len(crashes)} runs, first {alarms.run_id})")
+        name, said = crashes[0]
+        raise InputError(f"detector {name}: {said.status} (on {len(crashes)} runs, first {said.run_id})")
 
 
-@cli.command()
-@data_set
-@click.option("--profile", "profiles", multiple=True, default=("full",), show_default=True)
-@click.option("--detector", "detectors", multiple=True, help="Beside the built-in ones: file.py:Class.")
-@as_json
-def leaderboard(dir: Path, profiles: Sequence[str], detectors: Sequence[str], as_json: bool) -> None:
-    """Every built-in detector on a data set."""
-    rows = _leaderboard(dir, detectors, profiles, quiet=as_json)
-    if as_json:
-        return print_json(rows)
-    print_board(rows)
+cli.add_command(rescore)
+cli.add_command(leaderboard)
+cli.add_command(submit)
 
 
 @cli.command()
@@ -399,15 +398,6 @@ def _generate(
             tick(steps, all_steps, f"bundle {done}/{total}")
 
         return run_plan(specs, out, workers=workers, name=name, backend=where, progress=told, minutes=minutes)
-
-
-def _leaderboard(dir: Path, extra: Sequence[str] | None, profiles: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
-    from joblib import cpu_count
-
-    from trainwreck.evaluation.board import leaderboard_of
-
-    with progress("score detectors", quiet=quiet) as tick:
-        return leaderboard_of(dir, extra or (), profiles, tick, cpu_count())
 
 
 def _report(dir: Path, out: Path, quiet: bool) -> Path:

@@ -33,6 +33,10 @@ profile_option = click.option(
 )
 track_option = click.option("--track", default="blind", show_default=True, help="blind or informed.")
 
+alarms_option = click.option(
+    "--alarms", type=click.Path(path_type=Path), help="Folder to keep each detector's alarms in, for `rescore`."
+)
+
 
 def backend_options(command: Callable[..., Any]) -> Any:
     """--device and --impl, for `as_backend`."""
