@@ -50,7 +50,7 @@ def threshold_curves(one: Records) -> dict[str, Any]:
     horizon, over thresholds at the quantiles of the runs' largest scores. Empty where a curve needs runs that are
     not there.
     """
-    empty = {"operating": {"stopped": [], "recall": []}, "alarm_delay": {"rate": [], "delay": []}}
+    empty: dict[str, Any] = {"operating": {"stopped": [], "recall": []}, "alarm_delay": {"rate": [], "delay": []}}
     if not (one.failing.any() and one.healthy.any()):
         return empty
     stopped, recall = frontier(*operating(one))

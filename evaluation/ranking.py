@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -128,7 +129,7 @@ def _row(card: Scorecard, rank: int | None, easy: Collection[str]) -> dict[str, 
     return row | {"crashed": card.counts["crashed"], "update_us": card.cost["update_us"]}
 
 
-def _with_interval(name: str, estimate: Sequence[float]) -> dict[str, object]:
+def _with_interval(name: str, estimate: Sequence[Any]) -> dict[str, object]:
     value, low, high = estimate[:3]
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 

@@ -285,6 +285,8 @@ def score(dir: Path, detectors: Sequence[str], profile: str, track: str, alarms:
 
     dataset = load(dir)
     if dataset.imported:
+        if alarms is not None:
+            raise InputError("alarms: not allowed for imported runs, which have no label to score by; allowed: --json")
         return print_alarms(dataset, detectors, profile, track, as_json)
     with progress("score", quiet=as_json) as tick:
         cards = score_all(dataset, list(detectors), profiles=[profile], track=track, progress=tick)

@@ -34,7 +34,7 @@ def stop_rate(first: np.ndarray, end: np.ndarray, per: float) -> np.ndarray:
     to its end, or to the alarm that stops it. NaN where nothing is watched.
     """
     stops, watched = (first < end).sum(axis=1), np.minimum(first + 1, end).sum(axis=1)
-    return np.divide(per * stops, watched, out=np.full(len(stops), np.nan), where=watched > 0)
+    return np.asarray(np.divide(per * stops, watched, out=np.full(len(stops), np.nan), where=watched > 0))
 
 
 def best_within(stopped: np.ndarray, recall: np.ndarray, budgets: np.ndarray) -> np.ndarray:

@@ -109,7 +109,7 @@ def heat(value: float | None) -> int | None:
 
 
 def _entry(anchor: str, row: dict[str, Any], card: Card) -> dict[str, Any]:
-    headline = [row[f"recall_{HEADLINE_BUDGET}{end}"] for end in ("", "_low", "_high")]
+    headline = _of_row(row, f"recall_{HEADLINE_BUDGET}")
     return {
         "anchor": anchor,
         "rank": row["rank"],
@@ -119,7 +119,7 @@ def _entry(anchor: str, row: dict[str, Any], card: Card) -> dict[str, Any]:
         "style": "other",
         "headline": cell(*headline),
         "bar": svg.interval_bar(*headline) if None not in headline else "",
-        "cells": [cell(*(row[f"{key}{end}"] for end in ("", "_low", "_high")), form) for key, _, _, form in COLUMNS],
+        "cells": [cell(*_of_row(row, key), form) for key, _, _, form in COLUMNS],
         "update_us": row["update_us"],
         "crashed": row["crashed"],
         "runs": card["counts"]["runs"],
@@ -190,9 +190,9 @@ def _add_operating(chart: svg.Chart, entry: dict[str, Any]) -> None:
     curve = card["curves"]["operating"]
     chart.line(curve["stopped"], curve["recall"], entry["detector"], f"line {style}", steps=True)
     frozen = card["recall"][str(HEADLINE_BUDGET)]
-    places = [[one[name] for name in ("value", "low", "high")] for one in (frozen["stopped"], frozen)]
-    if style != "other" and all(place is not None for one in places for place in one):
-        chart.cross(*places, f"{entry['detector']}, frozen at {HEADLINE_BUDGET:.0%}", f"cross {style}")
+    across, up = _three(frozen["stopped"]), _three(frozen)
+    if style != "other" and None not in (*across, *up):
+        chart.cross(across, up, f"{entry['detector']}, frozen at {HEADLINE_BUDGET:.0%}", f"cross {style}")
 
 
 def _delay_frame(cards: Iterable[Card]) -> svg.Chart:
@@ -376,6 +376,10 @@ def _thinned(curve: dict[str, Any], most: int = 60) -> tuple[list[float], list[f
     stride = max(1, math.ceil(len(steps) / most))
     kept = sorted({*range(0, len(steps), stride), len(steps) - 1}) if steps else []
     return [steps[i] for i in kept], [shares[i] for i in kept]
+
+
+def _of_row(row: dict[str, Any], key: str) -> tuple[Any, Any, Any]:
+    return row[key], row[f"{key}_low"], row[f"{key}_high"]
 
 
 def _three(estimate: dict[str, Any]) -> tuple[Any, Any, Any]:

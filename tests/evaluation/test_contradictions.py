@@ -17,7 +17,7 @@ FAULT = {"kind": "failing", "cause": "high_lr", "scenario": "high_lr", "family":
 @pytest.mark.parametrize(
     ("facts", "complaint"),
     [
-        ({"kind": "failin"}, "kind is not allowed; allowed: failing, compound"),
+        ({"kind": "broken"}, "kind is not allowed; allowed: failing, compound"),
         (FAULT | {"cause": ""}, "a failing run without a cause"),
         ({"cause": "high_lr"}, "a healthy run with a cause"),
         (FAULT | {"onset_step": -1}, "onset_step before step 0"),

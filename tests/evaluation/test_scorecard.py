@@ -458,3 +458,13 @@ def test_steps_after_a_crash_were_watched_by_nobody(by_hand: DataSet) -> None:
     broken = score(Breaks, by_hand).false_alarm_rate
     assert (broken.events, broken.exposure) == (0, 10 * watched)
     assert card.false_alarm_rate.exposure > broken.exposure
+
+
+def test_a_crash_under_the_fault_is_a_miss_on_the_curves_too(by_hand: DataSet) -> None:
+    class Breaks(AtLoss):
+        def update(self, row: Row) -> Verdict:
+            assert row["step"] < 99
+            return super().update(row)
+
+    assert set(score(Breaks, by_hand).curves["alarm_delay"]["delay"].tolist()) == {1.0}
+    assert score(AtLoss, by_hand).curves["alarm_delay"]["delay"].min() < 1.0

@@ -110,7 +110,7 @@ def edited(submission, tmp_path, change):
     [
         (lambda content: [], "submission.json: not a submission"),
         (lambda content: content | {"version": 9}, "version 9 is not allowed; allowed: 1"),
-        (lambda content: content | {"licens": "MIT"}, "field: 'licens' is not allowed; did you mean 'licence'?"),
+        (lambda content: content | {"contacts": "x"}, "field: 'contacts' is not allowed; did you mean 'contact'?"),
         (lambda content: content | {"contact": ""}, "contact: '' is not allowed"),
         (lambda content: content | {"code": "over there"}, "code: 'over there' is not allowed; allowed: http://"),
         (lambda content: content | {"causal": "yes"}, "causal: 'yes' is not allowed; allowed: true, false"),
