@@ -270,3 +270,15 @@ def test_an_alarm_before_the_onset_is_worth_less_than_none(
         assert after.skill["rollback"][0.1].value < none.skill["rollback"][0.1].value
         assert after.recall["default"].value <= none.recall["default"].value
         assert not after.detected("default")[after.records.run_id == name].any()
+
+
+def test_the_right_cause_too_soon_is_no_diagnosis(runs: pd.DataFrame, frame: Baseline) -> None:
+    said = {
+        str(run.run_id): alarms(str(run.run_id), np.where(np.arange(T + 1) == 0, 9.0, 0.0), causes=(str(run.cause),))
+        for run in runs.itertuples()
+    }
+    failing = runs[runs["kind"] == "failing"]
+    expected = (failing["onset_step"] == 0).groupby(failing["cause"]).mean().mean()
+    found = card(runs, frame, said).diagnosis
+    assert expected < 0.5
+    assert [found[level]["1"]["macro"].value for level in ("cause", "cause_within_set")] == [expected, expected]
