@@ -45,6 +45,16 @@ class Alarms:
         """Whether it failed, in whatever way."""
         return self.status != OK
 
+    @property
+    def rows(self) -> int:
+        """Rows that it judged."""
+        return len(self.steps)
+
+    @property
+    def last_judged(self) -> int:
+        """Step of the last row that it judged, -1 without one."""
+        return int(self.steps[-1]) if len(self.steps) else -1
+
     def to_dict(self, *, scores: bool = False) -> dict[str, Any]:
         """JSON-safe; with `scores` the score of every row as well."""
         facts: dict[str, Any] = {
@@ -53,7 +63,7 @@ class Alarms:
             "edges": self.edges.tolist(),
             "causes": list(self.causes),
             "status": self.status,
-            "rows": len(self.steps),
+            "rows": self.rows,
             "update_us": self.update_us,
             "state_bytes": self.state_bytes,
         }

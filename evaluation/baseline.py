@@ -8,9 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from trainwreck.evaluation.contradictions import check_table
 from trainwreck.evaluation.metrics.bootstrap import Bootstrap
 from trainwreck.evaluation.metrics.records import Records, records
-from trainwreck.evaluation.metrics.skill import POLICIES, Policy, Runs, policy_gains, policy_losses, tune, utility
+from trainwreck.evaluation.metrics.skill import (
+    POLICIES,
+    Policy,
+    Runs,
+    oracle_gains,
+    policy_gains,
+    policy_losses,
+    tune,
+    utility,
+)
 from trainwreck.evaluation.oracles import labelled_alarms
 from trainwreck.evaluation.schema import JOINT
 from trainwreck.evaluation.specification import COSTS, PREVALENCES, RESAMPLES
@@ -18,14 +28,17 @@ from trainwreck.evaluation.specification import COSTS, PREVALENCES, RESAMPLES
 
 @dataclass(frozen=True)
 class Blind:
-    """The tuned blind policies under one cost profile and prevalence, and their utilities.
+    """What 0 and 1 are under one cost profile and prevalence: the tuned blind policies, and an alarm at v.
 
-    value: of the best one on the measured runs. samples: the same on each resample, [R].
+    value: utility of the best policy on the measured runs; ceiling: of the oracle. samples, ceilings: the same on
+    each resample, [R].
     """
 
     policies: tuple[Policy, ...]
     value: float
     samples: np.ndarray
+    ceiling: float
+    ceilings: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -42,19 +55,21 @@ class Baseline:
 
     def utility_samples(self, gain: np.ndarray, loss: np.ndarray, prevalence: float) -> np.ndarray:
         """U on each resample. gain, loss: [N] or [N, M] over the measured runs, 0 where they don't apply."""
+        return np.asarray(utility(*self.expectations(gain, loss), prevalence))
+
+    def expectations(self, gain: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The two expectations of U on each resample, [R] or [R, M]: mean gain of failing runs, mean loss of others."""
         shape = (-1,) + (1,) * (gain.ndim - 1)
         failing, negative = self.labels.failing, self.labels.negative
-        return np.asarray(
-            utility(
-                _ratio(self.bootstrap.sums(gain), self.bootstrap.sums(failing).reshape(shape)),
-                _ratio(self.bootstrap.sums(loss), self.bootstrap.sums(negative).reshape(shape)),
-                prevalence,
-            )
+        return (
+            _ratio(self.bootstrap.sums(gain), self.bootstrap.counts(failing).reshape(shape)),
+            _ratio(self.bootstrap.sums(loss), self.bootstrap.counts(negative).reshape(shape)),
         )
 
 
 def baseline(runs: pd.DataFrame, *, resamples: int = RESAMPLES) -> Baseline:
     """From the runs table alone. Raises InputError for labels that contradict themselves."""
+    check_table(runs)
     silent = {run_id: labelled_alarms(run_id, -1, None) for run_id in runs["run_id"]}
     everything = records(runs, silent)
     tuning, labels = everything.select(everything.tuning), everything.select(~everything.tuning)
@@ -97,9 +112,18 @@ def _blind(made: Baseline, policies: tuple[Policy, ...], runs: Runs, cost: str, 
         gain[failing, i] = policy_gains(policy, runs, cost)
         loss[negative, i] = policy_losses(policy, runs.healthy_last, cost)
     if not runs.complete:
-        return Blind(policies, float("nan"), np.full(len(made.bootstrap.weights), np.nan))
+        undefined = np.full(len(made.bootstrap.weights), np.nan)
+        return Blind(policies, float("nan"), undefined, float("nan"), undefined)
+    best = np.zeros(len(made.labels))
+    best[failing] = oracle_gains(runs)
     values = np.asarray(utility(gain[failing].mean(axis=0), loss[negative].mean(axis=0), prevalence))
-    return Blind(policies, float(values.max()), made.utility_samples(gain, loss, prevalence).max(axis=1))
+    return Blind(
+        policies,
+        float(values.max()),
+        made.utility_samples(gain, loss, prevalence).max(axis=1),
+        float(utility(best[failing].mean(), 0.0, prevalence)),
+        made.utility_samples(best, np.zeros_like(best), prevalence),
+    )
 
 
 def _unseen(tuning: Records, labels: Records) -> frozenset[str]:

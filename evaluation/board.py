@@ -1,20 +1,25 @@
-"""The leaderboard of a data set, kept beside it so that a report need not score again."""
+"""The leaderboard of a data set, kept beside it so that a report need not score again, and made from stored alarms."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainwreck.evaluation.dataset import DataSet, load
+from trainwreck.evaluation.dataset import DataSet, load, load_labels
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, sha256, write_json
 from trainwreck.evaluation.measure import Scorecard, plain
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.ranking import table
-from trainwreck.evaluation.scorecard import board_cards
+from trainwreck.evaluation.rescore import keep_alarms, rescore
+from trainwreck.evaluation.scorecard import BLIND, board_cards
 from trainwreck.evaluation.sets import fingerprint
 from trainwreck.evaluation.shipped import is_sample
-from trainwreck.evaluation.specification import SCORING_VERSION
+from trainwreck.evaluation.specification import ONE_LINERS, SCORING_VERSION
+from trainwreck.evaluation.submission import stored_in
 
 SCORES = "scores.json"
+BOARD_VERSION = 2  # of what is kept: its fields, not their meaning
 
 
 def leaderboard_of(
@@ -23,15 +28,39 @@ def leaderboard_of(
     profiles: Sequence[str] = ("full",),
     tick: Tick | None = None,
     workers: int = 1,
-) -> list[dict[str, Any]]:
-    """Score every built-in detector, the oracles and `extra`; rows best first, also kept in DIR/scores.json.
+    alarms: Path | None = None,
+) -> dict[str, Any]:
+    """Score every built-in detector, the oracles and `extra`; what `scores_of` gives, also kept in DIR/scores.json.
 
-    workers: processes to replay in.
+    workers: processes to replay in. alarms: folder to write every detector's alarms to.
     """
-    content = scores_of(load(folder), extra, profiles, tick, workers)
+    dataset = load(folder)
+    cards = board_cards(dataset, extra, profiles, workers=workers, progress=tick)
+    if alarms is not None:
+        keep_alarms(alarms, dataset, cards)
+    content = standing(dataset, cards)
     _keep(folder, content)
-    rows: list[dict[str, Any]] = content["rows"]
-    return rows
+    return content
+
+
+def board_from(folder: Path, stored: Sequence[Path]) -> dict[str, Any]:
+    """The same from stored alarms and submissions, with the oracles: labels are read, telemetry is not.
+
+    stored: what `submission.stored_in` takes. Nothing is kept. An entry of the informed track has that beside its name.
+    """
+    dataset = load_labels(folder)
+    cards = [
+        card if card.track == BLIND else replace(card, detector=f"{card.detector} ({card.track})")
+        for card in rescore(dataset, stored_in(stored), oracles=True)
+    ]
+    for profile in dict.fromkeys(card.profile for card in cards):
+        missing = set(ONE_LINERS) - {card.detector for card in cards if card.profile == profile}
+        if missing:
+            raise InputError(
+                f"from: no alarms of {', '.join(sorted(missing))} under the profile {profile}, which every board has; "
+                f"allowed: with what `trainwreck leaderboard {folder} --profile {profile} --alarms OUT` writes"
+            )
+    return standing(dataset, cards)
 
 
 def scores_of(
@@ -41,10 +70,19 @@ def scores_of(
     tick: Tick | None = None,
     workers: int = 1,
 ) -> dict[str, Any]:
-    """What `leaderboard_of` keeps: what the scores are of, the rows and the scorecards."""
-    cards = board_cards(dataset, extra, profiles, workers=workers, progress=tick)
-    rows = [plain(row) for row in table(cards).to_dict("records")]
-    return {"of": stamp(dataset), "rows": rows, "cards": [compact(card) for card in cards]}
+    """`standing` of every built-in detector, the oracles and `extra`."""
+    return standing(dataset, board_cards(dataset, extra, profiles, workers=workers, progress=tick))
+
+
+def standing(dataset: DataSet, cards: Sequence[Scorecard]) -> dict[str, Any]:
+    """What is kept: what the scores are of, the rows, the easy scenarios by profile, the scorecards. JSON-safe."""
+    board = table(cards)
+    return {
+        "of": stamp(dataset),
+        "rows": [plain(row) for row in board.to_dict("records")],
+        "easy": board.attrs["easy"],
+        "cards": [compact(card) for card in cards],
+    }
 
 
 def kept(dataset: DataSet) -> dict[str, Any] | None:
@@ -71,6 +109,7 @@ def _keep(folder: Path, content: dict[str, Any]) -> None:
 def stamp(dataset: DataSet) -> dict[str, Any]:
     """What scores hold for."""
     return {
+        "board_version": BOARD_VERSION,
         "manifest": sha256(dataset.path / "manifest.json"),
         "scoring_version": SCORING_VERSION,
         "equivalence_sets": fingerprint(),

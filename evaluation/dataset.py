@@ -6,6 +6,7 @@ DIR/telemetry/*.parquet  one row a step, a row group a run (columns: schema.SIGN
 DIR/catalogue.json       the page of every scenario in it
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -90,11 +91,32 @@ def load(path: str | Path, *, verify: bool = True) -> DataSet:
     ]
     if wrong:
         raise InputError("; ".join(wrong))
-    runs = _runs(root)
-    unlisted = sorted(set(runs["file"]) - set(manifest["files"]))
-    if unlisted:
-        raise InputError(f"{root / 'manifest.json'}: damaged, it does not list {', '.join(unlisted)}")
-    return DataSet(root, manifest, runs)
+    return DataSet(root, manifest, _listed_runs(root, manifest))
+
+
+def load_labels(path: str | Path) -> DataSet:
+    """A data set of which only manifest and runs table are here, or read: enough to score stored alarms.
+
+    Telemetry is neither checked nor needed. Raises InputError as `load` does.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise InputError(f"data set: {str(root)!r} is not a folder")
+    manifest = _manifest(root / "manifest.json")
+    complaint = _wrong(root / "runs.parquet", manifest["files"]["runs.parquet"], verify=True)
+    if complaint:
+        raise InputError(complaint)
+    return DataSet(root, manifest, _listed_runs(root, manifest))
+
+
+def telemetry_digest(dataset: DataSet) -> str:
+    """Which telemetry this is: SHA-256 over the names and checksums of the files that the runs lie in.
+
+    Labels don't count: alarms hold for the rows that they were raised on, however often those are labelled anew.
+    """
+    files = dataset.manifest["files"]
+    lines = [f"{files[name]['sha256']}  {name}\n" for name in sorted(set(dataset.runs["file"]))]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _manifest(file: Path) -> dict[str, Any]:
@@ -125,6 +147,14 @@ def _wrong(file: Path, facts: dict[str, Any], verify: bool) -> str:
     if verify and sha256(file) != facts["sha256"]:
         return f"{file}: damaged or edited, its checksum is not the manifest's"
     return ""
+
+
+def _listed_runs(root: Path, manifest: dict[str, Any]) -> pd.DataFrame:
+    runs = _runs(root)
+    unlisted = sorted(set(runs["file"]) - set(manifest["files"]))
+    if unlisted:
+        raise InputError(f"{root / 'manifest.json'}: damaged, it does not list {', '.join(unlisted)}")
+    return runs
 
 
 def _runs(root: Path) -> pd.DataFrame:

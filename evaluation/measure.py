@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from trainwreck.evaluation.baseline import Baseline
-from trainwreck.evaluation.metrics import curves, delay, diagnosis, skill
+from trainwreck.evaluation.breakdown import breakdown, exposure, operating, peaks, threshold_curves
+from trainwreck.evaluation.metrics import delay, diagnosis, skill
 from trainwreck.evaluation.metrics.bootstrap import Estimate
-from trainwreck.evaluation.metrics.false_alarms import Share, false_alarm_rate, false_stop, healthy_steps
+from trainwreck.evaluation.metrics.false_alarms import Share, false_alarm_rate, false_stop
 from trainwreck.evaluation.metrics.lead import lead
-from trainwreck.evaluation.metrics.recall import first_above, freeze_threshold, in_time, peak, threshold_range
+from trainwreck.evaluation.metrics.recall import first_above, freeze_threshold, in_time
 from trainwreck.evaluation.metrics.records import Records, records
 from trainwreck.evaluation.replay import Alarms
 from trainwreck.evaluation.schema import FAILURES, RunKind
@@ -22,6 +23,7 @@ from trainwreck.evaluation.sets import Sets, shipped
 from trainwreck.evaluation.specification import (
     BUDGETS,
     CALIBRATION_RUNS,
+    CLUSTERS,
     COSTS,
     HEADLINE_BUDGET,
     HEADLINE_COST,
@@ -31,6 +33,8 @@ from trainwreck.evaluation.specification import (
     TOP,
 )
 from trainwreck.evaluation.status import FAILURES_OF_A_DETECTOR
+
+INSTANTS = 25  # at which the share detected by then is given with its interval
 
 
 class Recall(NamedTuple):
@@ -52,9 +56,10 @@ class Scorecard:
     """Everything measured of one detector on one data set under one profile and track.
 
     Scores are of the runs outside the tuning splits. recall: operating point ("default", "0.01",
-    "0.05") to Recall. statuses: how the replays ended, kind to runs. skill: cost profile to prevalence
-    to W*. records and alarms are the raw material: labels joined with alarms of the measured runs, and
-    the alarms of every run.
+    "0.05") to Recall. statuses: how the replays ended, kind to runs. skill: cost profile to prevalence to W*.
+    breakdown: recall within the headline budget by family, scenario and what was held out, and the share stopped
+    by look-alike. curves: metric 7. records and alarms are the raw material: labels joined with alarms of the
+    measured runs, and the alarms of every run.
     """
 
     detector: str
@@ -74,6 +79,8 @@ class Scorecard:
     skill: dict[str, dict[float, Estimate]]
     cost: dict[str, Any]
     recall_by_scenario: dict[str, float]
+    breakdown: dict[str, dict[str, Share]]
+    curves: dict[str, Any]
     records: Records = field(repr=False)
     baseline: Baseline = field(repr=False)
     alarms: tuple[Alarms, ...] = field(repr=False)
@@ -100,10 +107,7 @@ class Scorecard:
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Share of healthy runs stopped and in-time recall over all thresholds. [K], [K]"""
-        one = self.records.select(self.records.failing & ~self.records.crashed)
-        low, high = threshold_range(one.steps, one.scores, one.onset, one.no_return)
-        stopped, found = curves.operating_curve(low, high, _peaks(self.records.select(self.records.healthy)))
-        return stopped, found * (len(one) / max(1, self.records.failing.sum()))
+        return operating(self.records)
 
     def text(self) -> str:
         """The scorecard in a few lines for a person; every number with its 95 % interval."""
@@ -153,7 +157,7 @@ def measure(
     calibration = everything.select(everything.calibration)
     failing = one.failing
     found = in_time(one.first, one.onset, one.no_return) & failing
-    thresholds = {str(budget): freeze_threshold(_peaks(calibration), budget) for budget in BUDGETS}
+    thresholds = {str(budget): freeze_threshold(peaks(calibration), budget) for budget in BUDGETS}
     firsts = {"default": one.first} | {point: _first_alarms(one, threshold) for point, threshold in thresholds.items()}
     monitored = np.array(
         [_first_from(edges, onset) for edges, onset in zip(one.edges, one.onset, strict=True)], dtype=np.float64
@@ -170,7 +174,7 @@ def measure(
         counts=_counts(everything, one),
         statuses=dict(sorted(Counter(alarms.outcome for alarms in said.values()).items())),
         notes=(*frame.notes, *_notes(one, calibration), *_failures(said)),
-        false_alarm_rate=false_alarm_rate(one.edges, _exposure(one)),
+        false_alarm_rate=false_alarm_rate(one.edges, exposure(one)),
         false_stop={
             kind.value: false_stop(one.first[one.kind == kind.value])
             for kind in (RunKind.HEALTHY, RunKind.LOOK_ALIKE, RunKind.LATENT, RunKind.CURED)
@@ -183,12 +187,14 @@ def measure(
         },
         lead=mean(leads, failing),
         diagnosis=_diagnosis(one, frame, found, shipped(profile)),
-        skill={cost: {pi: _skill(one, frame, cost, pi) for pi in PREVALENCES} for cost in COSTS},
-        cost=_cost(said),
+        skill={cost: _skill(one, frame, cost) for cost in COSTS},
+        cost=_cost([said[run_id] for run_id in runs["run_id"]]),
         recall_by_scenario={
             str(name): float(at_headline[failing & (one.scenario == name)].mean())
             for name in np.unique(one.scenario[failing])
         },
+        breakdown=breakdown(one, frame, firsts[str(HEADLINE_BUDGET)]),
+        curves=threshold_curves(one),
         records=one,
         baseline=frame,
         alarms=tuple(said[run_id] for run_id in runs["run_id"]),
@@ -198,11 +204,6 @@ def measure(
 def _span(estimate: Any) -> str:
     value, low, high = estimate[:3]
     return "-" if math.isnan(value) else f"{value:.2f} [{low:.2f}, {high:.2f}]"
-
-
-def _peaks(healthy: Records) -> np.ndarray:
-    """Largest score of each healthy run. One whose detector crashed counts as stopped at every threshold."""
-    return np.where(healthy.crashed, np.inf, peak(healthy.scores))
 
 
 def _first_alarms(one: Records, threshold: float) -> np.ndarray:
@@ -217,12 +218,6 @@ def _first_alarms(one: Records, threshold: float) -> np.ndarray:
 def _first_from(edges: np.ndarray, onset: float) -> float:
     later = edges[edges >= onset]
     return float(later[0]) if len(later) else math.inf
-
-
-def _exposure(one: Records) -> np.ndarray:
-    """Healthy steps of each run. Latent and cured runs are reported apart and give none."""
-    steps = healthy_steps(one.negative, one.last, one.onset)
-    return np.where(one.negative | np.isin(one.kind, FAILURES), steps, 0)
 
 
 def _recall(one: Records, frame: Baseline, first: np.ndarray, threshold: float) -> Recall:
@@ -240,7 +235,14 @@ def _delay(one: Records, frame: Baseline, origin: np.ndarray) -> dict[str, Any]:
     }
     steps, share = np.zeros(len(one)), np.zeros(len(one))
     steps[failing], share[failing] = delay.restricted_delay(first, onset, no_return, start)
+    share_detected = np.zeros((len(one), INSTANTS))
+    instants = np.unique(np.linspace(0.0, time.max(initial=0.0), INSTANTS).round())
+    share_detected[np.flatnonzero(failing), : len(instants)] = ((event == delay.Event.DETECTED)[:, None]) & (
+        time[:, None] <= instants
+    )
+    band = frame.bootstrap.means(share_detected[:, : len(instants)], failing)
     return {
+        "detected_by": {"steps": instants, "value": band[0], "low": band[1], "high": band[2]},
         "restricted_mean_steps": frame.bootstrap.mean(steps, failing),
         "restricted_mean_share": frame.bootstrap.mean(share, failing),
         "incidence": incidence,
@@ -277,24 +279,23 @@ def _diagnosis(one: Records, frame: Baseline, found: np.ndarray, sets: Sets) -> 
     return facts
 
 
-def _skill(one: Records, frame: Baseline, cost: str, prevalence: float) -> Estimate:
-    failing, negative, blind = one.failing, one.negative, frame.blind[cost, prevalence]
+def _skill(one: Records, frame: Baseline, cost: str) -> dict[float, Estimate]:
+    failing, negative = one.failing, one.negative
     if not (failing.any() and negative.any()):
-        return Estimate(math.nan, math.nan, math.nan)
+        return dict.fromkeys(PREVALENCES, Estimate(math.nan, math.nan, math.nan))
     labels = skill.Runs(one.onset[failing], one.visible[failing], one.planned[failing], one.planned[negative])
-    gain, best, loss, none = (np.zeros(len(one)) for _ in range(4))
+    gain, loss = np.zeros(len(one)), np.zeros(len(one))
     gain[failing] = skill.gains(one.first[failing], labels, cost)
-    best[failing] = skill.oracle_gains(labels)
     loss[negative] = skill.losses(one.first[negative], labels.healthy_last, cost)
-    value = skill.utility(gain[failing].mean(), loss[negative].mean(), prevalence)
-    ceiling = skill.utility(best[failing].mean(), 0.0, prevalence)
-    samples = skill.skill(
-        frame.utility_samples(gain, loss, prevalence),
-        blind.samples,
-        frame.utility_samples(best, none, prevalence),
-    )
-    exact = skill.skill(np.array([value]), np.array([blind.value]), np.array([ceiling]))
-    return Estimate(float(exact[0]), *frame.bootstrap.interval(samples))
+    gains, losses = frame.expectations(gain, loss)
+    found = {}
+    for prevalence in PREVALENCES:
+        blind = frame.blind[cost, prevalence]
+        value = skill.utility(gain[failing].mean(), loss[negative].mean(), prevalence)
+        samples = skill.skill(np.asarray(skill.utility(gains, losses, prevalence)), blind.samples, blind.ceilings)
+        exact = skill.skill(np.array([value]), np.array([blind.value]), np.array([blind.ceiling]))
+        found[prevalence] = Estimate(float(exact[0]), *frame.bootstrap.interval(samples))
+    return found
 
 
 def _counts(everything: Records, one: Records) -> dict[str, int]:
@@ -323,6 +324,12 @@ def _notes(one: Records, calibration: Records) -> list[str]:
         notes.append(f"{int(one.never_visible.sum())} failing runs never become visible and are left out")
     if not one.failing.any():
         notes.append("no failing run with a visible step: recall, delay, lead, diagnosis and skill are undefined")
+    clusters = len(np.unique(one.cluster[one.failing]))
+    if 0 < clusters < CLUSTERS:
+        notes.append(
+            f"intervals of failing runs rest on {clusters} twin sets; under {CLUSTERS} they are too narrow, and of no "
+            "width where all runs or none are found"
+        )
     for budget, needed in CALIBRATION_RUNS.items():
         if len(calibration) < needed:
             notes.append(
@@ -344,13 +351,13 @@ def _failures(said: Mapping[str, Alarms]) -> list[str]:
     return notes
 
 
-def _cost(said: Mapping[str, Alarms]) -> dict[str, Any]:
-    rows = sum(len(one.steps) for one in said.values())
-    spent = sum(one.update_us * len(one.steps) for one in said.values())
-    crashes = sorted({one.status for one in said.values() if one.crashed})
+def _cost(said: Sequence[Alarms]) -> dict[str, Any]:
+    rows = sum(one.rows for one in said)
+    spent = sum(one.update_us * one.rows for one in said)
+    crashes = sorted({one.status for one in said if one.crashed})
     return {
         "update_us": spent / rows if rows else math.nan,
-        "state_bytes": max((one.state_bytes for one in said.values() if one.state_bytes is not None), default=None),
+        "state_bytes": max((one.state_bytes for one in said if one.state_bytes is not None), default=None),
         "crashes": crashes[:5],
     }
 

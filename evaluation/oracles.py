@@ -25,6 +25,8 @@ ORACLES: dict[str, Callable[[pd.Series], float]] = {
 }
 """Name to the step at which it alarms a failing run; it alarms no other."""
 
+ABOUT_ORACLES = {"rule": "knows the label", "source": "sanity entry"}
+
 
 def oracle_alarms(name: str, run: pd.Series) -> Alarms:
     """The alarms of an oracle on a row of the runs table. A failing run that is never visible gets none."""

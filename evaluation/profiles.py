@@ -43,6 +43,16 @@ def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY) -> Rows:
     return PROFILES[profile](rows, k)
 
 
+def shown_steps(profile: str, last: int, k: int = LOG_EVERY) -> range:
+    """Steps of the rows that `observe` hands out of a run of steps 0 to `last`.
+
+    >>> list(shown_steps("filtered", 5, k=2)), list(shown_steps("minimal", 5, k=2))
+    ([1, 3, 5], [0, 2, 4])
+    """
+    first, every = {"full": (0, 1), "filtered": (k - 1, k)}.get(profile, (0, k))
+    return range(first, last + 1, every)
+
+
 def _full(rows: Iterable[Row], k: int) -> Rows:
     # A row of a replay was made for this detector alone, and copying it would fill it.
     return (row if isinstance(row, LoggedRow) else dict(row) for row in rows)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pandas as pd
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.measure import Scorecard
 from trainwreck.evaluation.metrics import skill
+from trainwreck.evaluation.metrics.bootstrap import Estimate
 from trainwreck.evaluation.metrics.delay import restricted_delay
 from trainwreck.evaluation.metrics.diagnosis import diagnosed
 from trainwreck.evaluation.metrics.lead import lead
@@ -39,10 +41,10 @@ def easy_scenarios(cards: Sequence[Scorecard]) -> list[str]:
     return sorted(name for name in recalls[0] if all(recall[name] >= EASY_RECALL for recall in recalls))
 
 
-def recall_without(card: Scorecard, scenarios: Collection[str]) -> float:
+def recall_without(card: Scorecard, scenarios: Collection[str]) -> Estimate:
     """Headline recall over the failing runs of other scenarios; NaN where none is left."""
     kept = card.records.failing & ~np.isin(card.records.scenario, list(scenarios))
-    return float(card.detected(str(HEADLINE_BUDGET))[kept].mean()) if kept.any() else float("nan")
+    return card.baseline.bootstrap.mean(card.detected(str(HEADLINE_BUDGET)), kept)
 
 
 def table(cards: Sequence[Scorecard], hidden: Collection[str] = ()) -> pd.DataFrame:
@@ -50,7 +52,8 @@ def table(cards: Sequence[Scorecard], hidden: Collection[str] = ()) -> pd.DataFr
 
     Sorted by the headline, in-time recall within the headline budget; then by recall within the
     other budgets, then by W*. `rank` is shared by entries that an exact McNemar test with Holm's
-    correction does not tell from the best of their group; oracles, which know the label, have none.
+    correction does not tell from the best of their group; oracles, which know the label, and submissions that read
+    ahead have none.
     hidden: detectors that are needed to find the easy scenarios but not shown. `.attrs["easy"]`
     holds those scenarios by profile.
     """
@@ -59,13 +62,18 @@ def table(cards: Sequence[Scorecard], hidden: Collection[str] = ()) -> pd.DataFr
         group = [card for card in cards if card.profile == profile]
         easy[profile] = easy_scenarios(group)
         shown = sorted((card for card in group if card.detector not in hidden), key=_order)
-        ranks = _ranks([card for card in shown if card.detector not in ORACLES])
+        ranks = _ranks([card for card in shown if ranked(card)])
         rows += [_row(card, ranks.get(card.detector), easy[profile]) for card in shown]
     board = pd.DataFrame(rows)
     if len(board):
         board["rank"] = board["rank"].astype("Int64")
     board.attrs["easy"] = easy
     return board
+
+
+def ranked(card: Scorecard) -> bool:
+    """Whether an entry takes part: it knows no label, and no row before its time."""
+    return card.detector not in ORACLES and bool(card.about.get("causal", True))
 
 
 def compare(first: Scorecard, second: Scorecard) -> dict[str, float]:
@@ -106,26 +114,24 @@ def _ranks(cards: list[Scorecard]) -> dict[str, int]:
 def _row(card: Scorecard, rank: int | None, easy: Collection[str]) -> dict[str, object]:
     row: dict[str, object] = {"profile": card.profile, "rank": rank, "detector": card.detector}
     for point, recall in card.recall.items():
-        row |= {f"recall_{point}": recall.value, f"recall_{point}_low": recall.low, f"recall_{point}_high": recall.high}
-        row |= {
-            f"stopped_{point}": recall.stopped.value,
-            f"stopped_look_alike_{point}": recall.stopped_look_alike.value,
-        }
-    worth, delay = card.headline_skill, card.delay["from_onset"]["restricted_mean_share"]
-    return row | {
-        "recall_without_easy": recall_without(card, easy),
-        "skill": worth.value,
-        "skill_low": worth.low,
-        "skill_high": worth.high,
-        f"false_alarms_per_{RATE_STEPS}": card.false_alarm_rate.value,
-        "lead": card.lead.value,
-        "delay_share": delay.value,
-        "top1": card.diagnosis["cause"]["1"]["macro"].value,
-        "top3": card.diagnosis["cause"]["3"]["macro"].value,
-        "top1_within_set": card.diagnosis["cause_within_set"]["1"]["macro"].value,
-        "crashed": card.counts["crashed"],
-        "update_us": card.cost["update_us"],
-    }
+        row |= _with_interval(f"recall_{point}", recall)
+        row |= _with_interval(f"stopped_{point}", recall.stopped)
+        row |= _with_interval(f"stopped_look_alike_{point}", recall.stopped_look_alike)
+    row |= _with_interval("recall_without_easy", recall_without(card, easy))
+    row |= _with_interval("skill", card.headline_skill)
+    row |= _with_interval(f"false_alarms_per_{RATE_STEPS}", card.false_alarm_rate)
+    row |= _with_interval("lead", card.lead)
+    row |= _with_interval("delay_share", card.delay["from_onset"]["restricted_mean_share"])
+    row |= _with_interval("top1", card.diagnosis["cause"]["1"]["macro"])
+    row |= _with_interval("top3", card.diagnosis["cause"]["3"]["macro"])
+    row |= _with_interval("top1_within_set", card.diagnosis["cause_within_set"]["1"]["macro"])
+    row |= _with_interval("top3_within_set", card.diagnosis["cause_within_set"]["3"]["macro"])
+    return row | {"crashed": card.counts["crashed"], "update_us": card.cost["update_us"]}
+
+
+def _with_interval(name: str, estimate: Sequence[Any]) -> dict[str, object]:
+    value, low, high = estimate[:3]
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
 def _recall_differs(first: Scorecard, second: Scorecard, point: str) -> float:

@@ -12,6 +12,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from trainwreck.evaluation.baseline import Baseline, baseline
+from trainwreck.evaluation.contradictions import check_telemetry
 from trainwreck.evaluation.dataset import DataSet
 from trainwreck.evaluation.detectors import sanity
 from trainwreck.evaluation.errors import InputError, unknown
@@ -20,7 +21,7 @@ from trainwreck.evaluation.isolation.isolated import Isolated
 from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.isolation.opening import about, isolated_builtin, open_detector
 from trainwreck.evaluation.measure import Recall, Scorecard, measure
-from trainwreck.evaluation.oracles import ORACLES, oracle_alarms
+from trainwreck.evaluation.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 from trainwreck.evaluation.profiles import PROFILES
 from trainwreck.evaluation.protocol import Detector
 from trainwreck.evaluation.ranking import table
@@ -32,7 +33,8 @@ from trainwreck.evaluation.unlabelled import refuse_imported
 
 __all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
-TRACKS = ("blind", "informed")
+BLIND = "blind"
+TRACKS = (BLIND, "informed")
 CHUNK = 8  # runs a process replays at a time, at least
 ROUNDS = 4  # pieces of work for each process where detectors need processes of their own, which take time to begin
 Progress = Callable[[int, int, str], None]
@@ -126,6 +128,12 @@ def leaderboard(
     return table(cards, hidden=extra)
 
 
+def known_causes(dataset: DataSet) -> frozenset[str]:
+    """The causes that a detector may name on a data set: its own, and those of the built-in detectors."""
+    there = {cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)}
+    return builtin_causes() | there
+
+
 def _frame(dataset: DataSet) -> Baseline:
     refuse_imported(dataset, "scored")
     return baseline(dataset.runs)
@@ -149,7 +157,7 @@ def _score_all(
     for profile in profiles:
         if profile not in PROFILES:
             raise unknown("profile", profile, PROFILES)
-    known = builtin_causes() | {cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)}
+    known = known_causes(dataset)
     asked = (profiles, track, k, known)
     order = replay_order(dataset.runs["run_id"])
     with ExitStack() as stack:
@@ -198,6 +206,7 @@ def _replayed(
         run = dataset.run(run_id)
         context = json.loads(run["context"] or "{}") if track == "informed" else None
         trace = dataset.trace(run_id)
+        check_telemetry(run, trace)
         heard[run_id] = {
             (profile, entry.name): (
                 oracle_alarms(entry.name, run)
@@ -243,7 +252,7 @@ class _Entry:
         self.name = _entry_name(detector)
         if isinstance(detector, str) and detector in ORACLES:
             self.make: Any = None
-            self.about = {"rule": "knows the label", "source": "sanity entry"}
+            self.about: dict[str, Any] = dict(ABOUT_ORACLES)
             return
         subject = open_detector(detector, limits) if isinstance(detector, str) else detector
         self.about = about(subject)

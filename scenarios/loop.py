@@ -133,7 +133,7 @@ def train(
             for members, lane in lanes:
                 signals, evaluated = lane.run(steps, record)
                 _collect(members, steps, signals, evaluated)
-                if watch:
+                if watch and record:
                     for run, part in zip(members, signals, strict=True):
                         watch(run.job.run_id, part)
                 if progress:

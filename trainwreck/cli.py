@@ -14,6 +14,7 @@ from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
 from trainwreck.logs import export, full_and_blind, import_, print_alarms
 from trainwreck.options import (
+    alarms_option,
     as_backend,
     as_json,
     as_severity,
@@ -37,6 +38,7 @@ from trainwreck.preflight import preflight
 from trainwreck.proving import verify
 from trainwreck.real_runs import print_real, write_real
 from trainwreck.releasing import release
+from trainwreck.standing import leaderboard, replayed, rescore, submit
 from trainwreck.tables import number, print_board, print_json, print_page, print_run, print_table
 from trainwreck.watching import watch
 
@@ -103,7 +105,7 @@ def demo(out: Path, workers: int | None, device: str | None, impl: str | None, a
 
     name, specs = resolve(["demo"])
     _generate(specs, out, name, workers, as_backend(device, impl), quiet=as_json)
-    rows = _leaderboard(out, None, ("full",), quiet=as_json)
+    rows = replayed(out, (), ("full",), None, quiet=as_json)["rows"]
     page = _report(out, out / "report.html", quiet=as_json)
     if as_json:
         print_json({"data_set": str(out), "report": str(page), "leaderboard": rows})
@@ -295,6 +297,7 @@ def label(
 @track_option
 @isolate_option
 @limits_options
+@alarms_option
 @as_json
 def score(
     dir: Path,
@@ -304,6 +307,7 @@ def score(
     track: str,
     isolate: bool,
     limits: Limits,
+    alarms: Path | None,
     as_json: bool,
 ) -> None:
     """Score detectors on a data set; on imported logs list their alarms, or with --labels what these allow.
@@ -320,6 +324,8 @@ def score(
         print(f"note: {clash}", file=sys.stderr)
     if dataset.imported:
         full_and_blind(profile, track)
+        if alarms is not None:
+            raise InputError("alarms: not allowed for imported runs, which have no label to score by; allowed: --json")
     if labels:
         return print_real(dataset, labels, detectors, limits, as_json)
     if dataset.imported:
@@ -328,33 +334,25 @@ def score(
         cards = score_all(
             dataset, list(detectors), profiles=[profile], track=track, limits=limits, isolate=isolate, progress=tick
         )
+    if alarms is not None:
+        from trainwreck.evaluation.rescore import keep_alarms
+
+        keep_alarms(alarms, dataset, cards)
     if as_json:
         print_json([card.to_dict() for card in cards])
     else:
         for card in cards:
             print(card.text())
-    crashes = [(card.detector, alarms) for card in cards for alarms in card.alarms if alarms.crashed]
+    crashes = [(card.detector, said) for card in cards for said in card.alarms if said.crashed]
     if crashes:
-        name, alarms = crashes[0]
-        last = f"; it printed last: {alarms.stderr[-1]}" if alarms.stderr else ""
-        raise InputError(f"detector {name}: {alarms.status} (on {len(crashes)} runs, first {alarms.run_id}){last}")
+        name, said = crashes[0]
+        last = f"; it printed last: {said.stderr[-1]}" if said.stderr else ""
+        raise InputError(f"detector {name}: {said.status} (on {len(crashes)} runs, first {said.run_id}){last}")
 
 
-@cli.command()
-@data_set
-@click.option("--profile", "profiles", multiple=True, default=("full",), show_default=True)
-@click.option("--detector", "detectors", multiple=True, help="Beside the built-in ones: file.py:Class.")
-@as_json
-def leaderboard(dir: Path, profiles: Sequence[str], detectors: Sequence[str], as_json: bool) -> None:
-    """Every built-in detector on a data set."""
-    from trainwreck.evaluation.registry import absent
-
-    rows = _leaderboard(dir, detectors, profiles, quiet=as_json)
-    if as_json:
-        return print_json(rows)
-    print_board(rows)
-    if line := absent():
-        print(line)
+cli.add_command(rescore)
+cli.add_command(leaderboard)
+cli.add_command(submit)
 
 
 @cli.command()
@@ -462,15 +460,6 @@ def _generate(
             tick(steps, all_steps, f"bundle {done}/{total}")
 
         return run_plan(specs, out, workers=workers, name=name, backend=where, progress=told, minutes=minutes)
-
-
-def _leaderboard(dir: Path, extra: Sequence[str] | None, profiles: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
-    from joblib import cpu_count
-
-    from trainwreck.evaluation.board import leaderboard_of
-
-    with progress("score detectors", quiet=quiet) as tick:
-        return leaderboard_of(dir, extra or (), profiles, tick, cpu_count())
 
 
 def _report(dir: Path, out: Path, quiet: bool) -> Path:

@@ -39,6 +39,9 @@ profile_option = click.option(
 )
 track_option = click.option("--track", default="blind", show_default=True, help="blind or informed.")
 
+alarms_option = click.option(
+    "--alarms", type=click.Path(path_type=Path), help="Folder to keep each detector's alarms in, for `rescore`."
+)
 isolate_option = click.option("--isolate", is_flag=True, help="Run built-in detectors in processes of their own too.")
 
 

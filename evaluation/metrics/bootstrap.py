@@ -51,7 +51,10 @@ class Bootstrap:
         confidence: float = CONFIDENCE,
     ) -> None:
         keys, self.index = np.unique(cluster, return_inverse=True)
+        self.order = np.argsort(self.index, kind="stable")  # runs by cluster, and where each begins
+        self.starts = np.searchsorted(self.index[self.order], np.arange(len(keys)))
         self.confidence = confidence
+        self._counted: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
         random = np.random.default_rng(seed)
         self.weights = np.zeros((resamples, len(keys)))  # [R, C]: how often each cluster was drawn
         stratum = strata(cluster, cause, severity)
@@ -65,10 +68,17 @@ class Bootstrap:
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Sum over the runs of each resample. values: [N] or [N, M]. Returns [R] or [R, M]."""
         values = np.asarray(values, dtype=np.float64)
-        columns = values.reshape(len(values), -1)
-        total = np.zeros((self.weights.shape[1], columns.shape[1]))
-        np.add.at(total, self.index, columns)
+        if not values.any():  # most detectors name no cause
+            return np.zeros((len(self.weights), *values.shape[1:]))
+        total = np.add.reduceat(values.reshape(len(values), -1)[self.order], self.starts, axis=0)
         return (self.weights @ total).reshape(-1, *values.shape[1:])
+
+    def counts(self, mask: np.ndarray) -> np.ndarray:
+        """`sums` of a bool mask [N] or [N, M]: how many runs each resample has of it. Kept, as all detectors ask."""
+        key = mask.shape, mask.tobytes()
+        if key not in self._counted:
+            self._counted[key] = self.sums(mask)
+        return self._counted[key]
 
     def interval(self, samples: np.ndarray) -> tuple[float, float]:
         """Percentile interval of a statistic's resamples [R], over those where it is defined."""
@@ -83,18 +93,29 @@ class Bootstrap:
         """Mean of values [N] over the runs under mask [N]."""
         if not mask.any():
             return Estimate(np.nan, np.nan, np.nan)
-        top, bottom = self.sums(np.where(mask, values, 0.0)), self.sums(mask)
+        top, bottom = self.sums(np.where(mask, values, 0.0)), self.counts(mask)
         samples = np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
         return Estimate(float(np.mean(values[mask])), *self.interval(samples))
+
+    def means(self, values: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`mean` of each column of values [N, M]: value, low, high, each [M]."""
+        if not mask.any():
+            blank = np.full(values.shape[1], np.nan)
+            return blank, blank, blank
+        top, bottom = self.sums(np.where(mask[:, None], values, 0.0)), self.counts(mask)
+        drawn = bottom > 0
+        tail = (1.0 - self.confidence) / 2.0
+        low, high = np.quantile(top[drawn] / bottom[drawn, None], [tail, 1.0 - tail], axis=0)
+        return values[mask].mean(axis=0), low, high
 
     def macro(self, values: np.ndarray, cause: np.ndarray, mask: np.ndarray) -> Estimate:
         """Mean over causes of the mean of values [N] over each cause's runs under mask [N]."""
         if not mask.any():
             return Estimate(np.nan, np.nan, np.nan)
         _, code = np.unique(cause[mask], return_inverse=True)
-        member = np.zeros((len(mask), code.max() + 1))
-        member[np.flatnonzero(mask), code] = 1.0
-        top, bottom = self.sums(member * values[:, None]), self.sums(member)
+        member = np.zeros((len(mask), code.max() + 1), dtype=bool)
+        member[np.flatnonzero(mask), code] = True
+        top, bottom = self.sums(member * values[:, None]), self.counts(member)
         share = np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
         present = bottom > 0
         samples = np.where(present, share, 0.0).sum(axis=1) / np.maximum(1, present.sum(axis=1))

@@ -1,4 +1,4 @@
-"""Metric 7: operating curves, which need no threshold and no default."""
+"""Metric 7: curves over all thresholds, which need no threshold and no default."""
 
 import numpy as np
 
@@ -14,6 +14,27 @@ def operating_curve(low: np.ndarray, high: np.ndarray, peaks: np.ndarray) -> tup
     stopped = (peaks[None, :] > thresholds[:, None]).mean(axis=1) if len(peaks) else np.zeros(len(thresholds))
     found = (low[None, :] <= thresholds[:, None]) & (thresholds[:, None] < high[None, :])
     return stopped, found.mean(axis=1) if len(low) else np.zeros(len(thresholds))
+
+
+def frontier(stopped: np.ndarray, recall: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The steps of the best recall at a share stopped of at most x: where it rises, and to what. [J], [J]
+
+    stopped, recall: [K], of `operating_curve`. As `best_within`, a curve to look at.
+    """
+    order = np.lexsort((-recall, stopped))
+    best = np.maximum.accumulate(recall[order])
+    rises = np.diff(best, prepend=-1.0) > 0
+    return stopped[order][rises], best[rises]
+
+
+def stop_rate(first: np.ndarray, end: np.ndarray, per: float) -> np.ndarray:
+    """False alarms for `per` healthy steps watched, at each of T thresholds, under the stop protocol. [T]
+
+    first: [T, N], first alarm of each run. end: [N], the step before which each run is healthy. A stretch is watched
+    to its end, or to the alarm that stops it. NaN where nothing is watched.
+    """
+    stops, watched = (first < end).sum(axis=1), np.minimum(first + 1, end).sum(axis=1)
+    return np.asarray(np.divide(per * stops, watched, out=np.full(len(stops), np.nan), where=watched > 0))
 
 
 def best_within(stopped: np.ndarray, recall: np.ndarray, budgets: np.ndarray) -> np.ndarray:

@@ -36,10 +36,10 @@ def diagnosed(
     detected: [N] bool, metric 2. unseen: causes that no training run had, for which "unknown" is
     right as well. sets: cause to the others of its equivalence set, which are right as well.
     """
-    right = [
-        not allowed(true, sets).isdisjoint(answer[:k]) or (true in unseen and UNKNOWN in answer[:k])
-        for true, answer in zip(cause, named, strict=True)
-    ]
+    answers = {
+        true: allowed(true, sets) | ({UNKNOWN} if true in unseen else set()) for true in np.unique(cause).tolist()
+    }
+    right = [not answers[true].isdisjoint(answer[:k]) for true, answer in zip(cause.tolist(), named, strict=True)]
     return np.asarray(detected & np.array(right, dtype=bool))
 
 

@@ -43,6 +43,16 @@ def first_above(steps: Sequence[np.ndarray], scores: Sequence[np.ndarray], thres
     return first
 
 
+def firsts_above(steps: Sequence[np.ndarray], scores: Sequence[np.ndarray], thresholds: np.ndarray) -> np.ndarray:
+    """`first_above` for many thresholds. thresholds: [T]. Returns [T, N]."""
+    first = np.full((len(thresholds), len(steps)), np.inf)
+    for i, (at, values) in enumerate(zip(steps, scores, strict=True)):
+        if len(at):
+            above = np.searchsorted(np.maximum.accumulate(values), thresholds, side="right")
+            first[:, i] = np.append(at, np.inf)[above]
+    return first
+
+
 def threshold_range(
     steps: Sequence[np.ndarray], scores: Sequence[np.ndarray], onset: np.ndarray, no_return: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

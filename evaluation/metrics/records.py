@@ -24,7 +24,8 @@ class Records:
     edges, named, steps and scores hold a sequence a run.
 
     A failing run that crashed its detector is a miss whatever was said before the crash, unless it
-    was alarmed before the onset. Alarms on other runs before a crash stand: no crash undoes them.
+    was alarmed before the onset. Alarms on other runs before a crash stand: no crash undoes them. Steps after
+    a crash were watched by nobody and are no healthy steps without an alarm.
 
     A failing run whose `visible` is infinite shows nothing that healthy re-seeds do not show as
     well. It can't be detected, only guessed, so it is no positive: it is left out of recall, delay,
@@ -39,6 +40,7 @@ class Records:
     cause: np.ndarray
     family: np.ndarray
     severity: np.ndarray
+    held_out: np.ndarray  # what of the run no training run has; "" where nothing is
     cluster: np.ndarray  # int; runs that share base and seed: a twin set
     last: np.ndarray
     planned: np.ndarray
@@ -48,6 +50,7 @@ class Records:
     return_measured: np.ndarray  # bool
     first: np.ndarray
     crashed: np.ndarray  # bool
+    judged: np.ndarray  # step of the last row judged before a crash; infinite without one
     edges: tuple[np.ndarray, ...]
     named: tuple[tuple[str, ...], ...]
     steps: tuple[np.ndarray, ...]
@@ -120,6 +123,7 @@ def records(runs: pd.DataFrame, alarms: Mapping[str, Alarms]) -> Records:
         cause=_strings(runs, "cause"),
         family=_strings(runs, "family"),
         severity=_strings(runs, "severity"),
+        held_out=_strings(runs, "held_out"),
         # Numbered by what they share, not by where they stand: the order of runs changes nothing.
         cluster=runs.groupby(["base", "seed"], dropna=False).ngroup().to_numpy(),
         last=last,
@@ -130,6 +134,7 @@ def records(runs: pd.DataFrame, alarms: Mapping[str, Alarms]) -> Records:
         return_measured=np.isfinite(measured),
         first=first,
         crashed=crashed,
+        judged=np.array([one.last_judged if one.crashed else np.inf for one in said], dtype=np.float64),
         edges=tuple(one.edges for one in said),
         named=tuple(one.causes for one in said),
         steps=tuple(one.steps for one in said),

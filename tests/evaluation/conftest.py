@@ -190,9 +190,11 @@ def _records(*, n: int, **changed: Any) -> Records:
     facts: dict[str, Any] = {
         "run_id": np.array([f"r{i}" for i in range(n)]), "kind": np.full(n, "failing", dtype="<U10"),
         "split": np.full(n, "test", dtype="<U11"), "scenario": blank, "cause": blank, "family": blank,
-        "severity": blank, "cluster": np.arange(n), "last": np.full(n, 99.0), "onset": np.full(n, 20.0),
+        "severity": blank, "held_out": blank, "cluster": np.arange(n), "last": np.full(n, 99.0),
+        "onset": np.full(n, 20.0),
         "visible": np.full(n, 40.0), "no_return": np.full(n, 80.0), "return_measured": np.ones(n, bool),
-        "first": np.full(n, np.inf), "crashed": np.zeros(n, bool), "edges": ((),) * n, "named": ((),) * n,
+        "first": np.full(n, np.inf), "crashed": np.zeros(n, bool), "judged": np.full(n, np.inf),
+        "edges": ((),) * n, "named": ((),) * n,
         "steps": (np.arange(100),) * n, "scores": (np.zeros(100),) * n,
     }  # fmt: skip
     return Records(**(facts | changed))

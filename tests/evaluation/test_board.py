@@ -69,7 +69,7 @@ def test_the_best_stands_first(profile: str, scores: dict[str, Any]) -> None:
 
 def test_the_rows_returned_are_those_kept(folder: Path) -> None:
     ticks: list[tuple[int, int]] = []
-    rows = leaderboard_of(folder, tick=lambda done, total, note: ticks.append((done, total)))
+    rows = leaderboard_of(folder, tick=lambda done, total, note: ticks.append((done, total)))["rows"]
     content = kept(load(folder))
     assert content is not None
     assert content["rows"] == rows

@@ -425,3 +425,46 @@ def test_the_delayed_oracle_stays_inside_the_run(by_hand: DataSet) -> None:
     run = by_hand.run("f0").copy()
     run["visible_step"] = 97
     assert oracle_alarms("oracle_delayed", run).first_alarm == 99
+
+
+def test_where_the_recall_comes_from_by_hand(by_hand: DataSet) -> None:
+    card = score(AtLoss, by_hand)
+    failing = card.records.failing
+    found = card.detected("0.05")
+    for part, values in (("family", card.records.family), ("scenario", card.records.scenario)):
+        for name, share in card.breakdown[part].items():
+            chosen = failing & (values == name)
+            assert (share.events, share.exposure) == (found[chosen].sum(), chosen.sum())
+            assert share.value == pytest.approx(found[chosen].mean(), abs=1e-12)
+            assert share.low <= share.value <= share.high
+        assert sum(share.exposure for share in card.breakdown[part].values()) == failing.sum()
+    by_instant = card.delay["from_onset"]["detected_by"]
+    assert by_instant["value"][-1] == pytest.approx(card.recall["default"].value, abs=1e-12)
+    assert (np.diff(by_instant["value"]) >= 0).all()
+    assert (by_instant["low"] <= by_instant["value"]).all()
+    curve = card.curves["alarm_delay"]
+    assert len(curve["rate"]) == len(curve["delay"]) > 1
+    assert curve["delay"].min() >= 0.0
+
+
+def test_steps_after_a_crash_were_watched_by_nobody(by_hand: DataSet) -> None:
+    class Breaks(AtLoss):
+        def update(self, row: Row) -> Verdict:
+            assert row["step"] < 10
+            return super().update(row)
+
+    card = score(AtLoss, by_hand)
+    watched = int((card.records.negative | (card.records.kind == "failing")).sum())
+    broken = score(Breaks, by_hand).false_alarm_rate
+    assert (broken.events, broken.exposure) == (0, 10 * watched)
+    assert card.false_alarm_rate.exposure > broken.exposure
+
+
+def test_a_crash_under_the_fault_is_a_miss_on_the_curves_too(by_hand: DataSet) -> None:
+    class Breaks(AtLoss):
+        def update(self, row: Row) -> Verdict:
+            assert row["step"] < 99
+            return super().update(row)
+
+    assert set(score(Breaks, by_hand).curves["alarm_delay"]["delay"].tolist()) == {1.0}
+    assert score(AtLoss, by_hand).curves["alarm_delay"]["delay"].min() < 1.0

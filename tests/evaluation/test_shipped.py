@@ -67,6 +67,7 @@ def test_the_word_is_a_folder_of_ones_own_first(tmp_path: Path, monkeypatch: pyt
 
 
 def test_nothing_is_written_into_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainwreck.evaluation.board.scores_of", lambda *rest: {"rows": [1]})
-    assert leaderboard_of(sample()) == [1]
+    monkeypatch.setattr("trainwreck.evaluation.board.board_cards", lambda *rest, **options: [])
+    monkeypatch.setattr("trainwreck.evaluation.board.standing", lambda *rest: {"rows": [1]})
+    assert leaderboard_of(sample()) == {"rows": [1]}
     assert not (sample() / SCORES).exists()

@@ -67,6 +67,7 @@ def test_what_imported_runs_are_not_for(call, here, log):
         refused(call(*words), "imported runs have no label by experiment", "trainwreck score mine --detector NAME")
     refused(call("score", "mine", "--detector", "zclip", "--profile", "minimal"), "'minimal'", "allowed: full")
     refused(call("score", "mine", "--detector", "zclip", "--track", "informed"), "'informed'", "allowed: blind")
+    refused(call("score", "mine", "--detector", "zclip", "--alarms", "kept"), "alarms: not allowed for imported runs")
     refused(call("score", "mine", "--detector", "zclop"), "did you mean 'zclip'?")
     refused(call("export", "mine", "--to", "timeeval", "--out", "out"), "holds imported runs")
 

@@ -99,3 +99,21 @@ def test_ignoring_twin_sets_would_cover_too_little() -> None:
         found = boot.mean(chance, np.ones(180, bool))
         held += found.low <= 0.6 <= found.high
     assert held / 200 < 0.85
+
+
+def test_means_are_the_mean_of_each_column() -> None:
+    random = np.random.default_rng(4)
+    boot, mask = plain(np.repeat(np.arange(12), 3)), random.random(36) < 0.7
+    values = random.random((36, 3))
+    found = boot.means(values, mask)
+    for i in range(3):
+        assert [part[i] for part in found] == pytest.approx(list(boot.mean(values[:, i], mask)), abs=1e-12)
+    assert np.isnan(boot.means(values, np.zeros(36, bool))).all()
+
+
+def test_counts_are_kept_by_shape_and_content() -> None:
+    boot, mask = plain(np.arange(6), resamples=20), np.arange(6) < 3
+    assert boot.counts(mask).tolist() == boot.sums(mask).tolist()
+    assert boot.counts(mask[:, None]).shape == (20, 1)
+    assert boot.counts(~mask).tolist() == boot.sums(~mask).tolist()
+    assert boot.counts(mask) is boot.counts(mask.copy())

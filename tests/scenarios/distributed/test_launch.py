@@ -76,6 +76,17 @@ def test_bad_input_that_a_rank_meets_is_raised_here(tiny, make_job):
         train([job])
 
 
+def test_ranks_whose_telemetry_nobody_asks_for_end_where_they_do_with_it(tiny, make_job):
+    """Points of no return are searched for so, and checks before a run."""
+    job = make_job(0, replaced(tiny, distributed__ranks=2))
+    keep = {job.run_id: [3]}
+    silent, told = (train([job], keep=keep, stop=3, record=record)[0] for record in (False, True))
+    for name, value in told.states[3].items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(silent.states[3][name], value)
+    assert len(told.trace) == 3
+
+
 def test_the_number_of_ranks_stays(tiny, make_job):
     job = make_job(0, tiny, At(5, Setting("distributed.ranks", 2)))
     with pytest.raises(ValueError, match=r"^distributed.ranks: 2 is not allowed in mid-run"):

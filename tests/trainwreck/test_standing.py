@@ -1,0 +1,174 @@
+"""Boards from stored alarms, and a submission from the command that makes it to the board that has it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from trainwreck.evaluation.board import board_from
+from trainwreck.evaluation.files import sha256
+from trainwreck.evaluation.shipped import sample
+
+SOURCE = (
+    "import trainwreck\n\n\nclass Mine(trainwreck.Detector):\n    rule = 'loss over 6'\n\n"
+    "    def update(self, row):\n        loss = row['loss']\n        return 1e9 if loss != loss else loss\n"
+)
+FACTS = {
+    "name": "over-six", "version": "1.0", "code": "https://example.org/over-six/tree/v1.0", "licence": "MIT",
+    "contact": "someone@example.org",
+}  # fmt: skip
+
+
+def words(out, **changed):
+    facts = FACTS | changed
+    options = [word for name, value in facts.items() if value is not None for word in (f"--{name}", value)]
+    return ("submit", "sample", "--detector", "mine.py:Mine", *options, "--out", out)
+
+
+@pytest.fixture(scope="module")
+def submission(call, tmp_path_factory):
+    """Made by the command on the shipped sample, in two profiles."""
+    root = tmp_path_factory.mktemp("submitted")
+    (root / "mine.py").write_text(SOURCE, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        said = call(*words(root / "entries"), "--causal", "--profile", "full", "--profile", "minimal")
+    assert said.code == 0, said.err
+    assert said.out.endswith(f"submission: {root / 'entries' / 'over-six'}\n")
+    return root / "entries" / "over-six"
+
+
+@pytest.fixture(scope="module")
+def kept(call, tmp_path_factory):
+    """Alarms of what every board has, on the sample."""
+    folder = tmp_path_factory.mktemp("kept")
+    names = ("nonfinite_loss", "loss_over_minimum", "grad_norm_zscore", "any_zscore")
+    detectors = [word for name in names for word in ("--detector", name)]
+    for profile in ("full", "minimal"):
+        said = call("score", "sample", *detectors, "--profile", profile, "--alarms", folder)
+        assert said.code == 0, said.err
+    assert len(list(folder.iterdir())) == 8
+    return folder
+
+
+def test_a_submission_is_facts_and_alarms(submission):
+    content = json.loads((submission / "submission.json").read_text(encoding="utf-8"))
+    assert {key: content[key] for key in ("name", "code", "causal", "detector")} == {
+        "name": "over-six", "code": FACTS["code"], "causal": True, "detector": "mine.py:Mine",
+    }  # fmt: skip
+    files = {path.relative_to(submission).as_posix() for path in submission.rglob("*.parquet")}
+    assert content["alarms"] == {name: sha256(submission / name) for name in files}
+    assert len(files) == 2
+    assert sum(path.stat().st_size for path in submission.rglob("*.parquet")) < 50_000
+
+
+def test_it_is_scored_again_to_the_same_numbers(call, submission, here):
+    (here / "mine.py").write_text(SOURCE, encoding="utf-8")
+    again = {card["profile"]: card for card in json.loads(call("rescore", "sample", submission, "--json").out)}
+    (direct,) = json.loads(call("score", "sample", "--detector", "mine.py:Mine", "--json").out)
+    assert set(again) == {"full", "minimal"}
+    for facts in (direct, again["full"]):
+        for timed in [facts["cost"], *facts["alarms"]]:
+            timed.pop("update_us")
+    same = set(direct) - {"detector", "about"}
+    assert {key: direct[key] for key in same} == {key: again["full"][key] for key in same}
+    assert again["full"]["detector"] == "over-six"
+    assert call("rescore", "sample", submission).out.startswith("over-six on ")
+
+
+def test_a_board_from_stored_alarms_and_submissions(call, kept, submission, here):
+    said = call("leaderboard", "sample", "--from", kept, "--from", submission.parent, "--out", "board", "--json")
+    assert said.code == 0, said.err
+    rows = json.loads(said.out)
+    assert {row["detector"] for row in rows} >= {"over-six", "any_zscore", "oracle_at_v"}
+    assert {row["profile"] for row in rows} == {"full", "minimal"}
+    page = (here / "board" / "leaderboard.html").read_text(encoding="utf-8")
+    assert "over-six" in page
+    assert FACTS["code"] in page
+    text = call("leaderboard", "sample", "--from", kept, "--from", submission)
+    assert "within" not in text.err
+    assert "over-six" in text.out
+
+
+def test_an_entry_that_reads_ahead_has_no_rank(kept, submission, tmp_path):
+    ahead = edited(submission, tmp_path, lambda content: content | {"causal": False})
+    rows = board_from(sample(), [kept, ahead])["rows"]
+    assert {row["rank"] for row in rows if row["detector"] == "over-six"} == {None}
+    assert {type(row["rank"]) for row in rows if row["detector"] == "any_zscore"} == {int}
+
+
+def edited(submission, tmp_path, change):
+    folder = Path(shutil.copytree(submission, tmp_path / submission.name))
+    content = json.loads((folder / "submission.json").read_text(encoding="utf-8"))
+    (folder / "submission.json").write_text(json.dumps(change(content)), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (lambda content: [], "submission.json: not a submission"),
+        (lambda content: content | {"version": 9}, "version 9 is not allowed; allowed: 1"),
+        (lambda content: content | {"contacts": "x"}, "field: 'contacts' is not allowed; did you mean 'contact'?"),
+        (lambda content: content | {"contact": ""}, "contact: '' is not allowed"),
+        (lambda content: content | {"code": "over there"}, "code: 'over there' is not allowed; allowed: http://"),
+        (lambda content: content | {"causal": "yes"}, "causal: 'yes' is not allowed; allowed: true, false"),
+        (lambda content: content | {"name": "other"}, "name: 'other' is not the folder's, 'over-six'"),
+        (lambda content: content | {"name": "zclip"}, "name: 'zclip' is taken by a built-in entry"),
+        (lambda content: content | {"detector": "x"}, "detector: 'mine.py:Mine' is not the submission's, 'x'"),
+        (lambda content: content | {"alarms": {}}, "alarms: {} is not allowed"),
+        (
+            lambda content: content | {"alarms": dict.fromkeys(content["alarms"], "0")},
+            "damaged or edited, its checksum is not that of submission.json",
+        ),
+        (lambda content: content | {"alarms": content["alarms"] | {"alarms/x.parquet": "0"}}, "x.parquet: missing"),
+        (
+            lambda content: content | {"alarms": dict(list(content["alarms"].items())[:1])},
+            "not listed in submission.json",
+        ),
+    ],
+)
+def test_a_submission_that_is_wrong_is_one_line(change, part, call, submission, tmp_path):
+    said = call("rescore", "sample", edited(submission, tmp_path, change))
+    assert said.code == 2
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert part in line
+
+
+@pytest.mark.parametrize(
+    ("changed", "part"),
+    [
+        ({"name": "Over Six"}, "name: 'Over Six' is not allowed; allowed: up to 60 of a-z, 0-9, - and _"),
+        ({"name": "oracle_at_v"}, "name: 'oracle_at_v' is taken"),
+        ({"code": "mine.py"}, "code: 'mine.py' is not allowed"),
+        ({"licence": " "}, "licence: ' ' is not allowed"),
+        ({"contact": None}, "Missing option '--contact'"),
+    ],
+)
+def test_facts_that_are_wrong_are_told_before_any_work(changed, part, call, here):
+    (here / "mine.py").write_text(SOURCE, encoding="utf-8")
+    said = call(*words("entries", **changed), "--causal")
+    assert (said.code, said.out) == (2, "")
+    (line,) = said.err.splitlines()
+    assert part in line
+    assert [path.name for path in here.iterdir()] == ["mine.py"]
+
+
+def test_bad_words(call, kept, submission, here, data_set):
+    for line, part in (
+        (("leaderboard", "sample", "--from", kept, "--detector", "zclip"), "detector: not allowed beside --from"),
+        (("leaderboard", "sample", "--from", kept, "--alarms", "x"), "alarms: not allowed beside --from"),
+        (("leaderboard", "sample", "--from", kept, "--profile", "full"), "profile: not allowed beside --from"),
+        (("leaderboard", "sample", "--from", submission), "from: no alarms of any_zscore, grad_norm_zscore"),
+        (("leaderboard", "sample", "--from", "nowhere"), "alarms: 'nowhere' is not a file"),
+        (("rescore", data_set, submission), "made on other telemetry"),
+        (("rescore", "nowhere", submission), "data set: 'nowhere' is not a folder"),
+        (("rescore", "sample", kept, kept), "are in"),
+    ):
+        said = call(*line)
+        assert (said.code, said.out) == (2, ""), line
+        (told,) = said.err.splitlines()
+        assert part in told
+    assert not list(here.iterdir())
