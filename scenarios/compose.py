@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import product
 from types import UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.kernels.attention.api import VARIANTS
@@ -65,35 +65,51 @@ def _parse(overrides: Sequence[str]) -> list[Any]:
 
 
 def _merge(setup: Setup, knobs: Knobs, overrides: Sequence[str]) -> tuple[Setup, Knobs]:
-    from hydra import compose as hydra_compose
-    from hydra import initialize
-    from hydra.core.config_store import ConfigStore
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-
-    ConfigStore.instance().store(name="setup", node=setup)
-    ConfigStore.instance().store(name=KNOBS, node=knobs)
-    result: dict[str, Any] = {"setup": setup, KNOBS: knobs}
+    configs: dict[str, Any] = {"setup": setup, KNOBS: knobs}
+    asked: dict[str, list[_Override]] = {"setup": [], KNOBS: []}
     for text, parsed in zip(overrides, _parse(overrides), strict=True):
         if parsed.is_sweep_override():
             raise InputError(f"setting: {text!r} is not allowed here; allowed: one value")
         key = parsed.key_or_group
         node = KNOBS if key.startswith(f"{KNOBS}.") else "setup"
         path = key.removeprefix(f"{KNOBS}.")
-        kind = field_type(type(result[node]), path, key)
+        kind = field_type(type(configs[node]), path, key)
         value = text.partition("=")[2]
         if isinstance(kind, type) and issubclass(kind, Enum):
             value = _enum_name(kind, key, value)
-        ConfigStore.instance().store(name=node, node=result[node])
-        try:
-            with initialize(version_base=None, config_path=None):
-                composed = hydra_compose(node, overrides=[f"{path}={value}"])
-            result[node] = OmegaConf.to_object(composed)
-        except (HydraException, ValueError) as error:
-            if isinstance(error, ValueError):  # from a config's own __post_init__
-                raise InputError(str(error).splitlines()[0]) from None
-            raise InputError(f"{key}: {value!r} is not allowed; allowed: {describe(kind)}") from None
-    return result["setup"], result[KNOBS]
+        asked[node].append(_Override(key, path, value, kind))
+    return _composed("setup", setup, asked["setup"]), _composed(KNOBS, knobs, asked[KNOBS])
+
+
+class _Override(NamedTuple):
+    key: str
+    path: str  # below its node
+    value: str
+    kind: Any
+
+
+def _composed(node: str, config: Any, asked: list[_Override]) -> Any:
+    """A config with overrides. Hydra composes all at once, and one by one to tell which of them is refused."""
+    if not asked:
+        return config
+    from hydra import compose as hydra_compose
+    from hydra import initialize
+    from hydra.core.config_store import ConfigStore
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+
+    ConfigStore.instance().store(name=node, node=config)
+    try:
+        with initialize(version_base=None, config_path=None):
+            return OmegaConf.to_object(hydra_compose(node, overrides=[f"{one.path}={one.value}" for one in asked]))
+    except (HydraException, ValueError) as error:
+        if len(asked) > 1:
+            for one in asked:
+                config = _composed(node, config, [one])
+        if isinstance(error, ValueError):  # from a config's own __post_init__
+            raise InputError(str(error).splitlines()[0]) from None
+        one = asked[-1]
+        raise InputError(f"{one.key}: {one.value!r} is not allowed; allowed: {describe(one.kind)}") from None
 
 
 def field_type(cls: type, path: str, key: str) -> Any:

@@ -206,6 +206,7 @@ def test_a_data_set_of_every_kind(data_set: DataSet) -> None:
     assert found.counts == {"runs": 85, "audited": 55, "tuning": 24, "cured": 3, "latent": 3}
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_stated() -> None:
     random = np.random.default_rng(0)
     runs = pd.DataFrame({"seed": np.repeat(np.arange(12), 4), "kind": ["failing", "healthy"] * 24, "onset_step": ONSET})

@@ -304,7 +304,9 @@ def test_a_broken_detector_is_a_miss_with_a_visible_status(output: Any, data_set
 
     found = score(Broken, data_set)
     assert found.counts["crashed"] == len(data_set)
-    assert found.cost["crashes"][0].startswith("crashed: ")
+    kind = "crashed" if isinstance(output, Exception) else "garbage"
+    assert found.statuses == {kind: len(data_set)}
+    assert found.cost["crashes"][0].startswith(f"{kind}: ")
     assert all(recall.value == 0.0 for recall in found.recall.values())
     assert {one["status"] for one in found.to_dict()["alarms"]} == set(found.cost["crashes"])
 

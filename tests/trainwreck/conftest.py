@@ -2,8 +2,9 @@
 
 import io
 import shutil
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,3 +76,11 @@ def data_set(tmp_path_factory: pytest.TempPathFactory, sweep: tuple[str, ...]) -
 def copied(data_set: Path, tmp_path: Path) -> Path:
     """A copy of the data set to write to."""
     return Path(shutil.copytree(data_set, tmp_path / "copied"))
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Children that SIGINT interrupts, even where the tests themselves run in the background and ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

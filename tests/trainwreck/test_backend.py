@@ -38,8 +38,8 @@ def test_a_data_set_tells_device_and_kernels(data_set):
 
 @needs_triton
 def test_kernels_in_the_interpreter_train_as_the_reference_does(tmp_path):
-    """From the plan to the data set and back; apart by rounding, which twelve steps barely amplify."""
-    tiny = ["steps=12", "model.layers=1", "model.width=16", "model.heads=1", "model.context=16", "data.rows=1",
+    """From the plan to the data set and back; apart by rounding, which four steps barely amplify."""
+    tiny = ["steps=4", "model.layers=1", "model.width=16", "model.heads=1", "model.context=16", "data.rows=1",
             "evaluation.rows=1"]  # fmt: skip
     specs = family_of("mask_missing", [0], overrides=tiny, roles=(Role.FAULTY, Role.TWIN))
     content = {"format": "trainwreck-plan", "runs": [spec.to_json() for spec in specs]}
@@ -56,7 +56,7 @@ def test_kernels_in_the_interpreter_train_as_the_reference_does(tmp_path):
     for one, other in zip(traces["reference"], traces["triton"], strict=True):
         for signal in one.signals:
             np.testing.assert_allclose(other[signal], one[signal], rtol=2e-3, atol=2e-4, err_msg=signal)
-        different += not np.array_equal(one["loss"], other["loss"])
+        different += any(not np.array_equal(one[signal], other[signal]) for signal in one.signals)
     assert different, "the kernels gave the reference's bits: were they used?"
 
     again = run("reproduce", tmp_path / "triton", traces["triton"][0].run_id, "--json", interpreter=True)

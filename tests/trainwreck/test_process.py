@@ -33,14 +33,6 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_of(words, tmp_path):
         assert process.stderr.read() == b""
 
 
-@pytest.fixture
-def interruptible():
-    """Children that SIGINT interrupts, even where the tests themselves run in the background and ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_leaves_a_folder_that_goes_on(workers, tmp_path, tiny, call, monkeypatch):

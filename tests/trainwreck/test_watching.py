@@ -103,6 +103,7 @@ def test_it_ends_with_the_training(call, log):
     assert "the process is gone: 61 rows" in said.out
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_it_can_be_interrupted(here, log):
     words = [sys.executable, "-m", "trainwreck", "watch", "calm.csv", *ONE, "--follow", "--every", "0.01"]
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
