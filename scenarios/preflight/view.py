@@ -23,6 +23,7 @@ from trainwreck.scenarios.lane import Lane
 from trainwreck.scenarios.loop import fresh_state, train
 from trainwreck.scenarios.plan import RunSpec
 from trainwreck.scenarios.preflight.subject import Preflight, share
+from trainwreck.scenarios.settings import replaced
 
 IGNORED = -100
 
@@ -113,14 +114,19 @@ def one_step(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor) -> fl
 
 
 def views(specs: Sequence[RunSpec], step: int) -> list[Preflight]:
-    """Subjects of runs as they stand before a step; trained up to there side by side, resumes at it included."""
+    """Subjects of runs as they stand before a step; trained up to there side by side, resumes at it included.
+
+    Of a run of several ranks: the first rank's model, and the whole batch, in one process. What is wrong between
+    ranks is not seen there.
+    """
     jobs = [spec.job() for spec in specs]
     if step == 0 and not any(job.resumes(0) for job in jobs):
-        return [_view(job, fresh_state(job), step) for job in jobs]
-    # Kept before the step, after what a resume did to it.
-    keep: dict[str, Iterable[int]] = {job.run_id: [step] for job in jobs}
-    results = train(jobs, keep=keep, stop=step + 1, record=False)
-    return [_view(job, result.states[step], step) for job, result in zip(jobs, results, strict=True)]
+        states = [fresh_state(job) for job in jobs]
+    else:  # kept before the step, after what a resume did to it
+        keep: dict[str, Iterable[int]] = {job.run_id: [step] for job in jobs}
+        states = [result.states[step] for result in train(jobs, keep=keep, stop=step + 1, record=False)]
+    alone = [dataclasses.replace(job, setup=replaced(job.setup, distributed__ranks=1)) for job in jobs]
+    return [_view(job, state, step) for job, state in zip(alone, states, strict=True)]
 
 
 def _view(job: Job, state: State, step: int) -> Preflight:

@@ -78,3 +78,14 @@ def test_low_precision_is_the_runs_own_or_bfloat16():
     made = view(kernel, kernel.onset)
     assert made.fp32.job.segment(kernel.onset).setup.model.attention == "reference"
     assert made.mixed.job.segment(kernel.onset).setup.model.attention == "fp16_scores"
+
+
+def test_of_several_ranks_the_first_ones_model_is_seen_in_one_process():
+    """Resumed or not: at step 0, and in mid-run with the weights that training left there."""
+    spec = spec_of("ddp_same_data", more=("distributed.ranks=2",))
+    step = 3
+    made = view(spec, step)
+    job = spec.job()
+    state = train([job], keep={job.run_id: [step]}, stop=step + 1)[0].states[step]
+    assert torch.equal(made.model.flat(), state["parameters"])
+    assert np.isfinite(one_step(made.model, made.inputs, made.targets))
