@@ -11,6 +11,7 @@ import click
 from trainwreck.auditing import audit, equivalence
 from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, unknown
 from trainwreck.evaluation.progress import progress
+from trainwreck.learning import learn
 from trainwreck.logs import export, import_, print_alarms
 from trainwreck.options import (
     as_backend,
@@ -329,6 +330,7 @@ def report(dir: Path, out: Path | None, record: bool, as_json: bool) -> None:
     print(json.dumps({"report": str(page)}) if as_json else page)
 
 
+cli.add_command(learn)
 cli.add_command(release)
 cli.add_command(audit)
 cli.add_command(equivalence)

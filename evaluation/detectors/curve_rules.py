@@ -2,7 +2,7 @@
 
 import math
 
-from trainwreck.evaluation.detectors.evidence import both, either, ratio
+from trainwreck.evaluation.detectors.evidence import both, either, excess, ratio
 from trainwreck.evaluation.detectors.rules import CURVES, INSTABILITY, SYMPTOMS, TRAINING, Rule, Seen
 
 FP16_MAX = 65504.0
@@ -66,15 +66,12 @@ def _depth_uneven(s: Seen) -> float:
 def _violent_start(s: Seen) -> float:
     if s.curves.warmed_up or s.curves.rows > 60:
         return 0.0
-    return either(
-        ratio(s.curves.loss.level, 1.05 * s.curves.loss.first),
-        ratio(s.curves.grad.level, 5.0 * s.curves.grad.first),
-        _uneven(s),
-    )
+    loss = excess(ratio(s.curves.loss.level, s.curves.loss.first), 0.05)
+    return either(loss, ratio(s.curves.grad.level, 5.0 * s.curves.grad.first), _uneven(s))
 
 
 def _creeps_and_climbs(s: Seen) -> float:
-    return both(s.curves.grad.creep / 1.3, s.curves.rise / 1.1, s.curves.rise_over_noise / 4.0)
+    return both(s.curves.grad.creep / 1.3, excess(s.curves.rise, 0.1), s.curves.rise_over_noise / 4.0)
 
 
 def _creeps(s: Seen) -> float:
@@ -82,7 +79,7 @@ def _creeps(s: Seen) -> float:
 
 
 def _climbs(s: Seen) -> float:
-    return both(s.curves.rise / 1.3, s.curves.rise_over_noise / 5.0)
+    return both(excess(s.curves.rise, 0.3), s.curves.rise_over_noise / 5.0)
 
 
 def _broken(s: Seen) -> float:

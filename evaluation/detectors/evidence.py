@@ -33,6 +33,11 @@ def ratio(top: float, bottom: float) -> float:
     return top / bottom if bottom > 0.0 else math.nan
 
 
+def excess(value: float, threshold: float) -> float:
+    """How far a ratio is over 1, as a share of how far it may be: 0 where nothing has changed, 1 at the threshold."""
+    return (value - 1.0) / threshold
+
+
 def both(*values: float) -> float:
     """The least; NaN if any is NaN."""
     return math.nan if any(map(math.isnan, values)) else min(values)

@@ -2,7 +2,7 @@
 
 import math
 
-from trainwreck.evaluation.detectors.evidence import both, ratio
+from trainwreck.evaluation.detectors.evidence import both, excess, ratio
 from trainwreck.evaluation.detectors.integrity import NOTHING
 from trainwreck.evaluation.detectors.rules import CURVES, DIVERGENCE, INSTABILITY, SYMPTOMS, TRAINING, Rule, Seen
 
@@ -34,7 +34,7 @@ def _padding_attended(s: Seen) -> float:
 
 
 def _more_than_its_rows(s: Seen) -> float:
-    return s.facts.loss_over_rows / 1.5
+    return excess(s.facts.loss_over_rows, 0.5)
 
 
 def _far_over_chance(s: Seen) -> float:
@@ -70,7 +70,7 @@ def _clipped_away(s: Seen) -> float:
 
 
 def _rate_jumped(s: Seen) -> float:
-    return s.facts.lr_rise / 2.0
+    return excess(s.facts.lr_rise, 1.0)
 
 
 def _one_layer_apart(s: Seen) -> float:
@@ -85,7 +85,7 @@ def _weights_run_away(s: Seen) -> float:
     return s.facts.weights_grown / 12.0
 
 
-def _weights_wither(s: Seen) -> float:
+def _weights_shrink(s: Seen) -> float:
     return ratio(0.6, s.facts.weights_left)
 
 
@@ -122,15 +122,15 @@ def _too_good(s: Seen) -> float:
 
 
 def _better_in_training(s: Seen) -> float:
-    return s.facts.validation_gap / 1.35
+    return excess(s.facts.validation_gap, 0.35)
 
 
 def _validation_alone_rises(s: Seen) -> float:
-    return both(s.facts.validation_rise / 1.15, ratio(s.facts.validation_rise, s.facts.train_rise) / 1.1)
+    return both(excess(s.facts.validation_rise, 0.15), ratio(s.facts.validation_rise, s.facts.train_rise) / 1.1)
 
 
 def _validation_rises(s: Seen) -> float:
-    return s.facts.validation_rise / 1.15
+    return excess(s.facts.validation_rise, 0.15)
 
 
 FACT_RULES: tuple[Rule, ...] = (
@@ -220,8 +220,8 @@ FACT_RULES: tuple[Rule, ...] = (
         INSTABILITY, ("fp16_adam_state", "optimizer_state_lost"), ("layer_moment_rms",),
     ),
     Rule(
-        "weight_decay_too_high", 2, _weights_wither,
-        "the weights of some layer wither",
+        "weight_decay_too_high", 2, _weights_shrink,
+        "the weights of some layer shrink to a part of what they were",
         TRAINING, ("weight_decay_on_all",), ("layer_weight_norm",),
     ),
     Rule(

@@ -25,11 +25,11 @@ class Seen:
 class Rule:
     """One line of the playbook.
 
-    strength: how far the evidence goes, 1 at the rule's threshold, NaN where it has none. hold:
-    rows for which it must have stayed at 1 or more, as far as was logged, before the rule fires. then: causes that the same picture fits less
-    well, in order. says: the rule in words. source: the document that teaches it. reads: signals
-    without any of which a row says nothing either way, so that a logger that shows them now and then
-    is waited for.
+    strength: how far the evidence goes, 1 at the rule's threshold, NaN where it has none. hold: rows for
+    which it must have stayed at 1 or more, as far as was logged, before the rule fires. then: causes that
+    the same picture fits less well, in order. says: the rule in words. source: the document that teaches
+    it. reads: signals without any of which a row says nothing either way, so that a logger that shows them
+    now and then is waited for.
     """
 
     cause: str

@@ -110,7 +110,7 @@ PICTURES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]] = 
         {"layer_moment_rms": one_of(np.where(AFTER, 20.0, 1.5), 4, 1.5)},
         {"layer_moment_rms": one_of(np.where(AFTER, 3.0, 1.5), 4, 1.5)},
     ),
-    "weights wither": (
+    "weights shrink": (
         "weight_decay_too_high",
         {"layer_weight_norm": one_of(np.where(AFTER, 0.3, 1.0), 4, 1.0)},
         {"layer_weight_norm": one_of(np.where(AFTER, 0.8, 1.0), 4, 1.0)},
