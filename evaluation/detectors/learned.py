@@ -14,7 +14,7 @@ SHIPPED = read_model(shipped())
 
 @register
 class Learned(Detector):
-    """Trees on the train split of a data set; `about` says which. `trainwreck learn DIR` trains another.
+    """Trees on the train split of a data set; `model.about` says which. `trainwreck learn DIR` trains others.
 
     The score is the trees' log odds, averaged over the latest rows: 0 is as much like a run that fails as like one
     that does not. Causes are named at alarms only, `unknown` first where none fits well.
