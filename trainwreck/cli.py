@@ -12,6 +12,7 @@ from trainwreck.auditing import audit, compare, equivalence
 from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, unknown
 from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
+from trainwreck.learning import learn
 from trainwreck.logs import export, full_and_blind, import_, print_alarms
 from trainwreck.options import (
     alarms_option,
@@ -387,6 +388,7 @@ def report(
     print(json.dumps({"report": str(page)}) if as_json else page)
 
 
+cli.add_command(learn)
 cli.add_command(release)
 cli.add_command(audit)
 cli.add_command(compare)

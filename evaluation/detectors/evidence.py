@@ -33,6 +33,11 @@ def ratio(top: float, bottom: float) -> float:
     return top / bottom if bottom > 0.0 else math.nan
 
 
+def excess(value: float, threshold: float) -> float:
+    """How far a ratio is over 1, as a share of how far it may be: 0 where nothing has changed, 1 at the threshold."""
+    return (value - 1.0) / threshold
+
+
 def both(*values: float) -> float:
     """The least; NaN if any is NaN."""
     return math.nan if any(map(math.isnan, values)) else min(values)
@@ -83,6 +88,13 @@ class Past:
             return math.nan
         centre, std = moments(self.window.values)
         return abs(self.value - centre) / max(std, 0.02 * abs(centre), 1e-6)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the window's values about their trend, by the median step; NaN until there are 8."""
+        values = list(self.window.values)
+        # Of a normal variate the median difference of two draws is 0.954 standard deviations.
+        return median([abs(b - a) for a, b in pairwise(values)]) / 0.954 if len(values) >= RECENT else math.nan
 
     @property
     def creep(self) -> float:
@@ -139,6 +151,13 @@ class Evidence:
         return ratio(self.loss.level, self.loss.least)
 
     @property
+    def rise_over_noise(self) -> float:
+        """How far the level of the loss is over its least, in standard deviations of a row; infinite without noise."""
+        noise = self.loss.noise
+        over = self.loss.level - self.loss.least
+        return math.inf if noise == 0.0 else over / noise
+
+    @property
     def update_jump(self) -> float:
         """Largest jump of any layer's update ratio in this row."""
         return either(*(past.jump for past in self.updates))
@@ -162,7 +181,7 @@ class Evidence:
         loss, grad = number(row.get("loss")), number(row.get("grad_norm"))
         self.nonfinite = (
             (row.get("loss") is not None and not math.isfinite(loss))
-            or (row.get("grad_norm") is not None and not math.isfinite(grad) and row.get("skipped") != 1.0)
+            or (row.get("grad_norm") is not None and not math.isfinite(grad) and not number(row.get("skipped")) > 0.0)
             or number(row.get("nonfinite_weights")) > 0.0
         )
         self.loss.push(loss)

@@ -53,6 +53,8 @@ def _trace(run_id: str, *, seed: int = 0, steps: int = STEPS, **changed: np.ndar
     signals["validation_loss"][evaluated] = fall[evaluated]
     for name, values in changed.items():
         signals[name] = np.asarray(values, dtype=np.float32)
+    if "row_loss_max" not in changed:
+        signals["row_loss_max"] = 1.3 * signals["loss"]  # no batch loses more than its worst row
     return Trace(run_id, signals, evaluated)
 
 

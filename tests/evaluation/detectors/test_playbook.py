@@ -7,18 +7,12 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.detectors.playbook import RULES, Playbook
-from trainwreck.evaluation.registry import builtin_causes
 from trainwreck.evaluation.replay import replay
+from trainwreck.scenarios.registry import scenarios
 
 S, ONSET = 120, 60
 T = np.arange(S)
 AFTER = T >= ONSET
-
-CAUSES = {
-    "high_lr", "no_warmup", "post_ln_depth", "fp16_attention_overflow", "corrupt_tokens", "mask_missing",
-    "mask_zeroed", "mask_off_by_one", "rope_wrong_frequency", "rope_wrong_offset", "rope_on_keys_only",
-    "stale_optimizer_state",
-}  # fmt: skip
 
 
 def loss(seed: int = 0) -> np.ndarray:
@@ -147,14 +141,15 @@ def test_logits_beyond_fp16_were_not_computed_in_it(make_trace: Any) -> None:
     assert replay(Playbook, trace).first_alarm is None
 
 
-def test_the_rules_name_the_twelve_causes_and_say_why() -> None:
-    assert {cause for rule in RULES for cause in (rule.cause, *rule.then)} == CAUSES
-    assert set(Playbook.causes) == CAUSES <= builtin_causes()
+def test_the_rules_name_causes_of_the_catalogue_and_say_why() -> None:
+    catalogue = {entry.id for entry in scenarios().values() if not entry.look_alike}
+    assert set(Playbook.causes) == {cause for rule in RULES for cause in (rule.cause, *rule.then)} <= catalogue
     for rule in RULES:
         assert rule.says
-        assert rule.source
+        assert rule.source in Playbook.source
         assert rule.hold >= 1
         assert rule.cause not in rule.then
+        assert set(rule.reads) <= set(Playbook.signals)
 
 
 def test_the_score_is_one_or_more_exactly_at_alarms(make_trace: Any) -> None:

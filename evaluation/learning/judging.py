@@ -1,0 +1,58 @@
+"""How the trees do on rows of runs that were held out: what the default threshold and the record go by."""
+
+import numpy as np
+
+from trainwreck.evaluation.learning.examples import Examples
+from trainwreck.evaluation.learning.smoothing import Smoothed
+from trainwreck.evaluation.metrics.recall import freeze_threshold, in_time
+from trainwreck.evaluation.metrics.records import NEGATIVES
+from trainwreck.evaluation.profiles import PROFILES
+from trainwreck.evaluation.schema import FAILURES
+from trainwreck.evaluation.specification import BUDGETS
+
+
+def smoothed(found: Examples, scores: np.ndarray) -> np.ndarray:
+    """Scores averaged as the detector does, over the rows that were kept. [N]"""
+    result = np.zeros(len(scores))
+    last, state = -1, Smoothed()
+    keys = (found.run * len(PROFILES) + found.profile).tolist()
+    for i, (key, score, step) in enumerate(zip(keys, scores.tolist(), found.step.tolist(), strict=True)):
+        if key != last:
+            last, state = key, Smoothed()
+        result[i] = state.push(score, step)
+    return result
+
+
+def quiet_peaks(found: Examples, scores: np.ndarray, profile: int) -> np.ndarray:
+    """The largest score of each healthy and look-alike run under a profile, by position in PROFILES."""
+    negative = found.runs["kind"].isin(NEGATIVES).to_numpy()
+    rows = (found.profile == profile) & negative[found.run]
+    peaks = np.full(len(found.runs), -np.inf)
+    np.maximum.at(peaks, found.run[rows], scores[rows])
+    return np.asarray(peaks[negative & np.isfinite(peaks)])
+
+
+def first_above(found: Examples, scores: np.ndarray, threshold: float, profile: int) -> np.ndarray:
+    """The first row, by position, at which each run exceeds a threshold under a profile; -1 where none does. [R]"""
+    rows = np.flatnonzero((found.profile == profile) & (scores > threshold))
+    first = np.full(len(found.runs), -1)
+    runs, at = np.unique(found.run[rows], return_index=True)
+    first[runs] = rows[at]
+    return first
+
+
+def recalls(found: Examples, scores: np.ndarray) -> dict[str, dict[str, float]]:
+    """In-time recall at each budget of quiet runs stopped, by profile: an estimate, on the rows that were kept."""
+    runs = found.runs
+    failing = (runs["kind"].isin(FAILURES) & runs["visible_step"].notna()).to_numpy()
+    onset = runs["onset_step"].to_numpy(dtype=np.float64, na_value=np.nan)[failing]
+    lost = runs["no_return_step"].fillna(runs["last_step"]).to_numpy(dtype=np.float64)[failing]
+    table: dict[str, dict[str, float]] = {}
+    for profile, name in enumerate(PROFILES):
+        peaks = quiet_peaks(found, scores, profile)
+        table[name] = {}
+        for budget in BUDGETS:
+            at = first_above(found, scores, freeze_threshold(peaks, budget), profile)[failing]
+            step = np.where(at < 0, np.inf, found.step[at])
+            table[name][f"recall_{budget}"] = round(float(in_time(step, onset, lost).mean()), 3)
+    return table

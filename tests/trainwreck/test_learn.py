@@ -1,0 +1,67 @@
+"""`learn` as a user calls it."""
+
+import json
+
+import pytest
+
+from trainwreck.evaluation.learning.model import Model, read_model, shipped
+from trainwreck.evaluation.profiles import PROFILES
+
+RECALL = {profile: {"recall_0.01": 0.25, "recall_0.05": 0.5} for profile in PROFILES}
+ABOUT = {
+    "data_set": "0" * 64, "plan": "small", "runs": {"failing": 12, "healthy": 6}, "seeds": [1, 2], "command": "-",
+    "packages": {}, "held_out": {"recall": RECALL, "cause": 0.125},
+}  # fmt: skip
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """What is trained has tests of its own; this is the way from there to the user."""
+    asked = []
+
+    def learn(dataset, tick):
+        asked.append(len(dataset))
+        model = read_model(shipped())
+        return Model(model.trees, model.head, 0.75, ABOUT)
+
+    monkeypatch.setattr("trainwreck.evaluation.learning.training.learn", learn)
+    return asked
+
+
+def test_learn_writes_weights_and_says_what_they_do(call, data_set, here, trained):
+    said = call("learn", data_set)
+    assert said.code == 0, said.err
+    assert len(trained) == 1
+    assert read_model(here / "learned.npz").about == ABOUT
+    for part in (*PROFILES, "in-time recall at 1%", "0.250", "0.500", "12% of the time", "from 12 failing, 6 healthy"):
+        assert part in said.out
+    facts = json.loads(call("learn", data_set, "--out", "deep/mine.npz", "--json").out)
+    assert facts["weights"] == "deep/mine.npz"
+    assert facts["bytes"] == (here / "deep" / "mine.npz").stat().st_size
+    assert facts["threshold"] == 0.75
+    assert facts["held_out"] == ABOUT["held_out"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--out", "mine.pkl"), "out: 'mine.pkl' is not allowed; allowed: a file that ends in .npz"),
+        (("--out", "folder.npz"), "out: 'folder.npz' is not allowed"),
+        (("--out", "file/mine.npz"), "out: 'file/mine.npz' can't be written"),
+        ((), "no split 'train', here are: calibration, test; allowed: a data set with one"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(call, data_set, here, words, message):
+    (here / "folder.npz").mkdir()
+    (here / "file").write_text("")
+    said = call("learn", data_set, *words)
+    assert said.code == 2
+    assert message in said.err
+    assert len(said.err.splitlines()) == 1
+    assert sorted(path.name for path in here.iterdir()) == ["file", "folder.npz"]
+
+
+def test_no_data_set(call, here):
+    said = call("learn", "nowhere")
+    assert said.code == 2
+    assert "is not a folder" in said.err
