@@ -2,6 +2,7 @@
 
 import math
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ from trainwreck.evaluation.shipped import sample
 from trainwreck.evaluation.trace import Trace
 
 PERL = Path(__file__).resolve().parents[3] / "docs" / "examples" / "loss_over_minimum.pl"
+JSON_PP = ["perl", "-MJSON::PP", "-e", "1"]
+needs_perl = pytest.mark.skipif(
+    shutil.which("perl") is None or subprocess.run(JSON_PP, check=False, capture_output=True).returncode != 0,
+    reason="perl with its core modules is not installed",
+)
 TIGHT = {"memory_mb": 100.0, "output_kb": 128.0}
 
 
@@ -98,7 +104,7 @@ def test_another_version_is_refused(opened: Any) -> None:
         opened("cmd:version")
 
 
-@pytest.mark.skipif(shutil.which("perl") is None, reason="perl is not installed")
+@needs_perl
 def test_the_example_in_perl_is_the_rule_in_python(make_trace: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(PERL.parent)  # a file is found from where the command was given
     data = load(sample())
@@ -119,7 +125,7 @@ def test_the_example_in_perl_is_the_rule_in_python(make_trace: Any, monkeypatch:
     assert 2 < alarmed < len(traces)
 
 
-@pytest.mark.skipif(shutil.which("perl") is None, reason="perl is not installed")
+@needs_perl
 def test_its_name_on_the_board_has_no_folder(tmp_path: Path, write_small_data_set: Any) -> None:
     data = write_small_data_set(tmp_path)
     card = score(f"cmd:perl {PERL}", data)
