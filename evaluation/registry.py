@@ -9,6 +9,8 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,6 +64,20 @@ def missing_detectors() -> dict[str, str]:
         if absent:
             found[name] = f"{SWITCH}=off" if off else f"{', '.join(absent)} not installed"
     return found
+
+
+@contextmanager
+def without_libraries() -> Iterator[None]:
+    """A block, and processes begun in it, in which detectors that need a library stand on no board."""
+    before = os.environ.get(SWITCH)
+    os.environ[SWITCH] = "off"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SWITCH]
+        else:
+            os.environ[SWITCH] = before
 
 
 def builtin_causes() -> frozenset[str]:

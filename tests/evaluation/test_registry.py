@@ -1,5 +1,6 @@
 """Detectors by name and from files."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,16 @@ import pytest
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.protocol import Detector
-from trainwreck.evaluation.registry import builtin_causes, builtin_detectors, load_detector, register
+from trainwreck.evaluation.registry import (
+    SWITCH,
+    builtin_causes,
+    builtin_detectors,
+    known_detectors,
+    load_detector,
+    missing_detectors,
+    register,
+    without_libraries,
+)
 
 PUBLISHED = {
     "nonfinite_loss", "loss_over_minimum", "grad_norm_zscore", "any_zscore", "olmo_stability",
@@ -121,3 +131,16 @@ def test_importing_the_board_loads_nothing_heavy() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("before", [None, "on"])
+def test_in_a_block_without_libraries_none_that_needs_one_stands(
+    before: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(SWITCH) if before is None else monkeypatch.setenv(SWITCH, before)
+    needy = {name for name, detector in known_detectors().items() if detector.requires}
+    assert needy
+    with without_libraries():
+        assert missing_detectors().keys() == needy
+        assert not needy & builtin_detectors().keys()
+    assert os.environ.get(SWITCH) == before
