@@ -25,10 +25,10 @@ def enter(proofs: Sequence[Proof], results: Path | None = None) -> None:
     shipped.recorded.cache_clear()
 
 
-def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """The table that is committed with the results."""
+def markdown(rows: Sequence[dict[str, Any]], verdict: str = "proven") -> str:
+    """The table that is committed with the results. verdict: proven, or holds, which a quick look on one seed tells."""
     head = (
-        "| scenario | size | severity | proven | seeds | signature: faulty | twin | healthy | bitwise twin "
+        f"| scenario | size | severity | {verdict} | seeds | signature: faulty | twin | healthy | bitwise twin "
         "| cured | latent | median v - s | shows first in | final gap (nats) | non-finite | s/run |"
     )
     lines = [head, "|" + "---|" * 16]
@@ -39,7 +39,7 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
             best = max(sorted(row["fooled"]), key=lambda k: row["fooled"][k])
             cure = f"fools {best}: {row['fooled'][best]:.0%}"
         cells = [
-            f"`{name}`", row["size"], row["severity"] or "-", "yes" if row["proven"] else "**no**", row["seeds"],
+            f"`{name}`", row["size"], row["severity"] or "-", "yes" if row[verdict] else "**no**", row["seeds"],
             _percent(row["signature_faulty"]), _percent(row["signature_twin"]), _percent(row["signature_healthy"]),
             "yes" if row["bitwise"] else "**no**", cure, row["latent"], _number(row["delay"], "g"),
             row["first_signal"] or "-", _number(row["gap"], "+.3f"), row["non_finite"], f"{row['seconds']:.1f}",

@@ -101,7 +101,7 @@ def verify(
     if as_json:
         print_json(rows)
     else:
-        print(markdown(rows), end="")
+        print(markdown(rows, "holds" if quick else "proven"), end="")
     if not all(p.holds if quick else p.proven for p in proofs):
         sys.exit(1)
 

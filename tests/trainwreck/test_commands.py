@@ -94,6 +94,8 @@ def test_a_quick_look_is_one_slice_of_one_seed_and_shares_healthy_runs(call, her
     (folder,) = (here / "proofs").iterdir()
     twins = load(folder).runs.query("kind == 'healthy'")
     assert len(twins) == 2  # one seed, and a re-seed to hold it against
+    text = call(*words, "--quick").out
+    assert "| severity | holds | seeds |" in text  # nothing is proven on one seed, and the table doesn't say so
     assert call(*words, "--quick", "--record").code == 2
 
 
