@@ -12,6 +12,7 @@ from trainwreck.auditing import audit, compare, equivalence
 from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, unknown
 from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
+from trainwreck.generating import generate, label, reproduce, train_plan
 from trainwreck.learning import learn
 from trainwreck.logs import export, full_and_blind, import_, print_alarms
 from trainwreck.options import (
@@ -22,12 +23,9 @@ from trainwreck.options import (
     as_size,
     backend_options,
     data_set,
-    default_workers,
-    folder,
     isolate_option,
     labels_option,
     limits_options,
-    minutes_option,
     profile_option,
     settings,
     severity_option,
@@ -40,7 +38,7 @@ from trainwreck.proving import verify
 from trainwreck.real_runs import print_real, write_real
 from trainwreck.releasing import release
 from trainwreck.standing import leaderboard, replayed, rescore, submit
-from trainwreck.tables import number, print_board, print_json, print_page, print_run, print_table
+from trainwreck.tables import print_board, print_json, print_page, print_run, print_table
 from trainwreck.watching import watch
 
 MEASUREMENTS = (
@@ -109,7 +107,7 @@ def demo(out: Path, workers: int | None, device: str | None, impl: str | None, a
     from trainwreck.scenarios.plans import resolve
 
     name, specs = resolve(["demo"])
-    _generate(specs, out, name, workers, as_backend(device, impl), quiet=as_json)
+    train_plan(specs, out, name, workers, as_backend(device, impl), quiet=as_json)
     with without_libraries():
         rows = replayed(out, (), ("full",), None, quiet=as_json)["rows"]
         page = _report(out, out / "report.html", quiet=as_json)
@@ -193,100 +191,8 @@ cli.add_command(verify)
 cli.add_command(preflight)
 
 
-@cli.command()
-@click.argument("plan", nargs=-1)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the data set.")
-@click.option("--salt", help="Of the plan `private`: draws its seeds; keep it to yourself.")
-@minutes_option
-@workers_option
-@backend_options
-@as_json
-def generate(
-    plan: Sequence[str],
-    out: Path,
-    salt: str | None,
-    minutes: float | None,
-    workers: int | None,
-    device: str | None,
-    impl: str | None,
-    as_json: bool,
-) -> None:
-    """A labelled data set from a plan.
-
-    PLAN is demo, standard, full, private, a plan.json, or a sweep such as scenario=A,B seed=range(8).
-    """
-    from trainwreck.scenarios.plans import resolve
-
-    name, specs = resolve(plan, salt)
-    dataset = _generate(specs, out, name, workers, as_backend(device, impl), quiet=as_json, minutes=minutes)
-    kinds = dataset.runs["kind"].value_counts().to_dict()
-    if as_json:
-        return print_json({"data_set": str(out), "runs": len(dataset), "kinds": kinds})
-    print(f"{out}: {len(dataset)} runs ({', '.join(f'{v} {k}' for k, v in kinds.items())})")
-
-
-@cli.command()
-@folder
-@click.option("--split", "splits", multiple=True, help="Points of no return of this split only; may be given again.")
-@click.option("--visible", is_flag=True, help="Only the visible steps, from telemetry alone: nothing is trained.")
-@click.option(
-    "--check",
-    is_flag=True,
-    help="Write nothing: how often healthy runs would be called visible, and how "
-    "far visible steps move with the healthy runs that they rest on.",
-)
-@minutes_option
-@workers_option
-@as_json
-def label(
-    dir: Path,
-    splits: Sequence[str],
-    visible: bool,
-    check: bool,
-    minutes: float | None,
-    workers: int | None,
-    as_json: bool,
-) -> None:
-    """Measure when each failure becomes visible, and until when its cure saves the run.
-
-    The second takes branches: for each failing run that ends badly, about as much training as three such
-    runs. It resumes when called again.
-    """
-    if splits and (visible or check):
-        raise InputError("split: not allowed beside --visible or --check, which train nothing; allowed: one of them")
-    if check:
-        from trainwreck.evaluation.dataset import load
-        from trainwreck.evaluation.stability import stability
-
-        found = stability(load(dir))
-        return print_json(found.to_dict()) if as_json else print(found.text())
-    if visible:
-        from trainwreck.evaluation.label import relabel
-
-        rows = relabel(dir)
-    else:
-        from trainwreck.scenarios.branching import measure
-
-        with progress("points of no return", quiet=as_json) as tick:
-            rows = measure(
-                dir,
-                splits=splits,
-                workers=workers or default_workers("cpu"),
-                progress=lambda done, total: tick(done, total, f"run {done}/{total}"),
-                minutes=minutes,
-            )
-    shown = [r for r in rows if r["onset_step"] is not None]
-    if as_json:
-        columns = ("run_id", "kind", "onset_step", "visible_step", "no_return_step", "no_return_monotone", "outcome")
-        return print_json([{k: r[k] for k in columns} for r in rows])
-    print_table(
-        ("run", "scenario", "kind", "onset", "visible", "no return", "outcome", "gap (nats)"),
-        [
-            (r["run_id"], r["scenario"], r["kind"], r["onset_step"], r["visible_step"], r["no_return_step"],
-             r["outcome"], number(r["final_gap"], "+"))
-            for r in shown
-        ],
-    )  # fmt: skip
+cli.add_command(generate)
+cli.add_command(label)
 
 
 @cli.command()
@@ -400,23 +306,7 @@ cli.add_command(compare)
 cli.add_command(equivalence)
 
 
-@cli.command()
-@data_set
-@click.argument("run_id")
-@as_json
-def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
-    """Train a run of a data set again and compare bit by bit."""
-    from trainwreck.scenarios.reproduce import reproduce as again
-
-    found = again(dir, run_id)
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        print(found.text())
-    if not found.identical:
-        sys.exit(1)
-
-
+cli.add_command(reproduce)
 cli.add_command(import_)
 cli.add_command(export)
 cli.add_command(watch)
@@ -453,20 +343,6 @@ def doctor(as_json: bool) -> None:
     if as_json:
         return print_json(facts)
     print_table(("what", "found"), [(k, v if isinstance(v, str) else json.dumps(v)) for k, v in facts.items()])
-
-
-def _generate(
-    specs: Any, out: Path, name: str, workers: int | None, where: Any, quiet: bool, minutes: float | None = None
-) -> Any:
-    from trainwreck.scenarios.generate import generate as run_plan
-
-    workers = workers or default_workers(where.device)
-    with progress(f"train {len(specs)} runs", quiet=quiet) as tick:
-
-        def told(done: int, total: int, steps: int, all_steps: int) -> None:
-            tick(steps, all_steps, f"bundle {done}/{total}")
-
-        return run_plan(specs, out, workers=workers, name=name, backend=where, progress=told, minutes=minutes)
 
 
 def _report(dir: Path, out: Path, quiet: bool) -> Path:

@@ -13,7 +13,7 @@ from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.isolation import confine, messages
 from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.isolation.process import FailedError, Process
-from trainwreck.evaluation.isolation.talk import Asked
+from trainwreck.evaluation.isolation.talk import Asked, beginning
 from trainwreck.evaluation.profiles import observe
 from trainwreck.evaluation.protocol import OutputError, Row, normalise
 from trainwreck.evaluation.rows import NAMES, rows
@@ -67,17 +67,12 @@ class CommandTalk:
         assert confine.__file__
         # -I and -S: nothing but the standard library, within some ten milliseconds.
         self._process = Process([sys.executable, "-I", "-S", confine.__file__, *map(str, bounds), *words], limits)
-        try:
+        with beginning(self):
             self.about: dict[str, Any] = messages.about(self._ask(messages.hello()))
             self._signals: list[str] | None = self.about.get("signals")
             for name in self._signals or ():
                 if name not in NAMES:
                     raise FailedError(GARBAGE, str(unknown("signals", name, NAMES)))
-        except BaseException as error:
-            self.close()
-            if isinstance(error, FailedError):
-                error.printed = self.last_lines()
-            raise
 
     def replay(self, asked: Asked, heard: Transcript) -> int | None:
         self._process.forget()

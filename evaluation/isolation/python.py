@@ -14,7 +14,7 @@ from trainwreck.evaluation.isolation import wire
 from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.isolation.packing import layout_of, records
 from trainwreck.evaluation.isolation.process import FailedError, Process, brief
-from trainwreck.evaluation.isolation.talk import Asked
+from trainwreck.evaluation.isolation.talk import Asked, beginning
 from trainwreck.evaluation.protocol import OutputError, Verdict, normalise
 from trainwreck.evaluation.status import FAILURES_OF_A_DETECTOR, GARBAGE, MEMORY
 
@@ -35,14 +35,9 @@ class PythonTalk:
             words = (os.getpid(), int(2 * limits.memory_mb * 2**20), file.fileno(), limits.batch)
             command = [sys.executable, "-P", "-m", RUNNER, *map(str, words)]
             self._process = Process(command, limits, pass_fds=(file.fileno(),))
-        try:
+        with beginning(self):
             about = self._ask(wire.LOAD, what, wire.LOADED)
             self.about: dict[str, Any] = about if isinstance(about, dict) else {}
-        except BaseException as error:
-            self.close()
-            if isinstance(error, FailedError):
-                error.printed = self.last_lines()
-            raise
 
     def replay(self, asked: Asked, heard: Transcript) -> int | None:
         self._process.forget()

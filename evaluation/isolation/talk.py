@@ -1,9 +1,11 @@
 """What the harness can do with a detector in another process, whatever language they talk."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from trainwreck.evaluation.alarms import Transcript
+from trainwreck.evaluation.isolation.process import FailedError
 from trainwreck.evaluation.protocol import Context
 from trainwreck.evaluation.trace import Trace
 
@@ -37,3 +39,15 @@ class Talk(Protocol):
     def close(self) -> None:
         """End the process."""
         ...
+
+
+@contextmanager
+def beginning(talk: Talk) -> Iterator[None]:
+    """A block in which a process is loaded. Whatever ends it early, an interrupt too, ends the process."""
+    try:
+        yield
+    except BaseException as error:
+        talk.close()
+        if isinstance(error, FailedError):
+            error.printed = talk.last_lines()
+        raise

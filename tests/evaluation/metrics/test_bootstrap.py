@@ -90,6 +90,18 @@ def test_coverage_by_simulation() -> None:
     assert 0.92 <= held / trials <= 0.98
 
 
+def test_four_twin_sets_cover_too_little() -> None:
+    """As the notes of a board say."""
+    random = np.random.default_rng(0)
+    boot = plain(np.repeat(np.arange(4), 3))
+    trials, held = 200, 0
+    for _ in range(trials):
+        chance = np.repeat(random.beta(1.2, 0.8, 4), 3)
+        found = boot.mean((random.random(12) < chance).astype(float), np.ones(12, bool))
+        held += found.low <= 0.6 <= found.high
+    assert held / trials < 0.9
+
+
 def test_ignoring_twin_sets_would_cover_too_little() -> None:
     random = np.random.default_rng(0)
     boot = plain(np.arange(180))
