@@ -80,6 +80,11 @@ def source(key: SourceKey) -> Language | Text:
     return Language(SPECS[dialect](seed))
 
 
+def sample(language: Language, seed: int, stream: str, step: int, rows: int, context: int) -> Batch:
+    """A batch of a stream of a language, [B, T]."""
+    return from_rows(language.sample(seed, stream, range(step, step + 1), rows, context)).at(0)
+
+
 def training_block(setup: Setup, seed: int, steps: range) -> Batch:
     """Training batches of a range of steps, [S, B, T]; a pure function of setup, seed and steps."""
     data, key, context = setup.data, source_key(setup.data), setup.model.context

@@ -13,8 +13,10 @@ bytes, since every file is a function of the plan.
 import json
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -28,17 +30,20 @@ from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios.backend import CPU, Backend
 from trainwreck.scenarios.batches import entropy_floor
 from trainwreck.scenarios.compound import Compound
+from trainwreck.scenarios.cost import core_seconds
+from trainwreck.scenarios.engines import Local, Piece, Settings, in_workers
 from trainwreck.scenarios.loop import LANE_ELEMENTS, train
+from trainwreck.scenarios.memory import needed, width_within
 from trainwreck.scenarios.pages import page
 from trainwreck.scenarios.plan import Role, RunSpec, unique
-from trainwreck.scenarios.pool import in_workers
 from trainwreck.scenarios.process import environment, prepare
 from trainwreck.scenarios.settings import Setup, as_dict, essence, fingerprint
 
 PLAN_VERSION = 1
+SHARED = 60.0  # seconds until a file of another machine is seen at the latest, by NFS's usual settings
 
-# Told (bundles done, bundles in all, run-steps done, run-steps in all).
-Progress = Callable[[int, int, int, int], None]
+# Told (bundles done, bundles in all, run-steps done, run-steps in all, seconds left or None).
+Progress = Callable[[int, int, int, int, float | None], None]
 
 
 @dataclass(frozen=True)
@@ -58,10 +63,19 @@ class Bundle:
         return sum(spec.setup.steps for spec in self.specs)
 
     @property
+    def setups(self) -> list[Setup]:
+        """Of its runs, in order."""
+        return [spec.setup for spec in self.specs]
+
+    @property
     def cost(self) -> float:
-        """Multiplications, for putting the longest first."""
-        model, rows = self.specs[0].setup.model, self.specs[0].setup.data.rows
-        return self.work * rows * model.context * model.layers * model.width**2
+        """Seconds on one core, for putting the longest first and for the time left."""
+        return core_seconds(self.setups)
+
+    def __str__(self) -> str:
+        first = self.specs[0]
+        rest = f" and {len(self.specs) - 1} more" if len(self.specs) > 1 else ""
+        return f"{self.name} ({first.role.value} {first.scenario} seed {first.seed}{rest})"
 
 
 def bundles(specs: list[RunSpec], device: str = CPU.device) -> list[Bundle]:
@@ -88,6 +102,7 @@ def generate(
     out: Path,
     *,
     workers: int = 1,
+    engine: Settings | None = None,
     name: str = "custom",
     backend: Backend = CPU,
     progress: Progress | None = None,
@@ -96,18 +111,22 @@ def generate(
 ) -> DataSet:
     """Train every run of a plan, label it, and write the data set; goes on where an earlier call stopped.
 
+    engine: where; on so many `workers` of this machine by default. What was begun on one goes on on another.
     reuse: a folder of data sets whose bundles need not be trained again. minutes: begin no bundle after so long.
-    InputError where `out` holds something else, or another process is at work there; WorkerLostError
-    where a worker was killed; UnfinishedError where time is over.
+    InputError where `out` holds something else, another process is at work there, or no run fits in the engine's
+    memory; WorkerLostError where bundles lost their worker again and again; UnfinishedError where time is over.
     """
     specs = unique(specs)
+    engine = engine or Local(workers)
+    engine.check()
+    pieces, engine = _pieces(specs, out, engine, backend)
     _claim(specs, out, name, backend)
     try:
         with FileLock(out / ".lock", timeout=0):
             if not (out / "manifest.json").exists():
                 if reuse:
                     _adopt(bundles(specs, backend.device), out, reuse)
-                _train_all(specs, out, workers, backend, progress, minutes)
+                _train_all(pieces, out, engine, backend, progress, minutes)
                 finish(specs, out, name, backend)
     except Timeout:
         raise InputError(f"out: {str(out)!r} is being written by another process") from None
@@ -127,13 +146,18 @@ def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -
     write_manifest(out, {"plan": name, "plan_hash": _plan_hash(specs), **provenance})
 
 
-def train_bundle(bundle: Bundle, out: Path, backend: Backend = CPU) -> int:
-    """Train one bundle and write its two files; returns its run-steps. Runs in a worker process."""
+def train_bundle(bundle: Bundle, out: Path, backend: Backend = CPU, width: int | None = None) -> int:
+    """Train one bundle and write its two files; returns its run-steps. Runs in a worker process.
+
+    width: runs that are trained side by side at most, one lot after the other; all where None.
+    """
     prepare()
-    began = _processor_time()
-    results = train([spec.job() for spec in bundle.specs], device=backend.device, impl=backend.impl)
-    seconds = (_processor_time() - began) / len(results)
-    traces = [result.trace for result in results]
+    began, width = _processor_time(), width or len(bundle.specs)
+    traces = []
+    for first in range(0, len(bundle.specs), width):
+        jobs = [spec.job() for spec in bundle.specs[first : first + width]]
+        traces += [result.trace for result in train(jobs, device=backend.device, impl=backend.impl)]
+    seconds = (_processor_time() - began) / len(traces)
     file = f"telemetry/{bundle.name}.parquet"
     write_telemetry(out, file, traces)
     rows = [injected_facts(spec, trace, file) for spec, trace in zip(bundle.specs, traces, strict=True)]
@@ -218,22 +242,56 @@ def _claim(specs: list[RunSpec], out: Path, name: str, backend: Backend) -> None
         write_json(file, content)
 
 
+def _pieces(specs: list[RunSpec], out: Path, engine: Settings, backend: Backend) -> tuple[list[Piece], Settings]:
+    """Every bundle as a piece of work, with as many runs side by side as there is memory for; and who is to do it."""
+    everything, device = bundles(specs, backend.device), backend.device
+    engine = engine.fit(max((needed(b.setups, 1, device) for b in everything), default=0), device)
+    share, there = engine.share(device), out.absolute()
+    pieces = [Piece(str(b), (b, there, backend), b.cost, width_within(b.specs, share, device)) for b in everything]
+    return pieces, engine
+
+
 def _train_all(
-    specs: list[RunSpec], out: Path, workers: int, backend: Backend, progress: Progress | None, minutes: float | None
+    pieces: list[Piece],
+    out: Path,
+    engine: Settings,
+    backend: Backend,
+    progress: Progress | None,
+    minutes: float | None,
 ) -> None:
-    everything = bundles(specs, backend.device)
-    todo = [b for b in everything if not _is_done(out, b)]
-    total = sum(b.work for b in everything)
-    steps = total - sum(b.work for b in todo)
-    done = len(everything) - len(todo)
-    if progress:
-        progress(done, len(everything), steps, total)
-    pieces = [(b, out, backend) for b in todo]
-    so_far = lambda: f"{done} of {len(everything)} bundles are done"  # noqa: E731
-    for work in in_workers(train_bundle, pieces, workers=workers, so_far=so_far, minutes=minutes):
-        done, steps = done + 1, steps + work
-        if progress:
-            progress(done, len(everything), steps, total)
+    todo = [piece for piece in pieces if not _is_done(out, piece.args[0])]
+    total = sum(piece.args[0].work for piece in pieces)
+    steps = total - sum(piece.args[0].work for piece in todo)
+    done = len(pieces) - len(todo)
+    told = lambda left: progress and progress(done, len(pieces), steps, total, left)  # noqa: E731
+    told(None)
+    if not todo:
+        return
+    found = in_workers(
+        train_bundle,
+        todo,
+        engine=engine.start(len(todo)),
+        share=engine.share(backend.device) if backend.device == "cpu" else None,
+        so_far=lambda: f"{done} of {len(pieces)} bundles are done",
+        minutes=minutes,
+    )
+    with closing(found):
+        for result in found:
+            _await(out, result.piece.args[0])
+            done, steps = done + 1, steps + result.value
+            told(result.left)
+
+
+def _await(out: Path, bundle: Bundle) -> None:
+    """A shared file system may show another machine's files late. InputError where it is not shared, or not this."""
+    until = monotonic() + SHARED
+    while not _is_done(out, bundle):
+        if monotonic() >= until:
+            raise InputError(
+                f"out: {str(out)!r} has no bundle {bundle.name}, which a worker says that it has written; allowed: a "
+                "folder that every machine of the engine shares, with the same version of this package on each"
+            )
+        sleep(1.0)
 
 
 def _adopt(wanted: list[Bundle], out: Path, reuse: Path) -> None:

@@ -54,7 +54,19 @@ class Table:
 
 def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
     """Run a measurement by its name on the command line. record: also write it under results/."""
-    from trainwreck.scenarios.bench import attention, attention_plot, fidelity, fused, harness, language, load, train
+    from trainwreck.scenarios.bench import (
+        attention,
+        attention_plot,
+        fidelity,
+        footprint,
+        fused,
+        harness,
+        language,
+        load,
+        reliability,
+        reproducers,
+        train,
+    )
 
     runs: dict[str, Callable[[Tick], Table]] = {
         "train": train.against_plain_loop,
@@ -67,6 +79,9 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
         "fused": fused.against_reference,
         "load": load.loading,
         "harness": harness.costs,
+        "footprint": footprint.against_estimates,
+        "reliability": reliability.under_faults,
+        "reproducers": reproducers.every_program,
     }
     table = runs[what](tick)
     if record:

@@ -14,8 +14,10 @@ from trainwreck.evaluation.dataset import load
 from trainwreck.evaluation.errors import InputError, WorkerLostError
 from trainwreck.evaluation.files import read_json, sha256
 from trainwreck.scenarios.backend import Backend
+from trainwreck.scenarios.engines import Local
 from trainwreck.scenarios.generate import Bundle, bundles, generate, train_bundle
 from trainwreck.scenarios.loop import LANE_ELEMENTS, train
+from trainwreck.scenarios.memory import needed
 from trainwreck.scenarios.plan import Role, RunSpec, family_of, unique
 from trainwreck.scenarios.plans import resolve
 
@@ -49,9 +51,9 @@ def trained(monkeypatch):
     """Names of the bundles that are trained from here on, in this process."""
     names = []
 
-    def noted(bundle: Bundle, out: Path, backend: Backend) -> int:
+    def noted(bundle: Bundle, out: Path, backend: Backend, width: int) -> int:
         names.append(bundle.name)
-        return train_bundle(bundle, out, backend)
+        return train_bundle(bundle, out, backend, width)
 
     monkeypatch.setattr(MODULE, "train_bundle", noted)
     return names
@@ -219,27 +221,70 @@ def test_a_worker_that_dies_takes_only_its_bundle_with_it(specs, undisturbed, tm
     out, victim = tmp_path / "out", bundles(specs)[-1].name
     part, number = "bundles", signal.SIGKILL
 
-    def dying(bundle, folder, backend):  # a local function travels to the worker as it is
+    def dying(bundle, folder, backend, width):  # a local function travels to the worker as it is
         if bundle.name == victim:
             os.kill(os.getpid(), number)
-        return train_bundle(bundle, folder, backend)
+        return train_bundle(bundle, folder, backend, width)
 
     with monkeypatch.context() as patched:
         patched.setattr(MODULE, "train_bundle", dying)
-        with pytest.raises(WorkerLostError, match=r"^a worker process was killed[^\n]* goes on from here$"):
+        patched.setattr("trainwreck.scenarios.engines.dispatch.TRIES", 1)
+        with pytest.raises(WorkerLostError, match=r"^1 of 6 bundles failed 1 times: b[^\n]* goes on from here$"):
             generate(specs, out, workers=2)
     assert not (out / part / f"{victim}.json").exists()
     assert not (out / "manifest.json").exists()
     assert generate(specs, out).manifest["files"] == undisturbed.manifest["files"]
 
 
+def test_a_bundle_that_is_short_of_memory_goes_on_in_halves_and_ends_the_same(
+    specs, undisturbed, trained, tmp_path, monkeypatch
+):
+    def short(jobs, **where):
+        if len(jobs) > 1:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+        return train(jobs, **where)
+
+    monkeypatch.setattr(MODULE, "train", short)
+    assert generate(specs, tmp_path / "out").manifest["files"] == undisturbed.manifest["files"]
+    assert len(trained) > len(bundles(specs))  # some were tried again
+
+
+def test_memory_decides_how_many_are_trained_side_by_side_and_nothing_else(specs, undisturbed, tmp_path, monkeypatch):
+    widths = []
+
+    def noted(jobs, **where):
+        widths.append(len(jobs))
+        return train(jobs, **where)
+
+    monkeypatch.setattr(MODULE, "train", noted)
+    room = max(needed([spec.setup for spec in bundle.specs], 1) for bundle in bundles(specs))
+    found = generate(specs, tmp_path / "out", engine=Local(1, memory=room))
+    assert set(widths) == {1}
+    assert found.manifest["files"] == undisturbed.manifest["files"]
+
+
+def test_a_folder_that_workers_do_not_share_is_told(specs, tmp_path, monkeypatch):
+    monkeypatch.setattr(MODULE, "train_bundle", lambda bundle, out, backend, width: bundle.work)
+    monkeypatch.setattr(MODULE, "SHARED", 0.0)
+    with pytest.raises(InputError, match=r"^out: '[^\n]*out' has no bundle b\w+, which[^\n]*every machine[^\n]*$"):
+        generate(specs, tmp_path / "out")
+
+
+def test_too_little_memory_for_one_run_is_told_before_anything_is_trained(specs, trained, tmp_path):
+    with pytest.raises(InputError, match=r"^memory: 0\.05 GiB a worker is not allowed[^\n]*$"):
+        generate(specs, tmp_path / "out", engine=Local(1, memory=2**30 // 20))
+    assert trained == []
+    assert not (tmp_path / "out").exists()
+
+
 def test_progress_counts_bundles_and_run_steps(specs, tmp_path):
     told = []
     generate(specs, tmp_path / "out", progress=lambda *counts: told.append(counts))
     total = sum(spec.setup.steps for spec in specs)
-    assert told[0] == (0, 6, 0, total)
-    assert told[-1] == (6, 6, total, total)
-    assert told == sorted(told)
+    assert told[0] == (0, 6, 0, total, None)
+    assert told[-1] == (6, 6, total, total, 0.0)
+    assert [counts[:4] for counts in told] == sorted(counts[:4] for counts in told)
+    assert all(counts[4] > 0 for counts in told[1:-1])
 
 
 @pytest.mark.parametrize("changed", [{"lengths": (16, 20)}, {"seed": 1}], ids=str)
