@@ -82,10 +82,10 @@ class Trace:
         return bool(np.isfinite(self.signals["loss"]).all())
 
     def final_loss(self) -> float:
-        """The last validation loss; NaN where the run ended without one or with a non-finite training loss."""
+        """The last validation loss; NaN where there is none, or it or the last training loss is not finite."""
         _, values = self.evaluations
-        ended_well = len(self) > 0 and bool(np.isfinite(self.signals["loss"][-1]))
-        return float(values[-1]) if len(values) and ended_well else float("nan")
+        last = (*values[-1:], *self.signals["loss"][-1:])
+        return float(last[0]) if len(values) and np.isfinite(last).all() else float("nan")
 
 
 def _lists(values: np.ndarray, missing: np.ndarray | None) -> pa.ListArray:

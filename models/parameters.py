@@ -62,6 +62,11 @@ class Layout:
         slot = next(slot for slot in self.slots if slot.name == name)
         return torch.arange(slot.start, slot.stop).view(slot.shape)
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name to shape, in order."""
+        return {slot.name: slot.shape for slot in self.slots}
+
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """Name to view, each [N, *shape], of a flat buffer [N, P]."""
         return {slot.name: flat[:, slot.start : slot.stop].unflatten(1, slot.shape) for slot in self.slots}
@@ -110,6 +115,28 @@ def layout(config: ModelConfig) -> Layout:
     matrix("head", d, config.vocab_size, init.head_std)
     close("head")
     return result
+
+
+def fits(old: Layout, new: Layout) -> bool:
+    """Whether weights of one layout can go on in another: what both have is of one shape."""
+    return all(new.shapes.get(name, shape) == shape for name, shape in old.shapes.items())
+
+
+def carried_over(flat: Tensor, old: Layout, new: Layout, fresh: Tensor) -> Tensor:
+    """What a buffer [..., P] of one layout is in another: parameters that both have, the others as in `fresh`.
+
+    fresh: [..., P of the new layout]. ValueError for layouts that do not fit.
+    """
+    if not fits(old, new):
+        raise ValueError(
+            "model: parameters of another shape are not allowed in mid-run; allowed: more or fewer of them"
+        )
+    made, before = fresh.clone(), {slot.name: slot for slot in old.slots}
+    for slot in new.slots:
+        if slot.name in before:
+            at = before[slot.name]
+            made[..., slot.start : slot.stop] = flat[..., at.start : at.stop]
+    return made
 
 
 def norm_names(config: ModelConfig) -> tuple[str, ...]:

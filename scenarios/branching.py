@@ -9,6 +9,7 @@ the end. The runs table takes the results in when all runs of the slice are done
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ from trainwreck.evaluation.files import write_json
 from trainwreck.evaluation.label import point_file, points_of, refuse_change, relabel
 from trainwreck.evaluation.schema import FAILURES, Outcome
 from trainwreck.scenarios.backend import Backend, recorded
-from trainwreck.scenarios.generate import Bundle, bundles
+from trainwreck.scenarios.engines import Piece, in_workers
+from trainwreck.scenarios.generate import bundles
 from trainwreck.scenarios.no_return import Search, search
 from trainwreck.scenarios.plan import Role, RunSpec
-from trainwreck.scenarios.pool import in_workers
 from trainwreck.scenarios.process import prepare
 
 # Told (runs done, runs in all).
@@ -80,14 +81,16 @@ def _search_all(
         progress(done, total)
     backend = recorded(dataset.manifest)
     pieces = [
-        (bundle, [case(dataset, spec) for spec in bundle.specs], dataset.path, backend)
+        Piece(str(bundle), ([case(dataset, spec) for spec in bundle.specs], dataset.path, backend), bundle.cost,
+              len(bundle.specs))
         for bundle in bundles(specs, backend.device)
-    ]
+    ]  # fmt: skip
     so_far = lambda: f"{done} of {total} runs are done"  # noqa: E731
-    for count in in_workers(_search_bundle, pieces, workers=workers, so_far=so_far, minutes=minutes):
-        done += count
-        if progress:
-            progress(done, total)
+    with closing(in_workers(_search_bundle, pieces, workers=workers, so_far=so_far, minutes=minutes)) as found:
+        for result in found:
+            done += result.value
+            if progress:
+                progress(done, total)
 
 
 def case(dataset: DataSet, spec: RunSpec) -> Search:
@@ -108,10 +111,12 @@ def _spec(row: pd.Series) -> RunSpec:
     return spec
 
 
-def _search_bundle(bundle: Bundle, searches: list[Search], folder: Path, backend: Backend) -> int:
-    """Find and write the points of a bundle's runs; returns how many. Runs in a worker process."""
+def _search_bundle(searches: list[Search], folder: Path, backend: Backend, width: int) -> int:
+    """Find and write the points of a bundle's runs, so many side by side; returns how many. Runs in a worker."""
     prepare()
-    search(searches, backend)
-    for one in searches:
-        write_json(point_file(folder, one.spec.run_id), one.result())
-    return len(bundle.specs)
+    for first in range(0, len(searches), width):
+        lot = searches[first : first + width]
+        search(lot, backend)
+        for one in lot:
+            write_json(point_file(folder, one.spec.run_id), one.result())
+    return len(searches)

@@ -1,11 +1,13 @@
 """The training loop: a bundle of runs, from step 0 or from checkpoints, to traces.
 
 Time is cut wherever something about some run changes. Between two cuts, runs of one program form a
-lane and are stepped as one. The loop knows no scenario: it asks each change what it does.
+lane and are stepped as one. Runs that have been the same so far, such as a run and its twin before the
+onset, are trained once until they part. The loop knows no scenario: it asks each change what it does.
 
 Jobs of several ranks are handed to as many processes, each of which runs this same loop over them.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,11 +19,12 @@ from safetensors.torch import save as save_tensors
 
 from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.trace import Trace
-from trainwreck.models.parameters import initial_parameters
+from trainwreck.models.parameters import carried_over, initial_parameters, layout, norm_names
 from trainwreck.scenarios.distributed.group import Group
 from trainwreck.scenarios.faults import State
 from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.lane import Lane, Place
+from trainwreck.scenarios.settings import as_dict
 
 BLOCK = 50  # steps between two transfers of statistics
 # Activations (rows * context * width) of the runs stepped as one: on a CPU what its caches hold.
@@ -46,9 +49,14 @@ class _Run:
     entered: int
     stop: int
     keep: set[int]
+    origin: tuple[object, ...]  # what decides its numbers besides its changes
     parts: list[dict[str, np.ndarray]] = field(default_factory=list)
     evaluations: dict[int, np.ndarray] = field(default_factory=dict)
     kept: dict[int, State] = field(default_factory=dict)
+    same: list["_Run"] = field(default_factory=list)  # runs that this one is trained for as well, until the next cut
+
+    def all(self) -> "list[_Run]":
+        return [self, *self.same]
 
 
 def fresh_state(job: Job, dtype: torch.dtype = torch.float32) -> State:
@@ -110,7 +118,9 @@ def train(
             raise ValueError(
                 f"stop: {last} is not allowed for a run entered at {entered}; allowed: {entered + 1} or more"
             )
-        runs.append(_Run(job, state, entered, last, wanted, kept=dict(earlier.get(job.run_id, {}))))
+        given = (id(enter[job.run_id][1]), id(earlier.get(job.run_id))) if job.run_id in enter else ()
+        origin = (job.seed, json.dumps(as_dict(job.setup), sort_keys=True), entered, *given)
+        runs.append(_Run(job, state, entered, last, wanted, origin, kept=dict(earlier.get(job.run_id, {}))))
     cuts = sorted(
         {r.entered for r in runs}
         | {r.stop for r in runs}
@@ -127,28 +137,33 @@ def train(
         if not live and not waiting:
             break
         until = min([c for c in cuts if c > step])
-        lanes = _lanes(live, step, place)
+        lanes = _lanes(_distinct(live, step), step, place)
         while step < until and lanes:
             steps = range(step, min(step + BLOCK, until))
             for members, lane in lanes:
                 signals, evaluated = lane.run(steps, record)
                 _collect(members, steps, signals, evaluated)
                 if watch and record:
-                    for run, part in zip(members, signals, strict=True):
-                        watch(run.job.run_id, part)
+                    for leader, part in zip(members, signals, strict=True):
+                        for run in leader.all():
+                            watch(run.job.run_id, part)
                 if progress:
-                    progress(len(members) * len(steps))
+                    progress(sum(len(leader.all()) for leader in members) * len(steps))
             step = steps.stop
             lanes = _without_ended(lanes, step, place)
         for members, lane in lanes:
-            for run, state in zip(members, lane.states(), strict=True):
-                run.state = state
+            _take_states(members, lane)
         step = until
     return [_result(run, record) for run in runs]
 
 
 def _arrive(run: _Run, step: int, place: Place) -> None:
-    """Resumes and snapshots due before a step. All ranks resume from one checkpoint, which the first one saved."""
+    """Another model's weights, resumes and snapshots due before a step.
+
+    All ranks resume from one checkpoint, which the first one saved.
+    """
+    if run.entered < step < run.job.setup.steps:
+        _refit(run, step, place)
     for at in run.job.resumes(step):
         if step > run.entered or step == 0:
             if place.group is not None and at.change.resume:
@@ -159,6 +174,43 @@ def _arrive(run: _Run, step: int, place: Place) -> None:
         run.kept[step] = {k: v.clone() for k, v in run.state.items()}
         if place.group is not None:
             run.kept[step] = place.group.whole(run.kept[step], place.device)
+
+
+def _refit(run: _Run, step: int, place: Place) -> None:
+    """The state in the layout of the model from a step on: what is new in it starts as it does at step 0."""
+    before, model = (run.job.segment(at).setup.model for at in (step - 1, step))
+    old, new = layout(before), layout(model)
+    if old.shapes == new.shapes:
+        return
+    fresh = initial_parameters(model, [run.job.seed], place.dtype)[0].to(run.state["parameters"].device)
+    state = dict(run.state)
+    for name in state.keys() & {"parameters", "average"}:
+        state[name] = carried_over(state[name], old, new, fresh)
+    for name in state.keys() & {"first", "second", "carried", "held"}:
+        none = fresh.new_zeros(*state[name].shape[:-1], new.size)
+        state[name] = carried_over(state[name], old, new, none)
+    if norm_names(before) != norm_names(model):
+        state.pop("running", None)
+    run.state = state
+
+
+def _distinct(live: list[_Run], step: int) -> list[_Run]:
+    """One of each set of runs that have been the same until a step, and are up to the next cut; it has the others.
+
+    The same seed, setup and changes so far, from the same state: then every number is the same. Changes are compared
+    by value, closures by identity; where that takes equal ones for different, a run is trained for itself.
+    """
+    leaders: dict[object, _Run] = {}
+    for run in live:
+        run.same = []
+        key = (*run.origin, *run.job.active(step))
+        try:
+            leader = leaders.setdefault(key, run)
+        except TypeError:  # of a change that can't be hashed
+            leader = leaders.setdefault(id(run), run)
+        if leader is not run:
+            leader.same.append(run)
+    return list(leaders.values())
 
 
 def _lanes(live: list[_Run], step: int, place: Place) -> list[tuple[list[_Run], Lane]]:
@@ -176,11 +228,18 @@ def _lanes(live: list[_Run], step: int, place: Place) -> list[tuple[list[_Run], 
 def _collect(
     group: list[_Run], steps: range, signals: list[dict[str, np.ndarray]], evaluated: dict[int, np.ndarray]
 ) -> None:
-    for i, run in enumerate(group):
-        if signals:
-            run.parts.append(signals[i])
-            _end_after_nonfinite(run)
-        run.evaluations.update({s: v[i] for s, v in evaluated.items() if s in steps})
+    for i, leader in enumerate(group):
+        for run in leader.all():
+            if signals:
+                run.parts.append(signals[i])
+                _end_after_nonfinite(run)
+            run.evaluations.update({s: v[i] for s, v in evaluated.items() if s in steps})
+
+
+def _take_states(group: list[_Run], lane: Lane) -> None:
+    for leader, state in zip(group, lane.states(), strict=True):
+        for run in leader.all():
+            run.state = state  # nothing writes into a state
 
 
 def _end_after_nonfinite(run: _Run) -> None:
@@ -199,8 +258,7 @@ def _without_ended(lanes: list[tuple[list[_Run], Lane]], step: int, place: Place
     for group, lane in lanes:
         alive = [r for r in group if r.stop > step]
         if len(alive) < len(group):
-            for run, state in zip(group, lane.states(), strict=True):
-                run.state = state
+            _take_states(group, lane)
             if not alive:
                 continue
             lane = Lane([r.job for r in alive], [r.state for r in alive], step, place)

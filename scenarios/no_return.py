@@ -15,14 +15,19 @@ to `BUDGET` times the run. The branches of many runs are trained side by side.
 Bisection takes it that what is lost at t is lost later as well. So before it goes finer than `COARSE` of the
 run, branches are taken wherever a stretch of more than `WIDE` of the run has none on the far side of p, and
 a branch that is saved after one that is lost is told in the label.
+
+A cure that is another model goes on with the weights that both have. Where they are of other shapes (a wider
+model) it cannot be applied to a run under way, and no p is measured.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from trainwreck.models.parameters import fits, layout
 from trainwreck.scenarios.backend import CPU, Backend
 from trainwreck.scenarios.faults import State
 from trainwreck.scenarios.loop import train
@@ -58,6 +63,15 @@ class Search:
         """First step under the fault."""
         return self.spec.onset or 0
 
+    @cached_property
+    def in_place(self) -> bool:
+        """Whether the cure can be applied to a run under way."""
+        job = self.spec.branch(max(1, self.onset))
+        return all(
+            fits(layout(a.setup.model), layout(b.setup.model))
+            for a, b in zip(job.segments, job.segments[1:], strict=False)
+        )
+
     def saved(self, step: int) -> bool:
         """Whether the branch at a step ended as the twin did."""
         return bool(abs(self.gaps[step]) <= self.tolerance)  # of NaN: no
@@ -78,7 +92,9 @@ class Search:
         return not any(step > self.first_lost and self.saved(step) for step in self.gaps)
 
     def next_step(self) -> int | None:
-        """Where to branch next; None when it is known, or the budget is spent."""
+        """Where to branch next; None when it is known, it can't be, or the budget is spent."""
+        if not self.in_place:
+            return None
         for step in (self._middle(COARSE), self._elsewhere(), self._middle(RESOLUTION)):
             if step is not None and self._affordable(step):
                 return step
@@ -94,6 +110,8 @@ class Search:
 
     def result(self) -> dict[str, Any]:
         """JSON-safe: p, the branches that it rests on, and what they cost in multiples of the run."""
+        if not self.in_place:
+            return {"run_id": self.spec.run_id, "no_return_step": None, "monotone": None, "branches": {}, "cost": 0.0}
         found = self.last_saved
         gaps = {str(step): gap if np.isfinite(gap) else None for step, gap in sorted(self.gaps.items())}
         return {

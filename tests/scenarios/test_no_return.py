@@ -35,7 +35,7 @@ class Stand:
         return SimpleNamespace(run_id="run")
 
     def branch(self, step):
-        return SimpleNamespace(run_id=f"run@{step}", snapshots=set)
+        return SimpleNamespace(run_id=f"run@{step}", snapshots=set, segments=())
 
 
 def stand_in(monkeypatch, one):
@@ -151,3 +151,21 @@ def test_branches_end_as_runs_that_never_stopped(name):
             if step != one.onset:
                 whole = train([one.spec.branch(step)])[0].trace
                 assert np.float32(gap) == np.float32(whole.final_loss())
+
+
+def test_a_cure_that_is_another_model_goes_on_with_the_weights_that_both_have():
+    (spec,) = family_of("attention_logit_growth", [20], overrides=TINY, roles=(Role.FAULTY,))
+    one = Search(spec, 23, 2.0, 0.1)
+    search([one])
+    assert one.in_place
+    assert one.result()["branches"]
+
+
+def test_a_cure_of_other_shapes_has_no_point_and_trains_nothing(monkeypatch):
+    (spec,) = family_of("capacity_too_small", [20], roles=(Role.FAULTY,))
+    one = Search(spec, 299, 2.0, 0.1, {0: 0.0})
+    monkeypatch.setattr(no_return, "train", lambda *_, **__: pytest.fail("it was trained"))
+    search([one])
+    assert one.result() == {
+        "run_id": spec.run_id, "no_return_step": None, "monotone": None, "branches": {}, "cost": 0.0,
+    }  # fmt: skip

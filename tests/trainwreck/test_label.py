@@ -8,6 +8,7 @@ import pytest
 from trainwreck.evaluation.dataset import load
 from trainwreck.evaluation.files import sha256
 from trainwreck.scenarios import branching
+from trainwreck.scenarios.generate import Bundle
 
 
 def parsed(said):
@@ -68,7 +69,7 @@ def test_stopped_between_two_bundles_it_goes_on(call, copied, labelled, monkeypa
         calls.append(len(searches))
         real(searches, backend)
 
-    monkeypatch.setattr(branching, "bundles", lambda specs, device: [branching.Bundle((spec,)) for spec in specs])
+    monkeypatch.setattr(branching, "bundles", lambda specs, device: [Bundle((spec,)) for spec in specs])
     monkeypatch.setattr(branching, "search", once)
     assert call("label", copied, "--workers", "1").code == 130
     assert len(list((copied / "no_return").glob("*.json"))) == 1
@@ -110,7 +111,7 @@ def test_a_damaged_point_is_named(call, copied, content):
 
 
 def test_given_a_moment_it_does_a_piece_and_says_that_it_is_not_done(call, copied, labelled, monkeypatch):
-    monkeypatch.setattr(branching, "bundles", lambda specs, device: [branching.Bundle((spec,)) for spec in specs])
+    monkeypatch.setattr(branching, "bundles", lambda specs, device: [Bundle((spec,)) for spec in specs])
     ended = call("label", copied, "--minutes", "0.0001", "--workers", "1")
     assert ended.code == 3
     assert "the same command goes on" in ended.err.splitlines()[-1]
