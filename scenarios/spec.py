@@ -65,6 +65,7 @@ class Scenario:
     family: ClassVar[Family]
     version: ClassVar[int] = 1
     look_alike: ClassVar[bool] = False
+    imitates: ClassVar[tuple[str, ...]] = ()  # of a look-alike: the failures that it is taken for, the likest first
     own_twin: ClassVar[bool] = False  # nothing is changed in mid-run: held against the source's entropy
     sizes: ClassVar[tuple[Size, ...]] = (Size.MICRO,)
     kinds: ClassVar[tuple[FaultKind, ...]]  # what the fault is made of

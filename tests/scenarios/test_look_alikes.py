@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from trainwreck.scenarios.batches import source, source_key, training_block
-from trainwreck.scenarios.catalogue.look_alikes.benign_curriculum import sharpened
 from trainwreck.scenarios.feed import run_batches
 from trainwreck.scenarios.plan import Role, RunSpec
 from trainwreck.scenarios.registry import scenario
 from trainwreck.scenarios.sizes import Size
+from trainwreck.scenarios.sources.language import Language, LanguageSpec
 
 FIELDS = ("inputs", "targets", "weights", "documents")
 
@@ -80,7 +80,7 @@ def test_a_curriculum_ends_with_the_real_data():
 
 def test_easy_data_has_less_entropy_and_the_same_successors():
     real = source(source_key(job("benign_curriculum").setup.data))
-    easy = sharpened(0, 2.0)
+    easy = Language(LanguageSpec(**vars(real.spec) | {"sharpness": 2.0}))
     assert np.array_equal(easy.bigram > 0, real.bigram > 0)
     assert easy.bigram.max() == pytest.approx(0.49 / 0.52)
     assert np.allclose(easy.bigram.sum(1), 1)

@@ -39,6 +39,7 @@ class BenignAuxiliaryLoss(Scenario):
     id = "benign_auxiliary_loss"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("corrupt_tokens", "lr_jump")
     kinds = (FaultKind.SETTING,)
     sources = (documents.READING_CURVES,)
     telling = "loss"

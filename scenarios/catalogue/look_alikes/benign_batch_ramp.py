@@ -40,6 +40,7 @@ class BenignBatchRamp(Scenario):
     id = "benign_batch_ramp"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("small_batch_oscillation",)
     kinds = (FaultKind.DATA,)
     sources = (documents.READING_CURVES,)
     telling = "grad_norm"

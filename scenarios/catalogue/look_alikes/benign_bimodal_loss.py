@@ -38,6 +38,7 @@ class BenignBimodalLoss(Scenario):
     id = "benign_bimodal_loss"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("small_batch_oscillation", "unshuffled_epochs")
     kinds = (FaultKind.DATA,)
     sources = (documents.READING_CURVES,)
     telling = "loss"

@@ -24,6 +24,7 @@ class BenignCleanResume(Scenario):
     id = "benign_clean_resume"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("stale_optimizer_state", "optimizer_state_lost", "loader_stall")
     kinds = (FaultKind.STATE,)
     sources = (documents.INSTABILITY, documents.READING_CURVES)
     telling = "tokens_per_second"

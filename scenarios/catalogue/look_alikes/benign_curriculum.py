@@ -10,11 +10,12 @@ Realism: Curricula, and pretraining that starts on synthetic or filtered data.
 References: Bengio et al. 2009, "Curriculum learning"; Reading the Curves (divergence, as the contrast).
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 from trainwreck.scenarios import documents
 from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.batches import Batch, from_rows
+from trainwreck.scenarios.batches import Batch, sample
 from trainwreck.scenarios.faults import Change, FaultKind, Stream
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
@@ -38,6 +39,7 @@ class BenignCurriculum(Scenario):
     id = "benign_curriculum"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("distribution_shift", "tokenizer_mismatch")
     kinds = (FaultKind.DATA,)
     sources = (documents.READING_CURVES,)
     telling = "loss"
@@ -48,19 +50,11 @@ class BenignCurriculum(Scenario):
         return chain(setup)
 
     def fault(self, knobs: Stage, setup: Setup) -> list[Change]:
-        easy = sharpened(setup.data.language_seed, knobs.sharpness)
+        easy = Language(dataclasses.replace(chain_spec(setup.data.language_seed), sharpness=knobs.sharpness))
 
         def teach(batch: Batch, step: int, start: int, seed: int) -> Batch:
             if step >= round(knobs.until * setup.steps):
                 return batch
-            return from_rows(easy.sample(seed, self.id, range(step, step + 1), *batch.inputs.shape)).at(0)
+            return sample(easy, seed, self.id, step, *batch.inputs.shape)
 
         return [Stream(teach)]
-
-
-def sharpened(seed: int, sharpness: float) -> Language:
-    """The chain dialect with its bigram probabilities raised to a power."""
-    language = Language(chain_spec(seed))
-    table = language.bigram**sharpness
-    vars(language)["bigram"] = table / table.sum(1, keepdims=True)  # in the place of the cached one
-    return language

@@ -39,6 +39,7 @@ class BenignDecayPhase(Scenario):
     id = "benign_decay_phase"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("lr_too_low",)
     kinds = (FaultKind.TENSOR,)
     sources = (documents.READING_CURVES,)
     telling = "loss"

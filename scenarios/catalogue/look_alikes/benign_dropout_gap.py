@@ -37,6 +37,7 @@ class BenignDropoutGap(Scenario):
     id = "benign_dropout_gap"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("dropout_too_high", "dropout_on_at_eval")
     kinds = (FaultKind.SETTING,)
     sources = (documents.READING_CURVES, documents.DEBUGGING)
     telling = "log_z"

@@ -24,6 +24,7 @@ class BenignEntropyFloor(Scenario):
     id = "benign_entropy_floor"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("lr_too_low", "capacity_too_small")
     own_twin = True
     kinds = (FaultKind.SETTING,)
     sources = (documents.READING_CURVES, documents.DEBUGGING)

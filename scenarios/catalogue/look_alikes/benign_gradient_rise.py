@@ -37,6 +37,7 @@ class BenignGradientRise(Scenario):
     id = "benign_gradient_rise"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("high_lr", "slow_divergence")
     kinds = (FaultKind.SETTING,)
     sources = (documents.READING_CURVES,)
     telling = "grad_norm"

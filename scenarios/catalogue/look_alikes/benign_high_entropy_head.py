@@ -38,6 +38,7 @@ class BenignHighEntropyHead(Scenario):
     id = "benign_high_entropy_head"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("mask_zeroed", "attention_unscaled", "attention_logit_growth")
     kinds = (FaultKind.TENSOR,)
     sources = (documents.DEBUGGING,)
     telling = "attention_entropy"

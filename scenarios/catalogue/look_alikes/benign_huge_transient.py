@@ -41,6 +41,7 @@ class BenignHugeTransient(Scenario):
     id = "benign_huge_transient"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("bad_batch_repeats", "clipping_off")
     kinds = (FaultKind.DATA,)
     sources = (documents.READING_CURVES, documents.SYMPTOMS)
     telling = "grad_norm"

@@ -41,6 +41,7 @@ class BenignLateDrop(Scenario):
     id = "benign_late_drop"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("lr_too_low", "warmup_too_long")
     kinds = (FaultKind.DATA,)
     sources = (documents.READING_CURVES,)
     telling = "loss"

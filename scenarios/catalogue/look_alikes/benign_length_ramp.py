@@ -42,6 +42,7 @@ class BenignLengthRamp(Scenario):
     id = "benign_length_ramp"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("document_mask_missing", "rope_wrong_offset")
     kinds = (FaultKind.DATA,)
     sources = (documents.READING_CURVES,)
     telling = "attention_distance"

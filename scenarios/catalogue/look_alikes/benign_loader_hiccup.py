@@ -33,6 +33,7 @@ class BenignLoaderHiccup(Scenario):
     id = "benign_loader_hiccup"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("loader_stall",)
     kinds = (FaultKind.DATA,)
     sources = (documents.READING_CURVES,)
     telling = "tokens_per_second"

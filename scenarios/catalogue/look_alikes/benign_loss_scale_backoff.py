@@ -37,6 +37,7 @@ class BenignLossScaleBackoff(Scenario):
     id = "benign_loss_scale_backoff"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("loss_scale_collapse", "loss_scale_stuck_high")
     kinds = (FaultKind.SETTING,)
     sources = (documents.INSTABILITY, documents.DIVERGENT_LOSS)
     telling = "loss_scale"

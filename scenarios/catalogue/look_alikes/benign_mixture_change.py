@@ -39,6 +39,7 @@ class BenignMixtureChange(Scenario):
     id = "benign_mixture_change"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("distribution_shift", "tokenizer_mismatch")
     kinds = (FaultKind.DATA,)
     sources = (documents.INSTABILITY,)
     telling = "loss"

@@ -41,6 +41,7 @@ class BenignNoisySmallBatch(Scenario):
     id = "benign_noisy_small_batch"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("small_batch_oscillation",)
     kinds = (FaultKind.DATA, FaultKind.SETTING)
     sources = (documents.READING_CURVES, documents.INSTABILITY)
     telling = "grad_norm"

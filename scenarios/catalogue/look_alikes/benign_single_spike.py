@@ -28,6 +28,7 @@ class BenignSingleSpike(Scenario):
     id = "benign_single_spike"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("bad_batch_repeats", "corrupt_tokens")
     kinds = (FaultKind.DATA,)
     sources = (documents.READING_CURVES, documents.SYMPTOMS, documents.DEBUGGING)
     telling = "grad_norm"

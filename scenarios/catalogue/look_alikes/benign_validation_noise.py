@@ -36,6 +36,7 @@ class BenignValidationNoise(Scenario):
     id = "benign_validation_noise"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("overfit_small_set",)
     kinds = (FaultKind.SETTING,)
     sources = (documents.READING_CURVES,)
     telling = "validation_loss"

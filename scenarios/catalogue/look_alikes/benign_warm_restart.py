@@ -26,6 +26,7 @@ class BenignWarmRestart(Scenario):
     id = "benign_warm_restart"
     family = Family.LOOK_ALIKE
     look_alike = True
+    imitates = ("schedule_restarted", "lr_jump")
     kinds = (FaultKind.TENSOR,)
     sources = (documents.READING_CURVES,)
     telling = "lr"

@@ -1,0 +1,93 @@
+"use strict";
+/* The words of a scenario's page, as markup. Everything that comes from data goes through `escaped`. */
+
+const coded = (text) => escaped(text).replace(/`([^`]+)`/g, "<code>$1</code>");
+const words = (name) => escaped(String(name).replaceAll("_", " "));
+const signed = (value) => (value === null ? "not finite" : `${value >= 0 ? "+" : ""}${written(Number(value.toFixed(4)))}`);
+const linked = (id) => (facts.scenarios[id] ? `<a href="#${escaped(id)}">${escaped(id)}</a>` : `<code>${escaped(id)}</code>`);
+
+const CLOCKS = {
+  s: "s, onset: first step under the fault", v: "v, visible: first step at which an outcome leaves the twin",
+  p: "p, point of no return: last step at which the cure saves it", cure: "cure: first step under the cure",
+};
+
+function markersOf(run) {
+  const marks = ["s", "v", "p"].map((label) => ({ step: run[label], label, name: CLOCKS[label], ink: label }));
+  if (run.p === run.last) marks.pop(); // it can be saved to the end: no line to draw
+  return marks.concat({ step: run.cured ? run.cure : null, label: "cure", name: CLOCKS.cure, ink: "cure" });
+}
+
+function tagsHtml(scenario, run) {
+  const tags = [scenario.family, run.kind, words(run.outcome), `seed ${run.seed}`, run.size, ...scenario.made_of];
+  if (run.severity) tags.unshift(run.severity);
+  return tags.map((tag) => `<span class="tag">${escaped(tag)}</span>`).join("");
+}
+
+function factsHtml(scenario, run) {
+  const lost = run.p === null ? "not measured" : run.p === run.last ? `${run.p}, the last step: it can be saved to the end` : run.p;
+  const knobs = Object.entries(run.knobs).map(([name, value]) => `${escaped(name)} ${escaped(value)}`).join(", ");
+  const rows = [
+    ["onset (s)", run.s ?? "none"], ["visible (v)", run.v ?? "never"],
+    ...(scenario.kind === "look-alike" ? [] : [["point of no return (p)", lost]]),
+    ...(run.cured ? [["cure from", run.cure]] : []),
+    ["final loss less the twin's", run.gap === null ? "not finite" : `${signed(run.gap)} nats (within ${run.tolerance} counts as none)`],
+    ...(run.cured ? [["of the cured run", `${signed(run.cured_gap)} nats`]] : []),
+    ["shows first in", run.visible.map(([name, step]) => `${escaped(name)} (${step})`).join(", ") || "nothing"],
+    ...(knobs ? [["injected", knobs]] : []),
+  ];
+  return `<table class="facts"><tbody>${rows.map(([name, value]) => `<tr><th scope="row">${name}</th><td>${value}</td></tr>`).join("")}</tbody></table>`;
+}
+
+function alarmsHtml(scenario, run) {
+  const since = (step) => {
+    if (step === null || step === undefined) return "none";
+    if (scenario.kind === "look-alike") return `${step}, a false alarm`;
+    return run.s !== null && step < run.s ? `${step}, before the onset` : `${step}${run.v === null ? "" : ` (v ${step >= run.v ? "+" : "-"} ${Math.abs(step - run.v)})`}`;
+  };
+  const rows = run.alarms.map((one) =>
+    `<tr><th scope="row">${escaped(one.detector)}${one.failed ? ` <small>failed: ${escaped(one.failed)}</small>` : ""}</th><td>${since(one.frozen)}</td>` +
+    `<td>${since(one.default[0])}${one.default.length > 1 ? `, and ${one.default.length - 1} more` : ""}</td><td>${one.causes.slice(0, 3).map(linked).join(", ") || "-"}</td></tr>`);
+  const frozen = facts.calibration ? `threshold frozen at ${100 * facts.budget} %` : "frozen: no calibration runs";
+  return `<div class="scroll" tabindex="0"><table class="facts"><thead><tr><th scope="col">detector</th><th scope="col">${frozen}</th><th scope="col">published default</th><th scope="col">names</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
+}
+
+/** The playbook's rules that name a scenario, those that name it further down, and others that fired on the run. */
+function rulesHtml(scenario, run) {
+  const roles = { names: [], also: [], other: [] };
+  facts.rules.forEach((rule, place) => {
+    const step = run.rules[place];
+    const role = rule.cause === scenario.id ? "names" : rule.then.includes(scenario.id) ? "also" : "other";
+    if (role === "other" && step === undefined) return;
+    const when = step === undefined ? "did not fire on this run" : `fired on this run at step ${step}`;
+    roles[role].push(
+      `<div class="rule ${step === undefined ? "" : "fired"}"><b>${escaped(rule.says)}</b> &rarr; ${linked(rule.cause)}` +
+      `${rule.then.length ? `, then ${rule.then.map(linked).join(", ")}` : ""}<small>Rule ${place + 1} of ${facts.rules.length}, from ` +
+      `&ldquo;${escaped(rule.source)}&rdquo;; must hold for ${rule.hold} row${rule.hold > 1 ? "s" : ""}; ${when}.</small></div>`);
+  });
+  const parts = [`<p class="note">Described in: ${scenario.sources.map(escaped).join("; ") || "no document of the catalogue"}.</p>`];
+  if (roles.names.length) parts.push(roles.names.join(""));
+  else parts.push(`<p class="note">No rule of the playbook is about ${scenario.kind === "look-alike" ? "a healthy run" : "this cause"}.</p>`);
+  if (roles.also.length) parts.push(`<h4>Rules that think of it later</h4>${roles.also.join("")}`);
+  if (roles.other.length) parts.push(`<h4>Other rules that fired here</h4>${roles.other.join("")}`);
+  return parts.join("");
+}
+
+function symptomsHtml(scenario) {
+  if (!scenario.symptoms.length) return "";
+  const shapes = scenario.symptoms.map((name) => {
+    const [line, picture] = facts.shapes[name];
+    return `<div class="shape"><p><b>${words(name)}</b>: ${coded(line)}</p>${picture ? `<pre aria-hidden="true">${escaped(picture)}</pre>` : ""}</div>`;
+  });
+  return `<h3>Shapes to look for</h3>${shapes.join("")}`;
+}
+
+function textHtml(scenario) {
+  return `<dl class="page">${scenario.text.map(([name, text]) => `<dt>${escaped(name)}</dt><dd>${coded(text)}</dd>`).join("")}</dl>`;
+}
+
+function alikeHtml(scenario) {
+  const parts = [];
+  if (scenario.imitates.length) parts.push(`<p>Healthy, and taken for: ${scenario.imitates.map(linked).join(", ")}.</p>`);
+  if (scenario.imitated_by.length) parts.push(`<p>Healthy runs that look like it: ${scenario.imitated_by.map(linked).join(", ")}.</p>`);
+  return parts.join("");
+}

@@ -1,0 +1,95 @@
+"use strict";
+/* The parts of a chart as markup of SVG. `chart` is a Chart or a Heat, whose places they use. Needs scale.js. */
+
+const MARGIN = { left: 46, right: 12, top: 16, bottom: 20 };
+const ALARM_ROW = 12;
+
+/** Axes, grid and numbers. */
+function drawFrame(chart) {
+  const middle = (chart.bottom + MARGIN.top) / 2;
+  const across = chart.x.ticks().map((step) => {
+    const x = chart._across(step).toFixed(1);
+    return `<path class="grid" d="M${x} ${MARGIN.top}V${chart.bottom}"/><text x="${x}" y="${chart.bottom + 14}" text-anchor="middle">${escaped(chart.tickText(step))}</text>`;
+  });
+  const up = chart.y.ticks().map((value) => {
+    const y = chart._up(value).toFixed(1);
+    return `<path class="grid" d="M${MARGIN.left} ${y}H${chart.right}"/><text x="${MARGIN.left - 4}" y="${Number(y) + 4}" text-anchor="end">${written(value)}</text>`;
+  });
+  const empty = chart._shown().some((one) => one.steps.length) ? "" : `<text x="${chart.width / 2}" y="${middle}" text-anchor="middle">nothing to show</text>`;
+  return across.join("") + up.join("") + `<path class="frame" d="M${MARGIN.left} ${MARGIN.top}V${chart.bottom}H${chart.right}"/>` + empty;
+}
+
+/** A series: its line, and a dot where a value has no neighbour. */
+function drawLine(chart, one) {
+  let path = "", open = false;
+  const points = pointsOf(chart, one), dots = [];
+  points.forEach(([x, y], i) => {
+    if (y === null) { open = false; return; }
+    path += `${open ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
+    if (!open && (points[i + 1]?.[1] ?? null) === null) dots.push(`<circle class="dot" cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="1.8"/>`);
+    open = true;
+  });
+  return `<g class="ink-${escaped(one.ink)}" data-series="${escaped(one.id)}"><path class="line ink-${escaped(one.ink)}" d="${path}"/>${dots.join("")}</g>`;
+}
+
+/** Places of the values within the steps shown and one on either side; null where no line can be drawn. */
+function pointsOf(chart, one) {
+  const [low, high] = chart._steps(), points = [];
+  for (let i = 0; i < one.steps.length; i++) {
+    if ((one.steps[i + 1] ?? Infinity) < low || (one.steps[i - 1] ?? -Infinity) > high) continue;
+    const value = one.values[i];
+    const drawn = value !== null && Number.isFinite(value) && !(chart.log && value <= 0);
+    points.push([chart._across(one.steps[i]), drawn ? chart._up(value) : null]);
+  }
+  return m4(points, chart.right - MARGIN.left);
+}
+
+/** Marks at the edge for what is no number on this axis, at most one every five units. */
+function drawBroken(chart, one) {
+  const [low, high] = chart._steps(), marks = [];
+  let last = -Infinity;
+  one.steps.forEach((step, i) => {
+    const value = one.values[i];
+    if (step < low || step > high || value === null || (Number.isFinite(value) && !(chart.log && value <= 0))) return;
+    const x = chart._across(step);
+    if (x - last < 5) return;
+    last = x;
+    const under = !Number.isNaN(value) && !(value === Infinity), y = under ? chart.bottom - 4 : MARGIN.top + 4, tip = under ? y + 4 : y - 4;
+    if (Number.isNaN(value)) marks.push(`<path class="broken" d="M${x - 3} ${y - 3}l6 6m0 -6l-6 6"/>`);
+    else marks.push(`<path class="broken solid" d="M${x - 4} ${2 * y - tip}h8L${x} ${tip}z"/>`);
+  });
+  return marks.length ? `<g class="ink-${escaped(one.ink)}" data-broken="${escaped(one.id)}">${marks.join("")}</g>` : "";
+}
+
+/** Upright lines with their names, in as many rows as it takes. Also for a heat map. */
+function drawMarkers(chart) {
+  const [low, high] = chart._steps(), ends = [];
+  return chart.markers.filter((one) => one.step !== null && one.step >= low && one.step <= high)
+    .sort((a, b) => a.step - b.step).map((one) => {
+      const x = chart._across(one.step), wide = 7 * one.label.length + 6;
+      let row = ends.findIndex((end) => end < x);
+      if (row < 0) row = ends.length;
+      ends[row] = x + wide;
+      const hidden = row > 0 && chart.labelRows === 1; // its line and its title are there all the same
+      const y = MARGIN.top - 5 + row * 12, left = x + wide > chart.width;
+      return `<g class="ink-${escaped(one.ink || "s")}" data-marker="${escaped(one.label)}"><title>${escaped(one.name || one.label)}: step ${one.step}</title>` +
+        `<path class="marker" d="M${x.toFixed(1)} ${MARGIN.top - 2}V${chart.bottom}"/>` +
+        (hidden ? "" : `<text class="named" x="${(left ? x - 3 : x + 3).toFixed(1)}" y="${y}" text-anchor="${left ? "end" : "start"}">${escaped(one.label)}</text>`) + "</g>";
+    }).join("");
+}
+
+/** A row of ticks for each detector, named beside them. */
+function drawAlarms(chart) {
+  const [low, high] = chart._steps();
+  return chart.rows.map((one, row) => {
+    const y = chart.height + row * ALARM_ROW + 2, seen = one.steps.filter((step) => step >= low && step <= high);
+    const xs = (seen.length ? seen : [low]).map((step) => chart._across(step));
+    const ticks = seen.map((step, i) => `<path class="alarm" d="M${xs[i].toFixed(1)} ${y - 7}l4 8h-8z"/>`).join("");
+    const wide = 6 * one.name.length + 8, right = xs[xs.length - 1] + wide < chart.width;
+    const x = right ? xs[xs.length - 1] + 7 : Math.max(0, xs[0] - 7);
+    const end = right || xs[0] < wide ? "start" : "end";
+    const name = seen.length ? one.name : `${one.name}: step ${one.steps[0]}`;
+    return `<g data-alarm="${escaped(one.name)}"><title>${escaped(one.name)}: alarm at step ${one.steps.join(", ")}</title>${ticks}` +
+      `<text class="alarm" x="${(end === "start" && !right ? 2 : x).toFixed(1)}" y="${y + 1}" text-anchor="${end}">${escaped(name)}</text></g>`;
+  }).join("");
+}

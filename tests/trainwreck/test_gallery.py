@@ -1,0 +1,55 @@
+"""`trainwreck gallery`: the page, and bad input in one line."""
+
+import json
+
+import pytest
+
+
+def refused(said, *parts):
+    assert said.code == 2
+    assert said.out == ""
+    lines = [line for line in said.err.splitlines() if not line.startswith("gallery: ")]
+    assert len(lines) == 1
+    for part in ("trainwreck: ", *parts):
+        assert part in lines[0]
+
+
+def test_the_page_of_a_data_set_that_was_just_made(call, data_set, here):
+    said = call("gallery", data_set, "--detector", "zclip", "--workers", "1", "--json")
+    assert said.code == 0, said.err
+    facts = json.loads(said.out)
+    assert (facts["gallery"], facts["scenarios"]) == ("gallery.html", 2)
+    text = (here / "gallery.html").read_text(encoding="utf-8")
+    assert len(text.encode()) == facts["bytes"] < 400_000
+    for word in ('data-id="mask_missing"', 'data-id="benign_clean_resume"', "lr_edge_spikes", "trainwreck gallery"):
+        assert word in text
+
+
+def test_stored_alarms_are_read_in_place_of_a_replay(call, data_set, here):
+    kept = call("score", data_set, "--detector", "nonfinite_loss", "--alarms", "kept")
+    assert kept.code == 0, kept.err
+    said = call("gallery", data_set, "--alarms", "kept", "--out", "g.html")
+    assert said.code == 0, said.err
+    assert said.out.startswith("g.html: 2 scenarios, ")
+    assert "Alarms are of nonfinite_loss:" in (here / "g.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ((), ("missing argument 'DIRS...'",)),
+        (("none",), ("data set: 'none' is not a folder",)),
+        (("sample", "sample"), ("is given twice",)),
+        (("sample", "--detector", "zclop"), ("detector: 'zclop'", "did you mean 'zclip'")),
+        (("sample", "--detector", "zclip", "--alarms", "kept"), ("detector: not allowed beside --alarms",)),
+        (("sample", "--alarms", "nowhere"), ("alarms: 'nowhere' is not a file",)),
+        (("sample", "--workers", "0"), ("--workers",)),
+        (("sample", "--out", "."), ("out: '.' is a folder",)),
+    ],
+    ids=str,
+)
+def test_bad_input_is_one_line_and_nothing_is_written(call, here, words, parts):
+    said = call("gallery", *words)
+    said = type(said)(said.code, said.out, said.err.replace("Missing", "missing"))
+    refused(said, *parts)
+    assert list(here.iterdir()) == []
