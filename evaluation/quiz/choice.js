@@ -1,0 +1,64 @@
+"use strict";
+/* The list of causes and families to name from, searched by typing, and the names chosen so far, likeliest first. */
+
+class Choice {
+  /** host: holds [data-search], [data-list] and [data-chosen]. choices: {name, family, title} each. */
+  constructor(host, choices, most) {
+    Object.assign(this, { choices, most, chosen: [] });
+    this.search = host.querySelector("[data-search]");
+    this.list = host.querySelector("[data-list]");
+    this.shown = host.querySelector("[data-chosen]");
+    this.search.addEventListener("input", () => this._draw());
+    this.search.addEventListener("keydown", (event) => {
+      const first = this.list.querySelector("button[data-fits]:not([disabled])");
+      if (event.key === "Enter" && this.search.value.trim() && first) {
+        event.preventDefault();
+        this.toggle(first.dataset.name);
+      }
+    });
+    this.list.addEventListener("click", (event) => this._clicked(event));
+    this.shown.addEventListener("click", (event) => this._clicked(event));
+    this._draw();
+  }
+
+  clear() {
+    this.chosen = [];
+    this.search.value = "";
+    this._draw();
+  }
+
+  /** Choose a name, or take it back. */
+  toggle(name) {
+    if (this.chosen.includes(name)) this.chosen = this.chosen.filter((other) => other !== name);
+    else if (this.chosen.length < this.most) this.chosen = [...this.chosen, name];
+    this.search.value = "";
+    this._draw();
+  }
+
+  _clicked(event) {
+    const name = event.target.closest("button")?.dataset.name;
+    if (name === undefined) return;
+    this.toggle(name);
+    this.search.focus();
+  }
+
+  _draw() {
+    const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (text) => words.every((word) => text.toLowerCase().includes(word));
+    const families = [...new Set(this.choices.map((one) => one.family))];
+    const full = this.chosen.length >= this.most;
+    const button = (name, title, style, fit = true) =>
+      `<li><button type="button"${fit ? " data-fits" : ""} class="${style}" data-name="${escaped(name)}" aria-pressed="${this.chosen.includes(name)}"` +
+      `${full && !this.chosen.includes(name) ? " disabled" : ""}><b>${escaped(name)}</b> ${escaped(title)}</button></li>`;
+    const parts = families.map((family) => {
+      const causes = this.choices.filter((one) => one.family === family && fits(`${one.name.replaceAll("_", " ")} ${one.name} ${one.title} ${family}`));
+      if (!causes.length) return "";
+      return button(family, "(the family)", "family", fits(family)) + causes.map((one) => button(one.name, one.title, "cause")).join("");
+    });
+    const unknown = fits("unknown none of these") ? button("unknown", "a cause that is not on this list", "family") : "";
+    this.list.innerHTML = parts.join("") + unknown || "<li>No cause has these words.</li>";
+    this.shown.innerHTML = this.chosen.length
+      ? this.chosen.map((name, i) => `<button type="button" data-name="${escaped(name)}" aria-label="take ${escaped(name)} back">${i + 1}. ${escaped(name)} &times;</button>`).join(" ")
+      : "nothing named yet";
+  }
+}

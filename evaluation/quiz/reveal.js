@@ -1,0 +1,83 @@
+"use strict";
+/* What is told after an answer, and the table at the end, as markup. Numbers come from scores.js. */
+
+const percent = (value) => (value === null ? "-" : `${Math.round(100 * value)} %`);
+const plain = (value, digits = 2) => (value === null || value === undefined ? "-" : value.toFixed(digits));
+const signed = (value) => (value > 0 ? "+" : "") + value.toFixed(0);
+
+const KINDS = {
+  failing: "A failing run", compound: "A failing run, with two causes", healthy: "A healthy run", latent: "A run with a fault that did it no harm",
+  "look-alike": "A look-alike: healthy, and frightening", cured: "A run that was cured",
+};
+
+/** The verdict on an answer, in a line. */
+function verdict(truth, answer) {
+  const stopped = answer.said === "stop";
+  if (isNegative(truth) || ["healthy", "look-alike", "cured", "latent"].includes(truth.kind)) {
+    return stopped ? ["bad", `A false alarm at step ${answer.step}: this run was fine.`] : ["good", "Right: nothing to stop here."];
+  }
+  if (!stopped) return ["bad", "Missed: this run failed."];
+  if (answer.step < truth.onset) return ["bad", `Too early: at step ${answer.step} nothing was wrong yet. The fault began at ${truth.onset}.`];
+  const late = answer.step - truth.onset;
+  if (answer.step < truth.no_return) return ["good", `In time: ${late} steps after the onset, and ${truth.no_return - answer.step} before the point of no return.`];
+  return ["bad", `Too late: ${late} steps after the onset; by then the cure would not have brought the run back.`];
+}
+
+function namingLine(truth, answer, familyOf) {
+  if (!truth.causes.length || answer.said !== "stop") return "";
+  if (!answer.named.length) return "You named no cause.";
+  const right = named(truth, answer.named, familyOf);
+  const later = answer.named.slice(1).find((name) => truth.causes.includes(name));
+  if (right === 2) return `You named ${answer.named[0]}: right.`;
+  if (later) return `You named ${later}, which is right, but not first.`;
+  if (answer.named.some((name) => truth.within.includes(name))) return `You named ${answer.named[0]}: not the cause, but one that these signals do not tell from it.`;
+  return right === 1 ? `You named ${answer.named[0]}: the family is right.` : `You named ${answer.named[0]}: wrong.`;
+}
+
+function clocks(truth) {
+  if (truth.onset === null) return [];
+  const found = [[truth.causes.length ? "s" : "event", "onset", truth.onset, truth.causes.length ? "the fault begins" : "what looks like a fault begins"]];
+  if (truth.visible !== null) found.push(["v", "visible", truth.visible, `first seen in ${truth.shows.map(([name, step]) => `${name} (${step})`).join(", ") || "no outcome signal"}`]);
+  if (truth.causes.length && truth.visible !== null) {
+    found.push(["p", "point of no return", truth.no_return, truth.no_return_measured ? "the last step at which the cure still saves the run" : "not measured: the end of the run"]);
+  }
+  return found;
+}
+
+/** The truth of a run beside the answer. */
+function revealed(truth, answer, scale, familyOf) {
+  const [tone, line] = verdict(truth, answer);
+  const pages = truth.pages.map((page) =>
+    `<section class="page"><h3>${escaped(page.id)}: ${escaped(page.title)}</h3><p class="note">Family: ${escaped(page.family)}. The signal that tells: ${escaped(page.telling)}.</p><dl>` +
+    page.sections.map(([name, text]) => `<dt>${escaped(name)}</dt><dd>${escaped(text)}</dd>`).join("") + "</dl></section>");
+  const said = truth.detectors.filter((one) => !one.bar);
+  const silent = said.filter((one) => one.first === null).map((one) => one.name);
+  const rows = said.filter((one) => one.first !== null).sort((a, b) => a.first - b.first).map((one) => {
+    const judged = isFailing(truth) ? (one.first < truth.onset ? "too early" : inTime(truth, one.first) ? "in time" : "too late") : "false alarm";
+    return `<tr><th scope="row">${escaped(one.name)}</th><td>${one.first}</td><td>${judged}</td><td class="words">${escaped(one.causes.join(", ")) || "-"}</td></tr>`;
+  });
+  const times = clocks(truth).map(([sign, name, step, why]) => `<tr><th scope="row">${sign === "event" ? "" : `${sign}, `}${name}</th><td>${step}</td><td class="words">${escaped(why)}</td></tr>`);
+  const outcome = truth.gap === null || !truth.twin ? "" : ` It ended ${plain(truth.gap, 3)} nats from its twin.`;
+  return (
+    `<p class="verdict ${tone}" data-verdict>${escaped(line)}</p><p data-naming>${escaped(namingLine(truth, answer, familyOf))}</p>` +
+    `<p><b data-truth>${escaped(KINDS[truth.kind] || truth.kind)}${truth.causes.length ? `: ${escaped(truth.causes.join(" and "))}` : truth.pages.length ? `: ${escaped(truth.pages[0].id)}` : ""}</b>` +
+    `${truth.severity ? `, ${escaped(truth.severity)}` : ""}.${escaped(outcome)} ` +
+    `<span data-points>${truth.measured ? `${signed(points(truth, answer.said === "stop" ? answer.step : null, scale))} points.` : "A calibration run, which gives no points."}</span></p>` +
+    (truth.twin ? '<p class="note">In the charts: this run as a line, its healthy twin (the same seed without the fault) dashed.</p>' : "") +
+    (times.length ? `<table><caption>The clocks</caption><tbody>${times.join("")}</tbody></table>` : "") +
+    (truth.within.length ? `<p class="note">These signals do not tell it from: ${escaped(truth.within.join(", "))}.</p>` : "") + pages.join("") +
+    `<details open><summary>What each detector did, at its published default</summary>` +
+    (rows.length ? `<div class="scroll"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col"></th><th scope="col">named</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>` : "") +
+    `<p data-silent>${silent.length ? `No alarm: ${escaped(silent.join(", "))}.` : "All of them alarmed."}</p></details>`
+  );
+}
+
+/** The table at the end: [name, scores] a row, best first. mine: the player's name. */
+function standingTable(rows, mine) {
+  const order = [...rows].sort((a, b) => (b[1].recall ?? -1) - (a[1].recall ?? -1) || (b[1].skill ?? -Infinity) - (a[1].skill ?? -Infinity) || a[0].localeCompare(b[0]));
+  const body = order.map(([name, one]) =>
+    `<tr${name === mine ? ' class="mine"' : ""}><th scope="row">${escaped(name)}</th><td>${percent(one.recall)}</td><td>${percent(one.stopped)}</td><td>${percent(one.stopped_look_alike)}</td>` +
+    `<td>${plain(one.delay, 1)}</td><td>${plain(one.skill)}</td><td>${percent(one.top1)}</td><td>${percent(one.family)}</td><td>${signed(one.points)}</td></tr>`);
+  const heads = ["", "found in time", "healthy runs stopped", "look-alikes stopped", "steps late", "W*", "cause right", "family right", "points"];
+  return `<div class="scroll"><table data-standing><thead><tr>${heads.map((head) => `<th scope="col">${head}</th>`).join("")}</tr></thead><tbody>${body.join("")}</tbody></table></div>`;
+}

@@ -1,0 +1,65 @@
+"use strict";
+/* The metrics of evaluation/metrics, for one set of first alarms: {first: step or null, named: [...]} a run.
+   `trainwreck class` gives the same numbers with intervals. */
+
+const FAILING = ["failing", "compound"];
+
+const isFailing = (truth) => truth.measured && FAILING.includes(truth.kind) && truth.visible !== null;
+const isNegative = (truth) => truth.measured && (truth.kind === "healthy" || truth.kind === "look-alike");
+
+/** Metric 2: under the fault, and while the run can still be saved. */
+const inTime = (truth, first) => first !== null && truth.onset <= first && first < truth.no_return;
+
+/** Metric 6, steps: what an alarm on a failing run gains, and on another run loses. */
+function gained(truth, first, scale) {
+  const cost = scale.cost * truth.planned;
+  if (isNegative(truth)) return first === null ? 0 : -cost;
+  if (!isFailing(truth) || first === null) return 0;
+  return first < truth.onset ? -cost : truth.planned - Math.max(first, truth.visible) - scale.response * truth.planned;
+}
+
+/** The same in per cent of the run, for one run: the points of the game. */
+const points = (truth, first, scale) => (100 * gained(truth, first, scale)) / truth.planned;
+
+/** Metric 5: 2 for a cause that is right, 1 for its family alone, 0 for neither; of the first name. */
+function named(truth, names, familyOf) {
+  if (!names.length) return 0;
+  if (truth.causes.includes(names[0])) return 2;
+  return truth.families.includes(familyOf(names[0])) ? 1 : 0;
+}
+
+const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null);
+
+/** Mean over the groups of runs (by cause, or by family) of the mean of each. */
+function macro(runs, group, value) {
+  const groups = new Map();
+  for (const run of runs) {
+    const key = run.truth[group].join("+");
+    groups.set(key, [...(groups.get(key) || []), value(run)]);
+  }
+  return mean([...groups.values()].map(mean));
+}
+
+/** A row of the table. said: one {truth, first, named} a run. */
+function scored(said, scale, familyOf) {
+  const failing = said.filter((run) => isFailing(run.truth)), negative = said.filter((run) => isNegative(run.truth));
+  const stopped = (kind) => mean(negative.filter((run) => run.truth.kind === kind).map((run) => (run.first === null ? 0 : 1)));
+  const found = (run) => inTime(run.truth, run.first);
+  const gain = mean(failing.map((run) => gained(run.truth, run.first, scale)));
+  const loss = mean(negative.map((run) => -gained(run.truth, run.first, scale)));
+  let skill = null;
+  if (scale.blind !== null && gain !== null && loss !== null) {
+    const utility = scale.prevalence * gain - (1 - scale.prevalence) * loss;
+    skill = (utility - scale.blind) / (scale.ceiling - scale.blind);
+  }
+  return {
+    recall: mean(failing.map((run) => (found(run) ? 1 : 0))),
+    stopped: stopped("healthy"),
+    stopped_look_alike: stopped("look-alike"),
+    delay: mean(failing.filter(found).map((run) => Math.max(0, run.first - run.truth.onset))),
+    skill,
+    top1: macro(failing, "causes", (run) => (found(run) && named(run.truth, run.named, familyOf) === 2 ? 1 : 0)),
+    family: macro(failing, "families", (run) => (found(run) && named(run.truth, run.named, familyOf) > 0 ? 1 : 0)),
+    points: said.reduce((sum, run) => sum + points(run.truth, run.first, scale), 0),
+  };
+}

@@ -1,0 +1,249 @@
+"""`trainwreck quiz` and `trainwreck class`: people guess the failure, and are scored as detectors are."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.progress import progress
+from trainwreck.options import as_json
+from trainwreck.tables import number, print_json, print_table
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.dataset import DataSet
+    from trainwreck.evaluation.quiz.quiz import Quiz
+
+SEED = 7
+SHOWN = ("recall", "stopped", "stopped_look_alike", "skill", "top1", "family")
+
+
+def _folder(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
+    from trainwreck.evaluation.shipped import named
+
+    return named(folder)
+
+
+data_set = click.argument("dir", type=click.Path(path_type=Path), default="sample", callback=_folder)
+detectors_option = click.option(
+    "--detector", "detectors", multiple=True, help="Beside the players, instead of the built-in ones. May be repeated."
+)
+
+
+@click.command()
+@data_set
+@click.option("--runs", type=int, default=12, show_default=True, help="Half of them fail, a quarter are look-alikes.")
+@click.option(
+    "--seed", type=int, default=SEED, show_default=True, help="The same seed is the same set on every machine."
+)
+@click.option(
+    "--profile", default="full", show_default=True, help="What is shown: full, standard, minimal or filtered."
+)
+@click.option("--family", "families", multiple=True, help="Failing runs of this family only. May be repeated.")
+@click.option("--part", help="Instead of a draw, share K of M of all runs, as K/M: together a row on the leaderboard.")
+@click.option("--choices", type=click.Choice(["all", "set"]), default="all", show_default=True,
+              help="Causes to name from: of the whole catalogue, or of the data set.")  # fmt: skip
+@click.option(
+    "--speed", type=int, default=10, show_default=True, help="Rows a second to begin with: 2, 5, 10, 25 or 60."
+)
+@detectors_option
+@click.option("--sealed", is_flag=True, help="Keep the answers out of the page, in a key file beside it.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The page, quiz.html by default; with --terminal the answers."
+)
+@click.option("--open/--no-open", "opened", default=True, show_default=True, help="Show the page in a browser.")
+@click.option("--terminal", is_flag=True, help="Play here instead of in a browser.")
+@click.option("--player", help="With --terminal: your name.")
+@as_json
+def quiz(
+    dir: Path,
+    runs: int,
+    seed: int,
+    profile: str,
+    families: Sequence[str],
+    part: str | None,
+    choices: str,
+    speed: int,
+    detectors: Sequence[str],
+    sealed: bool,
+    out: Path | None,
+    opened: bool,
+    terminal: bool,
+    player: str | None,
+    as_json: bool,
+) -> None:
+    """Guess the failure: one page on which runs are revealed step by step. DIR is the shipped sample by default.
+
+    The player says stop when sure and names the cause, then sees the truth and what each detector did. Exported answers
+    of a room are scored by `trainwreck class`.
+    """
+    from trainwreck.evaluation.dataset import load, telemetry_digest
+    from trainwreck.evaluation.quiz.key import write_key
+    from trainwreck.evaluation.quiz.page import SPEEDS, write_page
+    from trainwreck.evaluation.quiz.quiz import make
+    from trainwreck.evaluation.quiz.recipe import Part, Recipe
+
+    if speed not in SPEEDS:
+        raise InputError(f"speed: {speed} is not allowed; allowed: {', '.join(map(str, SPEEDS))}")
+    if terminal and (sealed or as_json):
+        raise InputError("terminal: not allowed beside --sealed or --json; allowed: one of them")
+    if player is not None and not terminal:
+        raise InputError("player: not allowed without --terminal; in the page everyone gives a name")
+    dataset = load(dir)
+    recipe = Recipe(
+        telemetry_digest(dataset), seed, runs, profile, tuple(sorted(set(families))), Part.read(part) if part else None
+    )
+    families_of, titles = causes(dataset, choices)
+    with progress("quiz", quiet=as_json) as tick:
+        made = make(dataset, recipe, families_of, list(detectors) or None, tick)
+    if terminal:
+        return _in_terminal(dataset, made, player or "player", out or Path("answers.json"))
+    page = out or Path("quiz.html")
+    key = page.with_suffix(".key.json")
+    if sealed:
+        write_key(key, made)
+    write_page(page, dataset, made, titles, sealed=sealed, speed=speed)
+    if as_json:
+        facts = {"quiz": str(page), "id": recipe.id, "runs": len(made.runs), "key": str(key) if sealed else None}
+        return print_json(facts)
+    kinds = made.runs["kind"].value_counts()
+    print(f"quiz: {page} ({len(made.runs)} runs, {page.stat().st_size / 1e6:.1f} MB; id {recipe.id})")
+    if sealed:
+        print(f"key:  {key} (keep it: labels, and what detectors did)")
+    print("of these " + ", ".join(f"{count} {kind}" for kind, count in kinds.items()), file=sys.stderr)
+    if opened and sys.stdout.isatty():
+        click.launch(str(page))
+
+
+def _in_terminal(dataset: "DataSet", made: "Quiz", player: str, out: Path) -> None:
+    """Play, keep the answers, and print the player beside the detectors."""
+    from trainwreck.evaluation.quiz.answers import write_sheet
+    from trainwreck.evaluation.quiz.scores import results
+    from trainwreck.evaluation.quiz.terminal import play
+
+    sheet = play(dataset, made, player)
+    write_sheet(out, sheet)
+    print_people(results([sheet], {made.recipe.id: made}).rows)
+    print(f"answers: {out}")
+
+
+def causes(dataset: "DataSet", choices: str = "all") -> tuple[dict[str, str], dict[str, str]]:
+    """Family and title of every cause that may be named: of the data set's, with "all" of the catalogue's too."""
+    from trainwreck.evaluation.files import read_json
+    from trainwreck.evaluation.schema import JOINT
+
+    pages = read_json(dataset.path / "catalogue.json")
+    families = {
+        name: family
+        for cause, of in zip(dataset.runs["cause"], dataset.runs["family"], strict=True)
+        if cause
+        for name, family in zip(cause.split(JOINT), of.split(JOINT), strict=True)
+    }
+    titles = {name: pages[name]["title"] for name in families if name in pages}
+    if choices == "all":
+        from trainwreck.scenarios.pages import summary
+
+        for row in summary():
+            if row["kind"] == "failing":
+                families.setdefault(row["id"], row["family"])
+                titles.setdefault(row["id"], row["title"])
+    return families, titles
+
+
+@click.command("class")
+@click.argument("exports", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--key", "keys", multiple=True, type=click.Path(path_type=Path), help="Of a sealed quiz. May be repeated."
+)
+@click.option("--data", type=click.Path(path_type=Path), default="sample", show_default=True, callback=_folder,
+              help="Data set of the quiz, where no key is given.")  # fmt: skip
+@detectors_option
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder for the summary: class.html, people.csv, runs.csv."
+)
+@click.option("--submission", help="Name of a submission of the room; the answers cover every run of the data set.")
+@click.option("--code", help="Of the submission: address where quiz and answers lie.")
+@click.option("--licence", default="CC-BY-4.0", show_default=True, help="Of the answers.")
+@click.option("--contact", help="Of the submission: who answers questions.")
+@click.option("--submissions", type=click.Path(path_type=Path), default=Path("results/leaderboard"), show_default=True,
+              help="Folder of submissions.")  # fmt: skip
+@as_json
+def class_(
+    exports: Sequence[Path],
+    keys: Sequence[Path],
+    data: Path,
+    detectors: Sequence[str],
+    out: Path | None,
+    submission: str | None,
+    code: str | None,
+    licence: str,
+    contact: str | None,
+    submissions: Path,
+    as_json: bool,
+) -> None:
+    """Merge exported answers: each player, the room and the detectors on the same runs, and what was missed.
+
+    Files that were edited, are of another quiz or are there twice are refused. EXPORTS are files or folders of them.
+    """
+    from trainwreck.evaluation.quiz.class_page import write_class
+    from trainwreck.evaluation.quiz.collect import collect, quizzes_of
+    from trainwreck.evaluation.quiz.people import ROOM
+    from trainwreck.evaluation.quiz.scores import results
+    from trainwreck.evaluation.quiz.summary import confusions, run_rows
+    from trainwreck.evaluation.submission import Facts
+
+    if submission is not None and (code is None or contact is None):
+        raise InputError(f"{'code' if code is None else 'contact'}: missing; a submission needs --code and --contact")
+    facts = Facts(submission or ROOM, "1", code or "", licence, contact or "", causal=True)
+    if submission is not None:
+        facts.check()
+    sheets = collect(exports)
+    with progress("class", quiet=as_json) as tick:
+        quizzes = quizzes_of(sheets, keys, data, causes, list(detectors) or None, tick)
+    found = results(sheets, quizzes)
+    runs, wrong = run_rows(found), confusions(found)
+    if submission is not None:
+        from trainwreck.evaluation.dataset import load
+        from trainwreck.evaluation.quiz.entry import submit_room
+
+        folder = submit_room(submissions, facts, load(data), found)
+    if out is not None:
+        files = write_class(out, found, runs, wrong)
+    if as_json:
+        return print_json({"rows": found.rows, "runs": runs, "confusions": wrong})
+    print_class(found.rows, runs)
+    if out is not None:
+        print(f"page: {files[0]}")
+    if submission is not None:
+        print(f"submission: {folder}")
+
+
+def print_class(rows: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]]) -> None:
+    """The class in the terminal: the table, and the five runs that most got wrong."""
+    print_people(rows)
+    print()
+    print_table(
+        ("most got wrong", "kind", "wrong", "of", "steps late", "named instead"),
+        [
+            (r["scenario"] or "(healthy)", r["kind"], r["wrong"], r["answered"], number(r["mean_delay"]),
+             r["named_instead"] or None)
+            for r in runs[:5]
+        ],
+    )  # fmt: skip
+
+
+def print_people(rows: Sequence[dict[str, Any]]) -> None:
+    """Players, room and detectors, each score with its interval."""
+    print_table(
+        ("name", "kind", "runs", "in-time recall", "stopped", "look-alikes", "W*", "cause", "family"),
+        [(r["name"], r["kind"], r["runs"], *(_span(r, name) for name in SHOWN)) for r in rows],
+    )
+
+
+def _span(row: dict[str, Any], name: str) -> str:
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if low is None else f"{value:.2f} [{low:.2f}, {high:.2f}]"
