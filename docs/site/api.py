@@ -1,0 +1,28 @@
+"""The API reference: pages of directives that mkdocstrings fills from docstrings."""
+
+import trainwreck
+
+# Modules whose public names are documented besides those of `import trainwreck`, by page.
+MODULES = {
+    "Data sets and telemetry": ("evaluation.dataset", "evaluation.trace", "evaluation.figures"),
+    "Detectors and scoring": ("evaluation.protocol", "evaluation.measure", "evaluation.alarms"),
+    "Scenarios": ("scenarios.experiment", "scenarios.spec", "scenarios.faults", "scenarios.plan", "scenarios.sizes"),
+    "Monitoring": ("evaluation.monitoring.monitor", "scenarios.module_signals", "scenarios.preflight.preflight"),
+}
+WITHOUT_HEADING = "    options:\n      show_root_heading: false\n"
+
+
+def pages() -> dict[str, str]:
+    """Path to content."""
+    names = sorted(trainwreck._HOMES, key=str.lower)
+    homes = [f"trainwreck.{trainwreck._HOMES[name]}.{name}" for name in names]
+    made = {"api/index.md": "# import trainwreck\n\n" + "\n".join(f"::: {home}\n" for home in homes)}
+    for title, modules in MODULES.items():
+        listed = (f"## {module}\n\n::: trainwreck.{module}\n{WITHOUT_HEADING}" for module in modules)
+        made[path_of(title)] = f"# {title}\n\n" + "\n".join(listed)
+    return made
+
+
+def path_of(title: str) -> str:
+    """The page of a group of modules."""
+    return f"api/{title.lower().replace(' ', '-')}.md"
