@@ -19,8 +19,6 @@ References: Debugging Training Instability ("LayerNorm vs BatchNorm issues"); De
     discrepancy between training and inference).
 """
 
-import numpy as np
-
 from trainwreck.evaluation.trace import Trace
 from trainwreck.models.config import Norm
 from trainwreck.scenarios import bases, documents
@@ -51,7 +49,8 @@ class BatchnormInTransformer(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         late = slice(len(run) // 2, None)
         train = run["loss"][late].mean() - healthy["loss"][late].mean()
-        seen = run.evaluated & healthy.evaluated & (np.arange(len(run)) >= len(run) // 2)
+        seen = run.evaluated & healthy.evaluated
+        seen[: len(run) // 2] = False
         held_out = run["validation_loss"][seen] - healthy["validation_loss"][seen]
         return bool(train < 0.1 and held_out.min() > 0.1 and held_out.mean() > 0.15)
 

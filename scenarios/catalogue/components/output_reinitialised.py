@@ -15,6 +15,7 @@ References: Debugging training ("check loss at initialisation"); Debugging Train
     (checkpoints); Reading the Curves (loss jumps).
 """
 
+import numpy as np
 import torch
 
 from trainwreck.evaluation import shapes
@@ -44,14 +45,13 @@ class OutputReinitialised(Scenario):
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         places = head(setup)
-        fresh = torch.zeros(len(places))
         weights = setup.model.width * setup.model.vocab_size
-        draws = generator(0, f"fault/{self.id}").standard_normal(weights)
-        fresh[:weights] = torch.from_numpy(setup.model.init.head_std * draws)
 
         def draw(state: State, earlier: State) -> State:
             parameters = state["parameters"].clone()
-            parameters[places] = fresh.to(parameters.dtype)
+            drawn = setup.model.init.head_std * generator(0, f"fault/{self.id}").standard_normal(weights)
+            fresh = np.pad(drawn, (0, setup.model.vocab_size))  # biases of 0
+            parameters[places] = torch.from_numpy(fresh).to(parameters.dtype)
             return {**state, "parameters": parameters}
 
         return [StateEdit(draw, resume=False)]

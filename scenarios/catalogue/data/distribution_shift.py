@@ -57,12 +57,8 @@ class DistributionShift(Scenario):
         def mix(batch: Batch, step: int, start: int, seed: int) -> Batch:
             new, old = training_batch(elsewhere, seed, step), training_batch(setup, seed, step)
             first = np.arange(len(batch.inputs)) % 8 == 0
-            return Batch(
-                inputs=np.where(first[:, None], new.inputs, old.inputs),
-                targets=np.where(first[:, None], new.targets, old.targets),
-                weights=np.where(first[:, None], new.weights, old.weights),
-                documents=np.where(first[:, None], new.documents, old.documents),
-            )
+            pairs = ((getattr(new, k), getattr(old, k)) for k in ("inputs", "targets", "weights", "documents"))
+            return Batch(*(np.where(first[:, None], mine, other) for mine, other in pairs))
 
         return [Stream(mix)]
 

@@ -23,7 +23,7 @@ import numpy as np
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios import documents
 from trainwreck.scenarios.bases import chain, language_of
-from trainwreck.scenarios.batches import Batch, training_block
+from trainwreck.scenarios.batches import Batch, training_batch
 from trainwreck.scenarios.faults import Change, FaultKind, Scaled, Stream
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup, replaced
@@ -65,7 +65,7 @@ class CatastrophicForgetting(Scenario):
         other = second(knobs, setup)
 
         def rehearse(batch: Batch, step: int, start: int, seed: int) -> Batch:
-            old, new = training_block(setup, seed, range(step, step + 1)).at(0), other(batch, step, start, seed)
+            old, new = training_batch(setup, seed, step), other(batch, step, start, seed)
             names, kept = ("inputs", "targets", "weights", "documents"), len(old.inputs) * 7 // 8
             return Batch(*(np.concatenate((getattr(old, k)[:kept], getattr(new, k)[kept:])) for k in names))
 
@@ -78,7 +78,7 @@ def second(knobs: Task, setup: Setup) -> Callable[[Batch, int, int, int], Batch]
     first = language_of(task).spec.content  # ids from here on are not in the chain dialect
 
     def edit(batch: Batch, step: int, start: int, seed: int) -> Batch:
-        new = training_block(task, seed, range(step, step + 1)).at(0)
+        new = training_batch(task, seed, step)
         return dataclasses.replace(new, inputs=new.inputs + first, targets=new.targets + first)
 
     return edit

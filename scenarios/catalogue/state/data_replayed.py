@@ -21,7 +21,7 @@ import numpy as np
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios import documents
 from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.batches import Batch, training_block
+from trainwreck.scenarios.batches import Batch, training_batch
 from trainwreck.scenarios.faults import RESUME_STEPS, Change, Clock, FaultKind, Stream
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
@@ -54,7 +54,7 @@ class DataReplayed(Scenario):
     def fault(self, knobs: Resumes, setup: Setup) -> list[Change]:
         def replay(batch: Batch, step: int, start: int, seed: int) -> Batch:
             first = (step - start) % knobs.every
-            return training_block(setup, seed, range(first, first + 1)).at(0)
+            return training_batch(setup, seed, first)
 
         def pause(seconds: float, since: int) -> float:
             return seconds if since % knobs.every else max(seconds, 1.0 + RESUME_STEPS)
@@ -69,6 +69,6 @@ class DataReplayed(Scenario):
 
     def cure(self, knobs: Resumes, setup: Setup) -> list[Change]:
         def proceed(batch: Batch, step: int, start: int, seed: int) -> Batch:
-            return training_block(setup, seed, range(step, step + 1)).at(0)
+            return training_batch(setup, seed, step)
 
         return [Stream(proceed), Clock(lambda seconds, since: 1.0)]

@@ -21,7 +21,7 @@ from trainwreck.evaluation.trace import Trace
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios import documents
 from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.batches import Batch, training_block
+from trainwreck.scenarios.batches import Batch, training_batch
 from trainwreck.scenarios.faults import Change, FaultKind, StateEdit, Stream
 from trainwreck.scenarios.registry import register
 from trainwreck.scenarios.settings import Setup
@@ -45,7 +45,7 @@ class UnseededRuns(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def redraw(batch: Batch, step: int, start: int, seed: int) -> Batch:
             hidden = int(generator(seed, self.id).integers(2**62))
-            return training_block(setup, hidden, range(step, step + 1)).at(0)
+            return training_batch(setup, hidden, step)
 
         return [StateEdit(lambda state, earlier: state), Stream(redraw)]
 
@@ -56,6 +56,6 @@ class UnseededRuns(Scenario):
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def reseed(batch: Batch, step: int, start: int, seed: int) -> Batch:
-            return training_block(setup, seed, range(step, step + 1)).at(0)
+            return training_batch(setup, seed, step)
 
         return [Stream(reseed)]

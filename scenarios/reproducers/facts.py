@@ -1,0 +1,192 @@
+"""What the templates of the plain program are told: which of its parts a scenario uses, and how."""
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from trainwreck.scenarios.batches import SPECS
+from trainwreck.scenarios.proofs import recorded
+from trainwreck.scenarios.reproducers import signals as lines
+from trainwreck.scenarios.reproducers.values import NotPlainError
+from trainwreck.scenarios.settings import Dialect
+from trainwreck.scenarios.sources.language import LanguageSpec
+from trainwreck.scenarios.spec import Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.scenarios.reproducers.program import Program
+
+# Settings that few scenarios touch, and what they are in all others.
+SELDOM = {"calls": 1, "update_clip": None, "moment_format": "fp32", "weight_format": "fp32"}
+
+
+def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
+    """Everything that the templates ask for. places: the lines of fault and cure by place."""
+    values = {name: _distinct([t[name] for t in program.told.values()]) for name in program.told["healthy"]}
+    varied = {name for name, found in values.items() if len(found) > 1}
+    harvest = program.harvest
+    signals = set(harvest.signals) | {program.entry.telling}
+    ranks = program.base.distributed.ranks > 1
+
+    def some(name: str, healthy: Any) -> bool:
+        return any(v != healthy for v in values[name])
+
+    def how_often(name: str, value: Any) -> str:
+        hits = [v == value for v in values[name]]
+        return "always" if all(hits) else "sometimes" if any(hits) else ""
+
+    specs = _languages(program)
+    triggers, names, operators = (
+        any(getattr(s, p) > 0 for s in specs.values()) for p in ("p_trigger", "p_name", "p_operator")
+    )
+    dropout = some("dropout", 0.0)
+    noise = some("noise", 0.0)
+    known = harvest.known
+    pooled = "always" if 0 not in values["pool"] else "sometimes" if some("pool", 0) else ""
+    padded = some("padded", False)
+    scaled = any(t["dynamic"] or t["loss_scale"] != 1.0 for t in program.told.values())
+    clip = "" if values["clip"] == [None] else "sometimes" if None in values["clip"] else "always"
+    if "clip_coef" in signals and not clip:
+        raise NotPlainError("reproducer: clip_coef without clipping is not in the plain program")
+    used = "used" if "wiring" in known else "trained"
+    signal_lines = [line.replace("used", used) for line in _signal_lines(signals, places["at_clock"], ranks)]
+    in_parts = noise or some("evaluated_rows", 0) or some("evaluate_with_dropout", False)
+    evaluates = in_parts or "validation" in known or padded or some("fresh_rows", False)
+    return {
+        "signals": signals,
+        "sharpened": any(spec.sharpness != 1 for spec in specs.values()),
+        "operators": operators,
+        "nats": "pool" in known,
+        "structures": triggers or names or operators,
+        "triggers": triggers,
+        "names": names,
+        "uses": _Uses(known),
+        "padded": padded,
+        "pooled": pooled,
+        "cut_short": some("longest", 0),
+        "feeds": "training_batch" in known or bool(pooled) or padded or some("longest", 0),
+        "evaluates": evaluates,
+        "held_out": "validation(c)" if evaluates else "held_out",
+        "fresh": some("fresh_rows", False),
+        "mlp_bias": some("mlp_bias", 0.0),
+        "scale_residual": values["scale_residual"] == [True],
+        "rope_base": program.base.model.rope_base,
+        "qk_norm": some("qk_norm", False),
+        "placement": values["placement"],
+        "half": how_often("format", "fp16"),
+        "bare": some("without_norm", ()),
+        "batch_norm": some("norm", "layer"),
+        "one_pass": "one_pass" in values["variance"],
+        "eps_outside": "eps_outside" in values["variance"],
+        "dropout": dropout,
+        "dropped_evaluation": some("evaluate_with_dropout", False),
+        "noise": noise,
+        "evaluate": in_parts,
+        "at": dropout or noise or some("evaluated_rows", 0),
+        "q_positions": "q_positions" in varied,
+        "k_positions": "k_positions" in varied,
+        "fp16_scores": "fp16_scores" in values["attention"],
+        "unshifted": "softmax_unshifted" in values["attention"],
+        "scale": "c.scale" if "scale" in varied else "(c.width // c.heads) ** -0.5",
+        "activation": values["activation"],
+        "diagonal": "diagonal" in varied,
+        "inverted": "inverted" in varied,
+        "documents_apart": how_often("documents_apart", True),
+        "branch_gain": "branch_gain" in varied,
+        "shortcut_gain": "shortcut_gain" in varied,
+        "logit_gain": "logit_gain" in varied,
+        "by_layer": any("by_layer" in line for line in signal_lines) or "layer_update_ratio" in signals,
+        "uses_used": any("used" in line for line in signal_lines) or "layer_update_ratio" in signals,
+        "decays": values["weight_decay"] != [0.0],
+        "naive": some("loss_form", "log_sum_exp"),
+        "decay": values["decay"],
+        "total_steps": some("total_steps", None),
+        "told": {f"c.{name}" for name, usual in SELDOM.items() if some(name, usual)},
+        "sampled": some("evaluated_rows", 0),
+        "look_alike": program.entry.look_alike,
+        "own_twin": program.entry.own_twin,
+        "ranks": ranks,
+        "shared": "shared(state)" in "".join(places.values()),
+        "fed": "mine" if ranks else "batch",
+        "scaled": scaled,
+        "averaged": some("average_decay", 0.0),
+        "carried": "gradients_kept" in varied,
+        "gradient_gain": "gradient_gain" in varied,
+        "frozen": "frozen" in varied,
+        "weights_move": "weights_move" in varied,
+        "decay_factors": "decay_factors" in varied,
+        "late": "late" in varied,
+        "hears": "hears" in varied,
+        "alone": "alone" in varied,
+        "added_up": "summed" in varied,
+        "kept_steps": "" if not program.kept else repr(tuple(sorted(program.kept))),
+        "evaluations": bool(known & {"evaluations", "evaluated"} or signals & {"validation_loss", "fresh_loss"}),
+        "smoothed": some("label_smoothing", 0.0),
+        "summed": some("reduction", "mean"),
+        "z_loss": some("z_loss", 0.0),
+        "clip": clip,
+        "dies": _dies(program),
+        "coupled": some("coupled", False),
+        "optimizer": values["optimizer"],
+        "before": scaled or "frozen" in varied,
+        "signal_lines": signal_lines,
+        "kinds": _kinds(program.entry),
+        "specs": specs,
+        "own": "".join(f"\n\n{text}" for text in harvest.functions.values()),
+    }
+
+
+def _signal_lines(signals: set[str], clock: str, ranks: bool) -> list[str]:
+    """The lines of the loop that take the signals."""
+    found: list[str] = []
+    if signals & lines.TIMES:
+        found += ["taken = 1.0", *textwrap.dedent(clock).splitlines(), *lines.CLOCK]
+    for signal in sorted(signals - lines.SEEN - lines.ALWAYS - lines.RANKS):
+        if signal not in lines.LINES:
+            raise NotPlainError(f"reproducer: the signal {signal} is not in the plain program")
+        found += lines.LINES[signal]
+    if signals & lines.SEEN:
+        found.append("row |= {name: [float(x) for x in values] for name, values in seen.items()}")
+    if ranks:
+        found += lines.OF_RANKS
+    return found
+
+
+def _dies(program: "Program") -> bool:
+    """Whether some run of the proof had a loss that was not finite."""
+    level = program.severity
+    rows = (
+        r for r in recorded() if r["scenario"] == program.entry.id and r["severity"] == (level.value if level else "")
+    )
+    return any(row["non_finite"] for row in rows)
+
+
+def _languages(program: "Program") -> dict[str, LanguageSpec]:
+    """The dialects that are spoken, by name."""
+    harvest = program.harvest
+    text = "".join([*harvest.constants.values(), *harvest.functions.values()])
+    spoken = {program.base.data.dialect.value} | {d.value for d in Dialect if f'"{d.value}"' in text}
+    return {name: SPECS[Dialect(name)](0) for name in sorted(spoken)} | harvest.languages
+
+
+def _kinds(entry: Scenario) -> str:
+    """The runs that are trained."""
+    if entry.own_twin:
+        return '"faulty",'
+    return '"twin", "faulty"' if entry.look_alike else '"twin", "faulty", "cured"'
+
+
+class _Uses:
+    """Names of the plain program that are used, as attributes for the templates."""
+
+    def __init__(self, known: set[str]) -> None:
+        self.known = known
+
+    def __getattr__(self, name: str) -> bool:
+        return name in self.known
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found

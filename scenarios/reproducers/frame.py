@@ -1,0 +1,151 @@
+"""What stands around the plain program: its page, its imports, its settings."""
+
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from trainwreck.scenarios.batches import entropy_floor
+from trainwreck.scenarios.reproducers import signals as lines
+from trainwreck.scenarios.reproducers.syntax import WIDTH, literal
+from trainwreck.scenarios.reproducers.values import NotPlainError
+
+if TYPE_CHECKING:
+    from trainwreck.scenarios.reproducers.program import Program
+
+NAMED = {
+    "bisect": ("bisect_right",),
+    "collections": ("Counter", "defaultdict", "namedtuple"),
+    "functools": ("cache",),
+    "types": ("SimpleNamespace",),
+}
+
+
+def page(program: "Program", leave_out: Sequence[str]) -> str:
+    """The docstring: the scenario's page without some of its sections, and how the file is used."""
+    entry = program.entry
+    text = '"""' + textwrap.fill(f"{entry.id}: {entry.title()}", WIDTH - 3) + "\n\n"
+    for name, content in entry.page().items():
+        if name in leave_out:
+            continue
+        text += textwrap.fill(f"{name}: {' '.join(content.split())}", 118, subsequent_indent="    ") + "\n"
+    level = f" at severity {program.severity.value}" if program.severity else ""
+    how = (
+        f"`python {entry.id}.py [FILE.npz]`, with PyTorch and NumPy alone, trains one small GPT with seed "
+        f"{program.seed}{level}, prints what tells, and exits with 0 where it is as said above. FILE.npz keeps every "
+        "number."
+    )
+    return text + "\n" * (not leave_out) + textwrap.fill(how, 118) + '\n"""\n\n'
+
+
+def imports(code: str) -> str:
+    """What the code needs."""
+    plain = [m for m in ("dataclasses", "hashlib", "math", "sys", "tempfile", "zlib") if re.search(rf"\b{m}\.", code)]
+    found = [f"import {m}" for m in plain]
+    named = {
+        "bisect": ["bisect_right"],
+        "collections": ["Counter", "defaultdict", "namedtuple"],
+        "functools": ["cache"],
+        "types": ["SimpleNamespace"],
+    }
+    for module, names in named.items():
+        used = [n for n in names if re.search(rf"\b{n}\b", code)]
+        if used:
+            found.append(f"from {module} import {', '.join(used)}")
+    third = ["import numpy as np", "import torch"]
+    if "dist." in code:
+        third += ["import torch.distributed as dist", "import torch.multiprocessing as mp"]
+    third.append("import torch.nn.functional as F")
+    return "\n".join(found) + "\n\n" + "\n".join(third) + "\n"
+
+
+def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
+    """The settings: what every run starts from, when what sets in, and the language."""
+    names = sorted(set(re.findall(r"\b(?:c|setup|model|HEALTHY)\.([a-z]\w*)", body)))
+    healthy = program.told["healthy"]
+    changed = {k for t in program.told.values() for k, v in t.items() if v != healthy[k]}
+    silent = changed - set(names)
+    if silent:
+        raise NotPlainError(f"reproducer: {min(silent)}, which this scenario changes, is not in the plain program")
+    items = [f"{name}={value(name, healthy[name])}" for name in names if name in healthy]
+    settings = textwrap.fill(", ".join(items) + ",", WIDTH - 4, break_long_words=False, break_on_hyphens=False)
+    text = f"\nSEED = {program.seed}\n"
+    if program.cured is None:
+        text += f"ONSET = {program.onset}  # first step under it\n"
+    else:
+        text += f"ONSET, CURED = {program.onset}, {program.cured}  # first steps under the fault and under the cure\n"
+    text += f"TOLERANCE = {program.entry.tolerance}"
+    text += "  # nats between final losses: healthy runs of other seeds differ by as much\n"
+    if program.entry.own_twin:
+        text += f"ENTROPY = {entropy_floor(program.base)!r}  # of the held-out rows, nats a token\n"
+    telling = [] if program.entry.telling in ("loss", *lines.RANKS) else [program.entry.telling]
+    steps = _steps(program)
+    text += f"TELLING, STEPS = {('loss', *telling)!r}, {steps!r}\n".replace("'", '"')
+    text += "HEALTHY = SimpleNamespace(\n" + textwrap.indent(settings, "    ") + "\n)  # fmt: skip\n"
+    text += 'Batch = namedtuple("Batch", "inputs targets weights documents")  # [B, T] each\n'
+    sizes: dict[str, float] = {"CONTENT": 28, "TOPICS": 6}
+    sizes |= {"NAMES": 3, "ATTRIBUTES": 6} if facts["names"] else {}
+    sizes |= {"OPERATORS": 8} if facts["operators"] else {}
+    sizes |= {"NOISE": 0.05} if facts["structures"] else {}
+    text += f"{', '.join(sizes)} = {', '.join(map(str, sizes.values()))}  # of the synthetic language\n"
+    rows = []
+    for name, spec in facts["specs"].items():
+        fields = {"tokens": spec.vocabulary, "bigram_share": spec.bigram_share, "shortest": spec.shortest}
+        fields["longest"] = spec.longest
+        if facts["sharpened"]:
+            fields["sharpness"] = spec.sharpness
+        if facts["triggers"] or facts["names"]:
+            fields["lookbacks"] = spec.lookbacks
+        if facts["triggers"]:
+            fields["p_trigger"] = spec.p_trigger
+        if facts["names"] or facts["operators"]:
+            fields["p_name"] = spec.p_name
+        if facts["operators"]:
+            fields["p_operator"] = spec.p_operator
+        row = f'"{name}": SimpleNamespace(' + ", ".join(f"{k}={v}" for k, v in fields.items()) + "),"
+        rows.append(row)
+    if len(rows) == 1 and len(rows[0]) < WIDTH - 16:
+        return text + f"DIALECTS = {{{rows[0][:-1]}}}\n"
+    filled = [textwrap.fill(row, WIDTH, initial_indent="    ", subsequent_indent="        ") for row in rows]
+    return text + "DIALECTS = {\n" + "\n".join(filled) + "\n}  # fmt: skip\n"
+
+
+def _steps(program: "Program") -> tuple[int, ...]:
+    """The steps that are printed: around onset and cure, and on the way to the end."""
+    last, every = program.base.steps - 1, program.base.evaluation.every
+    turns = [program.onset] if program.cured is None else [program.onset, program.cured]
+    found = {0, program.onset - 1, program.onset + 1, last // 2, 3 * last // 4}
+    found |= {step + later for step in turns for later in (0, 10)}
+    if program.entry.telling in ("validation_loss", "fresh_loss"):  # which most steps don't have
+        found = {step // every * every + later for step in found for later in (0, every)}
+    return (*sorted(step for step in found if 0 <= step < last), last)
+
+
+def value(name: str, told: Any) -> str:
+    """A value of a short name as source."""
+    return positions(told) if name in ("q_positions", "k_positions") else literal(told)
+
+
+def positions(found: tuple[float, ...]) -> str:
+    """Positions as an expression where there is one."""
+    t = len(found)
+    for text in _guesses(found, t):
+        if [*eval(text)] == [*found] or all(abs(a - b) < 1e-9 for a, b in zip(eval(text), found, strict=True)):
+            return text
+    return repr(found)
+
+
+def _guesses(found: tuple[float, ...], t: int) -> list[str]:
+    guesses = (
+        [f"range({t})", f"[{found[0]}] * {t}", f"range({found[0]}, {t} + {found[0]})"]
+        if found[0] == int(found[0])
+        else []
+    )
+    guesses.append(f"[min(p, {max(found)}) for p in range({t})]")
+    if found[-1]:
+        guesses.append(f"[p / {round((t - 1) / found[-1], 3):g} for p in range({t})]")
+    jumps = [i for i in range(1, t) if found[i] - found[i - 1] > 1]
+    if jumps:
+        every, jump = jumps[0], found[jumps[0]] - found[jumps[0] - 1] - 1
+        guesses.append(f"[p + {jump} * (p // {every}) for p in range({t})]")
+    return guesses

@@ -1,0 +1,147 @@
+"""A scenario's plain program: templates, cut to what the scenario uses, around the fault's own lines."""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from trainwreck.scenarios import faults
+from trainwreck.scenarios.job import Job
+from trainwreck.scenarios.plan import Role, family_of
+from trainwreck.scenarios.registry import scenario
+from trainwreck.scenarios.reproducers import facts, frame
+from trainwreck.scenarios.reproducers.source import Harvest
+from trainwreck.scenarios.reproducers.values import told
+from trainwreck.scenarios.spec import Severity
+
+LONGEST = 249  # lines of a file
+# Where a program is too long: sections of the page that are left out, and blank lines that are.
+TIGHTER = (
+    ((), ""),
+    (("Realism",), ""),
+    (("Realism",), r"\n(?=\n\n)"),
+    (("Realism", "Injection"), r"\n(?=\n\n)"),
+    (("Realism", "Injection"), r"\n(?=\n\n)|\n(?=\n )"),
+)
+INDENT = " " * 8
+STEP = {"fault": "ONSET", "cure": "CURED"}
+
+
+class Program:
+    """The program of one scenario at a seed and severity. NotPlainError where there is none.
+
+    told: what a healthy run, one under the fault and one under the cure are told, by short names.
+    kept: steps whose state is looked at later.
+    """
+
+    def __init__(self, id: str, seed: int = 0, severity: Severity | None = None) -> None:
+        self.entry, self.seed = scenario(id), seed
+        specs = {spec.role: spec for spec in family_of(id, [seed], severity=severity)}
+        faulty, cured = specs[Role.FAULTY], specs.get(Role.CURED)
+        self.base, self.severity, self.onset = faulty.setup, faulty.severity, faulty.onset or 0
+        self.cured = None if cured is None else cured.cure_step
+        self.changes = {"fault": self.entry.fault(faulty.knobs, self.base), "cure": []}
+        now = told(faulty.job().segment(self.onset))
+        self.told = {"healthy": told(Job("", seed, self.base).segment(0)), "fault": now, "cure": now}
+        if cured is not None and self.cured is not None:
+            self.changes["cure"] = self.entry.cure(faulty.knobs, self.base)
+            self.told["cure"] = told(cured.job().segment(self.cured))
+        self.harvest = Harvest(self.base, self.entry)
+        self.kept: set[int] = set()
+
+    def text(self) -> str:
+        """The file, of at most LONGEST lines where that can be had."""
+        places = self._places()
+        if not self.entry.look_alike:
+            self.harvest.function(type(self.entry).signature, {"self": self.entry})
+        known = facts.gathered(self, places) | places | {"wide": max(15, len(f"  faulty {self.entry.telling}"))}
+        names = ("data", "model", "train", *(("ranks",) if known["ranks"] else ()), "main")
+        parts = [_environment().get_template(f"{name}.py.jinja").render(known) for name in names]
+        constants = "".join(f"{name} = {value}\n" for name, value in self.harvest.constants.items())
+        own = ("\n\n" + constants if constants else "") + known["own"]
+        body = spaced("".join([*parts[:2], own, *parts[2:]]))
+        code = frame.head(self, body, known) + "\n\n" + body.lstrip("\n")
+        text = ""
+        for leave_out, tight in TIGHTER:
+            text = frame.page(self, leave_out) + frame.imports(code) + (re.sub(tight, "", code) if tight else code)
+            if text.count("\n") <= LONGEST:
+                break
+        return text
+
+    def _places(self) -> dict[str, str]:
+        """The lines that the fault and the cure put into the loop, by place."""
+        found: dict[str, list[str]] = {name: [] for name in ("settings", "state", "batch", "rate", "wiring", "clock")}
+        for word, before in (("fault", "healthy"), ("cure", "fault")):
+            differ = {k: v for k, v in self.told[word].items() if v != self.told[before][k]}
+            _under(found["settings"], word, [f"c.{k} = {frame.value(k, v)}" for k, v in differ.items()])
+            kinds: dict[str, list[str]] = {}
+            for change in self.changes[word]:
+                place, line = self._line(change, STEP[word])
+                if line:
+                    kinds.setdefault(place, []).append(line)
+                if change.resume:
+                    took = f"taken = {1 + faults.RESUME_STEPS} if step == {STEP[word]} else taken  # the resume"
+                    kinds.setdefault("clock", []).append(took)
+            for place, made in kinds.items():
+                _under(found[place], word + (f" and step == {STEP[word]}" if place == "state" else ""), made)
+        return {f"at_{name}": "\n".join(text) for name, text in found.items()}
+
+    def _line(self, change: faults.Change, first: str) -> tuple[str, str]:
+        """Where a change is made, and the line that makes it; empty where its values say all."""
+        harvest, since = self.harvest, "step" if first == "ONSET" and self.onset == 0 else f"step - {first}"
+        if isinstance(change, faults.DataTransform):
+            draw = f'generator(SEED, "fault/{change.stream}", step)'
+            return "batch", f"batch = {harvest.call(change.transform, 'batch', since, draw)}"
+        if isinstance(change, faults.Stream):
+            return "batch", f"batch = {harvest.call(change.edit, 'batch', 'step', first, 'SEED')}"
+        if isinstance(change, faults.Curve):
+            return "rate", f"rate = {harvest.call(change.edit, 'rate', since, 'c')}"
+        if isinstance(change, faults.SchedulePosition):
+            return "rate", f"rate = learning_rate(c, {harvest.call(change.position, 'step', first)})"
+        if isinstance(change, faults.Clock):
+            return "clock", f"taken = {harvest.call(change.edit, 'taken', since)}"
+        if isinstance(change, faults.WiringEdit):
+            harvest.known.add("wiring")
+            made = harvest.call(change.edit, "wiring", "plan")
+            return "wiring", f"wiring = {made.replace('Wiring()', 'Wiring(trained)')}"
+        if isinstance(change, faults.StateEdit):
+            earlier = "None"
+            if harvest.uses(change.edit, 1):
+                step = change.needs(self.onset if first == "ONSET" else self.cured or 0)[0]
+                self.kept.add(step)
+                earlier = f"kept[{step}]"
+            made = harvest.call(change.edit, "state", earlier)
+            if made == "state":
+                if self.base.distributed.ranks == 1:
+                    return "state", ""
+                return "state", "state = shared(state)  # all ranks go on from the first one's"
+            return "state", f"state = {made}"
+        return "", ""
+
+
+@cache
+def _environment() -> Environment:
+    """Templates are compiled once."""
+    return Environment(
+        loader=PackageLoader("trainwreck.scenarios.reproducers", "."),
+        undefined=StrictUndefined,
+        line_statement_prefix="#:",
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _under(found: list[str], condition: str, made: Sequence[str]) -> None:
+    """Add lines that are run where a condition holds."""
+    if made:
+        found.append(f"{INDENT}if {condition}:  # THE {condition.split()[0].upper()}")
+        found += [f"{INDENT}    {line}" for line in made]
+
+
+def spaced(body: str) -> str:
+    """Blank lines as usual: two between functions, one before a function within a function, else none."""
+    body = re.sub(r"\n+( {8,}\S)", r"\n\1", body)  # where a template had nothing to say
+    body = re.sub(r"\n+((?:@|def |class |if __name__|PLACES, )[^\n]*)", r"\n\n\n\1", body)
+    body = re.sub(r"(\n@\S+)\n+def ", r"\1\ndef ", body)
+    return re.sub(r"(\n        [^\n]+)\n+    def ", r"\1\n\n    def ", body)

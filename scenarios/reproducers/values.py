@@ -1,0 +1,218 @@
+"""What a run is told in a stretch of steps, as plain values by short names.
+
+The names are those of the plain program: the settings without their groups, and what tables, updates and
+exchange say, read off the tensors. Where a tensor says what the program has no word for, that is refused.
+"""
+
+import dataclasses
+import math
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainwreck.evaluation.errors import InputError
+from trainwreck.models.gpt import Tables
+from trainwreck.models.parameters import Layout, layout
+from trainwreck.models.rotary import rotary_table
+from trainwreck.models.wiring import Updates
+from trainwreck.scenarios.distributed.exchange import Exchange, Matrix
+from trainwreck.scenarios.job import Segment
+from trainwreck.scenarios.settings import Setup
+
+# Settings whose own name says too little without their group.
+LONGER = {
+    "evaluation.rows": "held_out_rows",
+    "evaluation.every": "evaluate_every",
+    "evaluation.dropout": "evaluate_with_dropout",
+    "evaluation.average": "average_decay",
+    "evaluation.sample": "evaluated_rows",
+    "evaluation.fresh": "fresh_rows",
+    "precision.weights": "weight_format",
+    "precision.second_moments": "moment_format",
+    "optimizer.kind": "optimizer",
+    "loss": "loss_form",
+}
+# What the plain program takes for granted.
+GIVEN = {
+    "source": "language", "bias": True, "residual_gain": 1.0, "text": "",
+}  # fmt: skip
+POSSIBLE = {
+    "norm": ("layer", "batch"), "activation": ("gelu", "relu"), "format": ("fp32", "fp16"),
+    "attention": ("reference", "fp16_scores", "softmax_unshifted"), "decay": ("cosine", "constant"),
+}  # fmt: skip
+
+
+class NotPlainError(InputError):
+    """The plain program has no word for what this scenario does."""
+
+
+def name_of(path: str) -> str:
+    """The short name of a setting's dotted path."""
+    return LONGER.get(path) or path.rsplit(".", 1)[-1]
+
+
+def settings(setup: Setup) -> dict[str, Any]:
+    """Every setting by its short name; an Enum is its value."""
+    found: dict[str, Any] = {}
+
+    def enter(node: Any, path: str) -> None:
+        for item in dataclasses.fields(node):
+            value, here = getattr(node, item.name), f"{path}{item.name}"
+            if dataclasses.is_dataclass(value):
+                enter(value, here + ".")
+                continue
+            name = name_of(here)
+            assert name not in found, name
+            found[name] = value.value if isinstance(value, Enum) else value
+
+    enter(setup, "")
+    return found
+
+
+def told(segment: Segment) -> dict[str, Any]:
+    """Settings, tables, updates and exchange of a segment by their short names. NotPlainError."""
+    found = settings(segment.setup)
+    for name, value in GIVEN.items():
+        if found.pop(name) != value:
+            raise NotPlainError(f"reproducer: {name} other than {value!r} is not in the plain program")
+    for name, allowed in POSSIBLE.items():
+        if found[name] not in allowed:
+            raise NotPlainError(f"reproducer: {name} {found[name]!r} is not in the plain program")
+    plan = layout(segment.setup.model)
+    found["head_width"] = segment.setup.model.head_width
+    return (
+        found | _tables(segment.tables, segment.setup) | _updates(segment.updates, plan) | _exchange(segment.exchange)
+    )
+
+
+def _tables(tables: Tables, setup: Setup) -> dict[str, Any]:
+    model = setup.model
+    by_layer = {
+        "branch_gain": _by_layer(tables.branch_gain_NL2, model.layers),
+        "shortcut_gain": _by_layer(tables.shortcut_gain_NL2, model.layers),
+    }
+    return by_layer | {
+        "scale": _rounded(tables.scale_N.item()),
+        "documents_apart": bool(tables.documents_N.item()),
+        "logit_gain": 1.0 if tables.logit_gain_N is None else _rounded(tables.logit_gain_N.item()),
+        "noise": 0.0 if tables.noise_N is None else _rounded(tables.noise_N.item()),
+        "without_norm": _without_norm(tables.bare_NL2),
+        **_mask(tables.allowed_NTS[0]),
+        "q_positions": _positions(tables.rotary_q_NTK[0], model.rope_base, model.head_width),
+        "k_positions": _positions(tables.rotary_k_NTK[0], model.rope_base, model.head_width),
+    }
+
+
+def _mask(allowed: Tensor) -> dict[str, Any]:
+    """diagonal: the last one that a query may see, 0 for its own; inverted: everything else in its place."""
+    t = len(allowed)
+    for inverted in (False, True):
+        for diagonal in (0, 1, -1, t):
+            if torch.equal(torch.ones_like(allowed).tril(diagonal), allowed ^ inverted):
+                return {"diagonal": diagonal, "inverted": inverted}
+    raise NotPlainError("reproducer: this mask is not in the plain program")
+
+
+def _positions(table: Tensor, base: float, width: int) -> tuple[float, ...]:
+    """The position that each row of a rotary table stands for, read off its slowest pair."""
+    slowest = base ** -((width - 2) / width)
+    found = [round(x, 3) for x in (torch.angle(table[:, -1].to(torch.complex128)) / slowest).tolist()]
+    if found[-1] and any(abs(p - round(p)) > 1e-6 for p in found):  # fractions are read best off the last row
+        stretch = round((len(found) - 1) / found[-1], 1)
+        found = [i / stretch if stretch else 0.0 for i in range(len(found))]
+    angle = torch.outer(torch.tensor(found, dtype=torch.float64), _frequencies(base, width))
+    if (torch.polar(torch.ones_like(angle), angle) - table).abs().max() > 1e-4:
+        raise NotPlainError("reproducer: this rotary table is not in the plain program")
+    return tuple(int(p) if p == int(p) else p for p in found)
+
+
+def _frequencies(base: float, width: int) -> Tensor:
+    return torch.angle(rotary_table(2, width, base, torch.float64)[1])
+
+
+def _by_layer(gain_NL2: Tensor | None, layers: int) -> list[float]:
+    """One factor a layer."""
+    if gain_NL2 is None:
+        return [1.0] * layers
+    if not torch.equal(gain_NL2[0, :, 0], gain_NL2[0, :, 1]):
+        raise NotPlainError("reproducer: other factors for attention and MLP are not in the plain program")
+    return [_rounded(x) for x in gain_NL2[0, :, 0].tolist()]
+
+
+def _without_norm(bare_NL2: Tensor | None) -> tuple[str, ...]:
+    if bare_NL2 is None:
+        return ()
+    if any(bare.any() and not bare.all() for bare in bare_NL2[0].unbind(1)):
+        raise NotPlainError("reproducer: single layers without a norm are not in the plain program")
+    return tuple(
+        name for name, bare in zip(("attention_norm", "mlp_norm"), bare_NL2[0, 0].tolist(), strict=True) if bare
+    )
+
+
+def _updates(updates: Updates, plan: Layout) -> dict[str, Any]:
+    kept = updates.kept_N is not None and bool(updates.kept_N.item())
+    still = updates.moves_NP is not None and not updates.moves_NP.any()
+    if updates.moves_NP is not None and not still:
+        raise NotPlainError("reproducer: some weights that do not move are not in the plain program")
+    return {
+        "gradient_gain": 1.0 if updates.gain_N is None else _rounded(updates.gain_N.item()),
+        "gradients_kept": kept,
+        "weights_move": not still,
+        "frozen": () if updates.reaches_NP is None else _prefixes(~updates.reaches_NP[0], plan),
+        "decay_factors": None if updates.decays_NP is None else _factors(updates.decays_NP[0], plan),
+    }
+
+
+def _prefixes(where: Tensor, plan: Layout) -> tuple[str, ...]:
+    """What the names of the parameters under a mask begin with; the empty one for all."""
+    hit = {slot.name: where[slot.start : slot.stop] for slot in plan.slots}
+    if any(part.any() and not part.all() for part in hit.values()):
+        raise NotPlainError("reproducer: parts of a parameter that are frozen are not in the plain program")
+    names = [name for name, part in hit.items() if part.all()]
+    if len(names) == len(hit):
+        return ("",)
+    found: list[str] = []
+    for name in names:
+        group = name.split(".")[0] + "."
+        whole = all(other in names for other in hit if other.startswith(group))
+        prefix = group if whole else name
+        if prefix not in found:
+            found.append(prefix)
+    return tuple(found)
+
+
+def _factors(decays: Tensor, plan: Layout) -> dict[str, float]:
+    """Parameters whose decay is not the layout's, with the factor on theirs; the empty name is every one."""
+    found = {}
+    for slot in plan.slots:
+        part = decays[slot.start : slot.stop]
+        if not bool((part == part[0]).all()):
+            raise NotPlainError("reproducer: decay of a part of a parameter is not in the plain program")
+        found[slot.name] = _rounded(part[0].item())
+    if len(set(found.values())) == 1:
+        return {"": next(iter(found.values()))}
+    return {slot.name: found[slot.name] for slot in plan.slots if found[slot.name] != float(slot.decay)}
+
+
+def _exchange(exchange: Exchange) -> dict[str, Any]:
+    return {
+        "shards": exchange.shards,
+        "hears": _marks(exchange.hears),
+        "late": _marks(exchange.late),
+        "summed": exchange.summed,
+        "alone": exchange.alone,
+    }
+
+
+def _marks(matrix: Matrix) -> tuple[str, ...]:
+    """One text a receiver, with 1 for yes and 0 for no of each sender."""
+    return tuple("".join(str(int(entry)) for entry in row) for row in matrix)
+
+
+def _rounded(number: float) -> float:
+    """The shortest number that is the same in float32."""
+    if not math.isfinite(number):
+        raise NotPlainError(f"reproducer: {number} is not in the plain program")
+    return next(x for x in (float(f"{number:.{d}g}") for d in range(1, 18)) if torch.tensor(x).item() == number)

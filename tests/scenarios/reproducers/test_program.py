@@ -1,0 +1,125 @@
+"""Every scenario's program as text; and a few of them, some steps long, beside the lab's own runs."""
+
+import ast
+import builtins
+import dis
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from trainwreck.scenarios.loop import train
+from trainwreck.scenarios.plan import Role, family_of
+from trainwreck.scenarios.registry import scenarios
+from trainwreck.scenarios.reproducers.program import LONGEST, Program
+from trainwreck.scenarios.spec import Severity
+
+# One of each kind of change, all in force within thirty steps, but for the last two.
+KINDS = (
+    "adam_eps_wrong", "batchnorm_in_transformer", "benign_loss_scale_backoff", "degenerate_batches",
+    "document_mask_missing", "dropout_too_high", "frozen_parameters", "loss_detached", "overfit_small_set",
+    "padding_attended", "post_ln_depth", "unshuffled_epochs", "vanishing_depth",
+)  # fmt: skip
+STEPS = 30
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return {id: Program(id).text() for id in scenarios()}
+
+
+def loaded(code: types.CodeType) -> set[str]:
+    """Names that code looks up outside of functions."""
+    names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return names.union(*(loaded(part) for part in code.co_consts if isinstance(part, types.CodeType)))
+
+
+def given(tree: ast.Module) -> set[str]:
+    """Names that a module gives to something."""
+    found = set(dir(builtins)) | {"__name__"}
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+        else:
+            found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return found
+
+
+def test_every_scenario_has_a_program_that_is_short_plain_and_whole(texts):
+    for id, text in texts.items():
+        lines = text.splitlines()
+        assert len(lines) <= LONGEST < 250, id
+        assert max(map(len, lines)) <= 120, id
+        assert text.startswith(f'"""{id}: '), id
+        tree = ast.parse(text)
+        modules = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+        modules |= {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
+        foreign = {m.split(".")[0] for m in modules} - set(sys.stdlib_module_names)
+        assert foreign == {"numpy", "torch"}, id
+        assert "trainwreck" not in text, id
+        for section in ("Failure:", "Mechanism:", "References:"):
+            assert f"\n{section}" in text, (id, section)
+        missing = loaded(compile(tree, id, "exec")) - given(tree)
+        assert not missing, (id, missing)
+
+
+def test_ruff_has_nothing_to_say(texts, tmp_path):
+    pytest.importorskip("ruff", reason="ruff is of the extra `dev`")
+    for id, text in texts.items():
+        (tmp_path / f"{id}.py").write_text(text, encoding="utf-8")
+    words = ["check", "--isolated", "--line-length", "120", "--select", "E,F,W,I", "--output-format", "concise", "."]
+    command = [sys.executable, "-m", "ruff", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_is_written_is_the_same_each_time(texts):
+    assert Program("corrupt_tokens").text() == texts["corrupt_tokens"]
+
+
+def test_seed_and_severity_are_in_the_program():
+    mild = Program("high_lr", 3, Severity.SUBTLE).text()
+    assert "\nSEED = 3\n" in mild
+    assert "(6.0 - 1)" in mild
+    assert "severity subtle" in mild
+    assert mild != Program("high_lr", 3, Severity.SEVERE).text()
+
+
+def ran(id: str, kind: str, steps: int) -> dict[str, np.ndarray]:
+    """What a program's run does in its first steps."""
+    space = {"__name__": id}
+    loop = "for step in range(HEALTHY.steps):"
+    text = Program(id).text()
+    assert loop in text
+    exec(compile(text.replace(loop, f"for step in range({steps}):"), id, "exec"), space)
+    return space["train"](kind)
+
+
+@pytest.mark.parametrize("id", KINDS)
+def test_the_faulty_run_is_the_labs(id):
+    (spec,) = family_of(id, [0], roles=(Role.FAULTY,))
+    trace = train([spec.job()], stop=STEPS)[0].trace
+    run = ran(id, "faulty", STEPS)
+    assert np.abs(run["loss"] - trace["loss"]).max() < 2e-4
+    signals = [name for name in run if name not in ("validation_loss", "fresh_loss")]
+    for name in signals:
+        assert np.allclose(run[name], trace[name], rtol=2e-2, atol=1e-3, equal_nan=True), name
+
+
+def test_a_run_of_another_seed_is_not():
+    (spec,) = family_of("adam_eps_wrong", [1], roles=(Role.FAULTY,))
+    trace = train([spec.job()], stop=STEPS)[0].trace
+    assert np.abs(ran("adam_eps_wrong", "faulty", STEPS)["loss"] - trace["loss"]).max() > 0.01
+
+
+def test_the_cured_run_is_the_labs():
+    (spec,) = family_of("frozen_parameters", [0], roles=(Role.CURED,))
+    trace = train([spec.job()], stop=45)[0].trace  # the cure is at 40
+    run = ran("frozen_parameters", "cured", 45)
+    assert np.abs(run["loss"] - trace["loss"]).max() < 2e-4
+    assert run["layer_grad_norm"][39, 1] == 0
+    assert run["layer_grad_norm"][41, 1] > 0
