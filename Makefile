@@ -8,16 +8,31 @@ BIN := .venv/bin
 # Editable, with the versions that the project is tested with.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test monitors proof catalogue sample lint format gpu help clean
+.PHONY: demo test monitors browser lessons site engines reproducers proof catalogue sample lint format gpu help clean
 
 demo: .venv/run.done ## train, label, score and report the small data set, into demo/
 	$(BIN)/trainwreck demo --out demo
 
 test: .venv/test.done ## all tests but the slow ones
-	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors"
+	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers"
 
 monitors: .venv/monitors.done ## tests that need other projects' libraries (Transformers, Lightning, river ...), which it installs
 	$(BIN)/pytest -n auto -m monitors
+
+browser: .venv/browser.done ## tests that open pages in Chromium (the one on the PATH, or $$CHROMIUM)
+	$(BIN)/pytest -m browser
+
+lessons: .venv/lessons.done ## the lessons' notebooks, with and without answers, from top to bottom
+	$(BIN)/pytest -n auto -m lessons
+
+site: .venv/docs.done ## the documentation as a site, built strictly into site/; search works over HTTP
+	$(BIN)/pytest -m site
+
+engines: .venv/engines.done ## tests of generate on Ray and submitit, which it installs
+	$(BIN)/pytest -m engines
+
+reproducers: .venv/test.done ## every scenario's exported program, run whole beside the lab's runs; goes on where it was stopped
+	$(BIN)/pytest -n 2 -m reproducers
 
 proof: .venv/test.done ## the slow tests: generate killed again and again, every twin through the checks before a run
 	$(BIN)/pytest -m slow
@@ -48,7 +63,7 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 clean: ## remove what was built
-	rm -rf .venv build *.egg-info demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build site *.egg-info demo .pytest_cache .mypy_cache .ruff_cache
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else f"python: {v[0]}.{v[1]} is not allowed; allowed: 3.11 to 3.13")'
@@ -64,6 +79,22 @@ clean: ## remove what was built
 
 .venv/monitors.done: .venv/bin/python pyproject.toml constraints.txt
 	$(INSTALL) -e ".[test,monitors]"
+	touch $@ .venv/test.done .venv/run.done
+
+.venv/browser.done: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[test,browser]"
+	touch $@ .venv/test.done .venv/run.done
+
+.venv/lessons.done: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[test,lessons]"
+	touch $@ .venv/test.done .venv/run.done
+
+.venv/docs.done: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[test,docs]"
+	touch $@ .venv/test.done .venv/run.done
+
+.venv/engines.done: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[test,engines]"
 	touch $@ .venv/test.done .venv/run.done
 
 .venv/dev.done: .venv/bin/python pyproject.toml constraints.txt

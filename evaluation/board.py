@@ -8,6 +8,7 @@ from typing import Any
 from trainwreck.evaluation.dataset import DataSet, load, load_labels
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, sha256, write_json
+from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.measure import Scorecard, plain
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.ranking import table
@@ -29,13 +30,15 @@ def leaderboard_of(
     tick: Tick | None = None,
     workers: int = 1,
     alarms: Path | None = None,
+    limits: Limits | None = None,
 ) -> dict[str, Any]:
     """Score every built-in detector, the oracles and `extra`; what `scores_of` gives, also kept in DIR/scores.json.
 
-    workers: processes to replay in. alarms: folder to write every detector's alarms to.
+    workers: processes to replay in. alarms: folder to write every detector's alarms to. limits: of processes that
+    detectors of files, plug-ins and commands run in.
     """
     dataset = load(folder)
-    cards = board_cards(dataset, extra, profiles, workers=workers, progress=tick)
+    cards = board_cards(dataset, extra, profiles, workers=workers, limits=limits, progress=tick)
     if alarms is not None:
         keep_alarms(alarms, dataset, cards)
     content = standing(dataset, cards)

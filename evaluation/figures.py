@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainwreck.evaluation.errors import unknown
 from trainwreck.evaluation.schema import BY_NAME, EVALUATIONS, Axis, Role
 from trainwreck.evaluation.trace import Trace
 
@@ -22,7 +23,10 @@ ALWAYS = ("loss", "grad_norm")
 
 @dataclass
 class Story:
-    """What one figure shows. steps: s, v and cure by name; alarms: detector to its first alarm."""
+    """What one figure shows. steps: s, v and cure by name; alarms: detector to its first alarm.
+
+    signals: a panel for each; by default loss, gradient norm and the one that tells.
+    """
 
     title: str
     traces: Mapping[str, Trace]  # "faulty", "twin", "cured"
@@ -30,15 +34,14 @@ class Story:
     steps: Mapping[str, int | None] = field(default_factory=dict)
     alarms: Mapping[str, int] = field(default_factory=dict)
     floor: float | None = None
+    signals: Sequence[str] = ()
 
 
 def draw(story: Story) -> "Figure":
-    """A figure with a panel for loss, gradient norm and the signal that tells, and a row of alarms."""
+    """A figure with a panel for each signal, and a row of alarms. Raises InputError for a signal that is none."""
     from matplotlib.figure import Figure
 
-    signals = list(dict.fromkeys([*ALWAYS, story.telling]))
-    if len(signals) < 3:
-        signals.append("validation_loss")
+    signals = _signals(story)
     rows = len(signals) + (1 if story.alarms else 0)
     heights = [1.0] * len(signals) + ([0.18 + 0.11 * len(story.alarms)] if story.alarms else [])
     figure = Figure(figsize=(7.2, 1.75 * sum(heights) + 0.5), layout="constrained")
@@ -56,6 +59,14 @@ def draw(story: Story) -> "Figure":
     )
     axes[-1].set_xlabel("step", fontsize=8)
     return figure
+
+
+def _signals(story: Story) -> list[str]:
+    wanted = list(dict.fromkeys(story.signals or [*ALWAYS, story.telling]))
+    for name in wanted:
+        if name not in BY_NAME:
+            raise unknown("signal", name, BY_NAME)
+    return wanted if story.signals or len(wanted) == 3 else [*wanted, "validation_loss"]
 
 
 def save(story: Story, path: Path) -> None:

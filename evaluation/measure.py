@@ -19,6 +19,7 @@ from trainwreck.evaluation.metrics.recall import first_above, freeze_threshold, 
 from trainwreck.evaluation.metrics.records import Records, records
 from trainwreck.evaluation.replay import Alarms
 from trainwreck.evaluation.schema import FAILURES, RunKind
+from trainwreck.evaluation.seeding import in_words
 from trainwreck.evaluation.sets import Sets, shipped
 from trainwreck.evaluation.specification import (
     BUDGETS,
@@ -58,7 +59,8 @@ class Scorecard:
     Scores are of the runs outside the tuning splits. recall: operating point ("default", "0.01",
     "0.05") to Recall. statuses: how the replays ended, kind to runs. skill: cost profile to prevalence to W*.
     breakdown: recall within the headline budget by family, scenario and what was held out, and the share stopped
-    by look-alike. curves: metric 7. records and alarms are the raw material: labels joined with alarms of the
+    by look-alike. curves: metric 7. seeds: scores by seed of a detector that draws (`seeding`), where several were
+    asked for; all else is of the first. records and alarms are the raw material: labels joined with alarms of the
     measured runs, and the alarms of every run.
     """
 
@@ -85,6 +87,7 @@ class Scorecard:
     baseline: Baseline = field(repr=False)
     alarms: tuple[Alarms, ...] = field(repr=False)
     scoring_version: int = SCORING_VERSION
+    seeds: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def headline(self) -> Recall:
@@ -133,6 +136,8 @@ class Scorecard:
             f"(chance {self.diagnosis['cause_within_set']['1']['chance']:.2f})",
             f"  {self.cost['update_us']:.1f} us an update",
         ]  # fmt: skip
+        if self.seeds:
+            lines.append(f"  {in_words(self.seeds)}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def to_dict(self, *, scores: bool = False) -> dict[str, Any]:

@@ -7,12 +7,13 @@ leaves them all away, so that a board has the same entries whatever happens to b
 
 import importlib
 import importlib.util
+import inspect
 import os
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.imports import import_file
@@ -131,3 +132,13 @@ def as_detector(found: object, where: str, class_name: str) -> type[Detector]:
         lacking = " and ".join(missing) or "update of its own"
         raise InputError(f"{where}: {class_name} is not a detector, it has no {lacking}")
     return found
+
+
+def check_settings(made: Callable[..., Any], settings: Mapping[str, Any], where: str) -> None:
+    """Raises InputError unless a class takes all of these keywords. where: what the message begins with."""
+    taken = inspect.signature(made).parameters
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
+        return
+    for name in settings:
+        if name not in taken:
+            raise InputError(f"{where}: its class takes no {name!r}; allowed: def __init__(self, {name}=...)")

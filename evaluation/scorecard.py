@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,10 @@ from trainwreck.evaluation.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 from trainwreck.evaluation.profiles import PROFILES
 from trainwreck.evaluation.protocol import Detector
 from trainwreck.evaluation.ranking import table
-from trainwreck.evaluation.registry import builtin_causes, builtin_detectors
+from trainwreck.evaluation.registry import builtin_causes, builtin_detectors, check_settings
 from trainwreck.evaluation.replay import Alarms, replay, replay_order
 from trainwreck.evaluation.schema import JOINT
+from trainwreck.evaluation.seeding import Seeded
 from trainwreck.evaluation.specification import HEADLINE_COST, HEADLINE_PREVALENCE, LOG_EVERY, ONE_LINERS
 from trainwreck.evaluation.unlabelled import refuse_imported
 
@@ -37,6 +39,7 @@ BLIND = "blind"
 TRACKS = (BLIND, "informed")
 CHUNK = 8  # runs a process replays at a time, at least
 ROUNDS = 4  # pieces of work for each process where detectors need processes of their own, which take time to begin
+Asked = str | Detector | type[Detector] | Seeded
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
 
@@ -82,13 +85,21 @@ def score_all(
     workers: int = 1,
     limits: Limits | None = None,
     isolate: bool = False,
+    seeds: int = 1,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
     """`score` for several detectors and profiles, by profile, then detector; each trace is read once.
 
-    workers: processes to replay in; with more than one, detectors are given by name, or can be pickled.
+    workers: processes to replay in; with more than one, detectors are given by name, or can be pickled. seeds: with
+    more than one each detector is replayed with `seed` 0, 1, ... and its scorecard, of seed 0, has the scores of all.
+    Raises InputError for a detector that takes no seed then.
     """
-    return _score_all(dataset, _frame(dataset), detectors, profiles, track, k, progress, workers, limits, isolate)
+    chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)] if seeds > 1 else detectors
+    cards = _score_all(dataset, _frame(dataset), chosen, profiles, track, k, progress, workers, limits, isolate)
+    if seeds == 1:
+        return cards
+    names = [_entry_name(one) for one in detectors] * len(profiles)
+    return [_of_seeds(name, cards[i * seeds : (i + 1) * seeds]) for i, name in enumerate(names)]
 
 
 def board_cards(
@@ -97,11 +108,12 @@ def board_cards(
     profiles: Sequence[str] = ("full",),
     *,
     workers: int = 1,
+    limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
-    """Scorecards of every built-in detector, the oracles, and `extra`; `workers` as in `score_all`."""
+    """Scorecards of every built-in detector, the oracles, and `extra`; `workers` and `limits` as in `score_all`."""
     chosen = [*builtin_detectors(), *ORACLES, *extra]
-    return score_all(dataset, chosen, profiles=profiles, workers=workers, progress=progress)
+    return score_all(dataset, chosen, profiles=profiles, workers=workers, limits=limits, progress=progress)
 
 
 def leaderboard(
@@ -142,7 +154,7 @@ def _frame(dataset: DataSet) -> Baseline:
 def _score_all(
     dataset: DataSet,
     frame: Baseline,
-    detectors: Sequence[str | Detector | type[Detector]],
+    detectors: Sequence[Asked],
     profiles: Sequence[str],
     track: str,
     k: int,
@@ -243,18 +255,24 @@ class _Entry:
 
     def __init__(
         self,
-        detector: str | Detector | type[Detector],
+        detector: Asked,
         frame: Baseline,
         stack: ExitStack,
         limits: Limits | None,
         isolate: bool,
     ) -> None:
         self.name = _entry_name(detector)
+        seed: dict[str, int] = {}
+        if isinstance(detector, Seeded):
+            seed = {"seed": detector.seed}
+            detector = detector.detector
         if isinstance(detector, str) and detector in ORACLES:
             self.make: Any = None
+            if seed:
+                raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
             self.about: dict[str, Any] = dict(ABOUT_ORACLES)
             return
-        subject = open_detector(detector, limits) if isinstance(detector, str) else detector
+        subject = open_detector(detector, limits, seed) if isinstance(detector, str) else detector
         self.about = about(subject)
         if isinstance(subject, Isolated):
             self.make = stack.enter_context(subject)
@@ -263,6 +281,11 @@ class _Entry:
             if not callable(getattr(subject, method, None)):
                 raise InputError(f"detector: {self.name!r} has no {method}")
         self.make = _tuned(subject, frame) or subject
+        if seed:
+            if not isinstance(subject, type):
+                raise InputError(f"detector-seeds: {_entry_name(detector)} is made already; allowed: classes and names")
+            check_settings(subject, seed, f"detector {_entry_name(detector)}")
+            self.make = partial(self.make, **seed)
         if isolate:
             if not isinstance(detector, str):
                 raise InputError(f"isolate: {self.name!r} is an object of this process; allowed: detectors by name")
@@ -270,7 +293,18 @@ class _Entry:
             self.make = stack.enter_context(isolated_builtin(detector, settings, limits))
 
 
+def _of_seeds(name: str, cards: Sequence[Scorecard]) -> Scorecard:
+    """One scorecard of those by seed: the first, with the scores of all."""
+    seeds = {f"recall_{point}": [card.recall[point].value for card in cards] for point in cards[0].recall}
+    seeds |= {"lead": [card.lead.value for card in cards], "skill": [card.headline_skill.value for card in cards]}
+    failed = {i: sum(said.crashed for said in card.alarms) for i, card in enumerate(cards) if i}
+    notes = tuple(f"with seed {i} it failed on {count} runs" for i, count in failed.items() if count)
+    return replace(cards[0], detector=name, seeds=seeds, notes=cards[0].notes + notes)
+
+
 def _entry_name(detector: object) -> str:
+    if isinstance(detector, Seeded):
+        return f"{_entry_name(detector.detector)}, seed {detector.seed}"
     if isinstance(detector, str):  # of a file, the folder is nobody's business
         if detector.startswith(PREFIX):
             return shown(detector)

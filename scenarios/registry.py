@@ -64,6 +64,8 @@ def _check(cls: type[Scenario]) -> None:
         raise wrong("severities", "needs subtle, clear and severe, or none")
     if not all(isinstance(knobs, Knobs) for knobs in (*cls.severities.values(), cls.knobs)):
         raise wrong("knobs", "not a subclass of Knobs")
+    if cls.look_alike != bool(cls.imitates):
+        raise wrong("imitates", "needs the failures that a look-alike is taken for, and is for look-alikes only")
     needed = ("fault",) if cls.look_alike else ("fault", "signature", "cure")
     for method in needed:
         if getattr(cls, method) is getattr(Scenario, method):

@@ -1,9 +1,15 @@
 """The detectors that need a library stand on boards only where they are asked for: `pytest -m monitors`.
 
 So every other test sees the same detectors whatever happens to be installed, in other processes too.
+
+Tests marked `browser` open pages in the Chromium that the system has: $CHROMIUM, or the one on the PATH.
 """
 
 import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,3 +26,53 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("monitors"):
                 item.add_marker(pytest.mark.skip(reason="pytest -m monitors, or make monitors, runs it"))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless browser of Playwright; skips where there is no Chromium, or no Playwright."""
+    program = shutil.which(os.environ.get("CHROMIUM", "chromium"))
+    if program is None:
+        pytest.skip(f"no {os.environ.get('CHROMIUM', 'chromium')} on the PATH; CHROMIUM names another one")
+    api = pytest.importorskip("playwright.sync_api", reason="pip install 'trainwreck[browser]', or make browser")
+    with api.sync_playwright() as playwright:
+        # As root Chromium has no sandbox; the pages are our own.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Opens a file or an address in a context of its own: open_page(where, viewport=..., color_scheme=...).
+
+    The test fails at its end if any page wrote an error or a warning to the console, or asked for anything
+    beyond where it was opened: the file itself, or the address's own host.
+    """
+    contexts, complaints = [], []
+
+    def opened(where: Path | str, **options: Any) -> Any:
+        address = where.resolve().as_uri() if isinstance(where, Path) else where
+        own = address if isinstance(where, Path) else "/".join(address.split("/", 3)[:3]) + "/"
+        context = chromium.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("console", lambda said: complaints.append(f"{said.type}: {said.text}") if said.type in LOUD else None)
+        page.on("request", lambda asked: complaints.append(f"request: {asked.url[:200]}") if strays(asked, own) else 0)
+        page.goto(address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+LOUD = ("error", "warning")
+
+
+def strays(asked: Any, own: str) -> bool:
+    """Whether a request leaves the page: data and blob addresses are of the page itself."""
+    return not asked.url.startswith((own, "data:", "blob:"))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.protocol import Detector, Verdict
     from trainwreck.evaluation.scorecard import Scorecard, leaderboard, score
     from trainwreck.evaluation.shipped import sample
+    from trainwreck.scenarios.experiment import Experiment, run
     from trainwreck.scenarios.module_signals import ModuleSignals
     from trainwreck.scenarios.preflight import Preflight
 
@@ -27,6 +28,7 @@ __all__ = [
     "Alarm",
     "DataSet",
     "Detector",
+    "Experiment",
     "InputError",
     "ModuleSignals",
     "Monitor",
@@ -36,6 +38,7 @@ __all__ = [
     "leaderboard",
     "lightning_callback",
     "load",
+    "run",
     "sample",
     "scenarios",
     "score",
@@ -52,6 +55,8 @@ _HOMES = {
     "transformers_callback": "evaluation.monitoring.transformers",
     "Detector": "evaluation.protocol",
     "Verdict": "evaluation.protocol",
+    "Experiment": "scenarios.experiment",
+    "run": "scenarios.experiment",
     "ModuleSignals": "scenarios.module_signals",
     "Preflight": "scenarios.preflight",
     "Scorecard": "evaluation.scorecard",

@@ -12,9 +12,11 @@ from trainwreck.auditing import audit, compare, equivalence
 from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, unknown
 from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
+from trainwreck.exporting import export
+from trainwreck.gallery import gallery
 from trainwreck.generating import generate, label, reproduce, train_plan
 from trainwreck.learning import learn
-from trainwreck.logs import export, full_and_blind, import_, print_alarms
+from trainwreck.logs import full_and_blind, import_, print_alarms
 from trainwreck.options import (
     alarms_option,
     as_backend,
@@ -35,6 +37,7 @@ from trainwreck.options import (
 )
 from trainwreck.preflight import preflight
 from trainwreck.proving import verify
+from trainwreck.quizzing import class_, quiz
 from trainwreck.real_runs import print_real, write_real
 from trainwreck.releasing import release
 from trainwreck.standing import leaderboard, replayed, rescore, submit
@@ -52,6 +55,9 @@ MEASUREMENTS = (
     "fused",
     "load",
     "harness",
+    "footprint",
+    "reliability",
+    "reproducers",
 )
 INTERRUPTED = 130  # as shells report SIGINT
 UNFINISHED = 3
@@ -207,6 +213,13 @@ cli.add_command(label)
 @labels_option
 @profile_option
 @track_option
+@click.option(
+    "--detector-seeds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Replay each with seed=0, 1, ... and tell how far its scores lie apart.",
+)
 @isolate_option
 @limits_options
 @alarms_option
@@ -217,6 +230,7 @@ def score(
     labels: Path | None,
     profile: str,
     track: str,
+    detector_seeds: int,
     isolate: bool,
     limits: Limits,
     alarms: Path | None,
@@ -232,6 +246,8 @@ def score(
     from trainwreck.evaluation.scorecard import score_all
 
     dataset = load(dir)
+    if dataset.imported and detector_seeds > 1:
+        raise InputError("detector-seeds: not allowed for imported runs; allowed: 1")
     for clash in clashes(detectors):
         print(f"note: {clash}", file=sys.stderr)
     if dataset.imported:
@@ -244,7 +260,14 @@ def score(
         return print_alarms(dataset, detectors, limits, as_json)
     with progress("score", quiet=as_json) as tick:
         cards = score_all(
-            dataset, list(detectors), profiles=[profile], track=track, limits=limits, isolate=isolate, progress=tick
+            dataset,
+            list(detectors),
+            profiles=[profile],
+            track=track,
+            limits=limits,
+            isolate=isolate,
+            seeds=detector_seeds,
+            progress=tick,
         )
     if alarms is not None:
         from trainwreck.evaluation.rescore import keep_alarms
@@ -299,6 +322,7 @@ def report(
     print(json.dumps({"report": str(page)}) if as_json else page)
 
 
+cli.add_command(gallery)
 cli.add_command(learn)
 cli.add_command(release)
 cli.add_command(audit)
@@ -310,6 +334,8 @@ cli.add_command(reproduce)
 cli.add_command(import_)
 cli.add_command(export)
 cli.add_command(watch)
+cli.add_command(quiz)
+cli.add_command(class_)
 
 
 @cli.command()
@@ -320,8 +346,12 @@ def bench(what: str, record: bool, as_json: bool) -> None:
     """Measure speed against a named peer, what each part of the language is worth, or mechanisms.
 
     load opens a data set of 10,000 runs and replays the sample; harness is what a row costs besides the detector, in
+    process, isolated and as a command. footprint holds memory and time of a bundle against their estimates;
+    reliability kills workers and parents, fills the disk and takes memory away in the middle of `generate`. fidelity
+    puts mechanisms beside the numbers of the literature. cuda, attention and fused need a CUDA device.
     process, isolated and as a command. fidelity puts mechanisms beside the numbers of the
-    literature. cuda, attention and fused need a CUDA device.
+    literature. reproducers runs every scenario's exported program; stopped, it goes on where it was. cuda, attention
+    and fused need a CUDA device.
     """
     from trainwreck.scenarios.bench import measure
 

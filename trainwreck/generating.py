@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from trainwreck.engines import EngineWords, engine_options
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.progress import progress
 from trainwreck.options import (
@@ -27,7 +28,7 @@ from trainwreck.tables import number, print_json, print_table
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the data set.")
 @click.option("--salt", help="Of the plan `private`: draws its seeds; keep it to yourself.")
 @minutes_option
-@workers_option
+@engine_options
 @backend_options
 @as_json
 def generate(
@@ -35,7 +36,7 @@ def generate(
     out: Path,
     salt: str | None,
     minutes: float | None,
-    workers: int | None,
+    engine: EngineWords,
     device: str | None,
     impl: str | None,
     as_json: bool,
@@ -43,11 +44,14 @@ def generate(
     """A labelled data set from a plan.
 
     PLAN is demo, standard, full, private, a plan.json, or a sweep such as scenario=A,B seed=range(8).
+    A data set begun on one engine goes on on another, and ends with the same bytes (docs/engines.md).
     """
     from trainwreck.scenarios.plans import resolve
 
     name, specs = resolve(plan, salt)
-    dataset = train_plan(specs, out, name, workers, as_backend(device, impl), quiet=as_json, minutes=minutes)
+    where = as_backend(device, impl)
+    chosen = engine.settings(out, where.device, minutes)
+    dataset = train_plan(specs, out, name, None, where, quiet=as_json, minutes=minutes, engine=chosen)
     kinds = dataset.runs["kind"].value_counts().to_dict()
     if as_json:
         return print_json({"data_set": str(out), "runs": len(dataset), "kinds": kinds})
@@ -136,15 +140,22 @@ def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
 
 
 def train_plan(
-    specs: Any, out: Path, name: str, workers: int | None, where: Any, quiet: bool, minutes: float | None = None
+    specs: Any,
+    out: Path,
+    name: str,
+    workers: int | None,
+    where: Any,
+    quiet: bool,
+    minutes: float | None = None,
+    engine: Any = None,
 ) -> Any:
-    """The data set of a plan, with progress. where: a backend."""
+    """The data set of a plan, with progress. where: a backend. engine: so many workers of this machine by default."""
     from trainwreck.scenarios.generate import generate as run_plan
 
-    workers = workers or default_workers(where.device)
+    engine = engine or EngineWords(workers=workers).settings(out, where.device)
     with progress(f"train {len(specs)} runs", quiet=quiet) as tick:
 
-        def told(done: int, total: int, steps: int, all_steps: int) -> None:
-            tick(steps, all_steps, f"bundle {done}/{total}")
+        def told(done: int, total: int, steps: int, all_steps: int, left: float | None) -> None:
+            tick(steps, all_steps, f"bundle {done}/{total}", left)
 
-        return run_plan(specs, out, workers=workers, name=name, backend=where, progress=told, minutes=minutes)
+        return run_plan(specs, out, engine=engine, name=name, backend=where, progress=told, minutes=minutes)

@@ -1,4 +1,4 @@
-"""`trainwreck import` and `trainwreck export`: other people's logs in, and ours out."""
+"""`trainwreck import`: other people's logs in."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,25 +103,3 @@ def _rules(entry: dict[str, Any]) -> str | None:
         if most:
             counts[what] = most
     return ", ".join(f"{count} {what}" for what, count in counts.items()) or None
-
-
-@click.command("export")
-@click.argument("dir", type=click.Path(path_type=Path))
-@click.argument("run_ids", nargs=-1, metavar="[RUN_ID ...]")
-@click.option("--to", required=True, help="tensorboard, wandb, mlflow, trackio or timeeval.")
-@OUT
-@as_json
-def export(dir: Path, run_ids: Sequence[str], to: str, out: Path, as_json: bool) -> None:
-    """Runs of a data set in another tool's format; all of them, or those named.
-
-    Every number that was recorded is in it, and runs.csv beside says what is true of each run. tensorboard,
-    wandb (offline) and mlflow need their libraries: pip install 'trainwreck[export]'.
-    """
-    from trainwreck.evaluation.dataset import load
-    from trainwreck.evaluation.exporters import export as write
-
-    written = write(load(dir), to, out, run_ids)
-    if as_json:
-        return print_json({"out": str(out), "to": to, "runs": written})
-    for run_id, file in written.items():
-        print(f"{run_id}: {out / file}")

@@ -25,6 +25,13 @@ def _data_set(context: click.Context, parameter: click.Parameter, folder: Path) 
     return named(folder)
 
 
+def named_folders(context: click.Context, parameter: click.Parameter, folders: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Data sets, of which one may be `sample`."""
+    from trainwreck.evaluation.shipped import named
+
+    return tuple(map(named, folders))
+
+
 data_set = click.argument("dir", type=click.Path(path_type=Path), callback=_data_set)
 settings = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
 device_option = click.option("--device", help="cpu or cuda; cpu by default.")

@@ -93,7 +93,9 @@ def verify(
                 overrides=overrides,
                 workers=workers or default_workers(where.device),
                 backend=where,
-                progress=lambda done, total, steps, all_steps: tick(steps, all_steps, f"bundle {done}/{total}"),
+                progress=lambda done, total, steps, all_steps, left: tick(
+                    steps, all_steps, f"bundle {done}/{total}", left
+                ),
             )
         if record:
             enter(proofs)

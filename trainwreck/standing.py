@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
-from trainwreck.options import alarms_option, as_json, data_set, track_option
+from trainwreck.options import alarms_option, as_json, data_set, limits_options, track_option
 from trainwreck.tables import print_board, print_json
 
 profiles_option = click.option("--profile", "profiles", multiple=True, default=("full",), show_default=True)
@@ -31,6 +32,7 @@ profiles_option = click.option("--profile", "profiles", multiple=True, default=(
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the board as HTML, CSV, JSON and Parquet.")
 @alarms_option
+@limits_options
 @as_json
 @click.pass_context
 def leaderboard(
@@ -41,6 +43,7 @@ def leaderboard(
     stored: Sequence[Path],
     out: Path | None,
     alarms: Path | None,
+    limits: Limits,
     as_json: bool,
 ) -> None:
     """Every built-in detector on a data set; with --from, every entry whose alarms are stored.
@@ -59,7 +62,7 @@ def leaderboard(
 
         scores = board_from(dir, stored)
     else:
-        scores = replayed(dir, detectors, profiles, alarms, quiet=as_json)
+        scores = replayed(dir, detectors, profiles, alarms, quiet=as_json, limits=limits)
         missing = absent()
     if out is not None:
         from trainwreck.evaluation.dataset import load_labels
@@ -80,7 +83,12 @@ def leaderboard(
 
 
 def replayed(
-    dir: Path, extra: Sequence[str], profiles: Sequence[str], alarms: Path | None, quiet: bool
+    dir: Path,
+    extra: Sequence[str],
+    profiles: Sequence[str],
+    alarms: Path | None,
+    quiet: bool,
+    limits: Limits | None = None,
 ) -> dict[str, Any]:
     """The board of a replay by all cores."""
     from joblib import cpu_count
@@ -88,7 +96,7 @@ def replayed(
     from trainwreck.evaluation.board import leaderboard_of
 
     with progress("score detectors", quiet=quiet) as tick:
-        return leaderboard_of(dir, extra, profiles, tick, cpu_count(), alarms)
+        return leaderboard_of(dir, extra, profiles, tick, cpu_count(), alarms, limits)
 
 
 @click.command()

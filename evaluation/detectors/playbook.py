@@ -56,7 +56,6 @@ class Playbook(Detector):
         self.seen.curves.see(row)
         self.seen.facts.see(row)
         self.row += 1
-        held = [0] * len(RULES)
         for i, rule in enumerate(RULES):
             if not rule.reads or any(row.get(name) is not None for name in rule.reads):
                 self.strengths[i] = strength = _bounded(rule.strength(self.seen))
@@ -65,8 +64,7 @@ class Playbook(Detector):
                 elif self.began[i] is None:
                     self.began[i] = self.row
                 self.judged[i] = self.row
-            began = self.began[i]
-            held[i] = 0 if began is None else self.judged[i] - began + 1
+        held = self.held()
         fired = [rule for rule, rows in zip(RULES, held, strict=True) if rows >= rule.hold]
         score = max(
             strength if rows >= rule.hold else min(strength, rows / rule.hold if rows else 0.99 * strength, 0.99)
@@ -74,6 +72,12 @@ class Playbook(Detector):
         )
         named = [rule.cause for rule in fired] + [cause for rule in fired for cause in rule.then]
         return Verdict(score, bool(fired), tuple(dict.fromkeys(named)))
+
+    def held(self) -> list[int]:
+        """For how many rows each rule's strength has been 1 or more, as far as was logged; it fires from `hold` on."""
+        return [
+            0 if began is None else judged - began + 1 for began, judged in zip(self.began, self.judged, strict=True)
+        ]
 
 
 def _bounded(strength: float) -> float:

@@ -15,18 +15,24 @@ from trainwreck.evaluation.protocol import Detector
 from trainwreck.evaluation.registry import builtin_detectors, load_detector
 
 
-def open_detector(name: str, limits: Limits | None = None) -> type[Detector] | Isolated:
+def open_detector(
+    name: str, limits: Limits | None = None, settings: Mapping[str, Any] | None = None
+) -> type[Detector] | Isolated:
     """A built-in detector's class, which runs in this process; any other in one of its own, loaded.
 
-    name: built-in, "file.py:Class", of an installed plug-in, or "cmd:PROGRAM WORD ...". Raises InputError in one line
-    for what is none of these, or can't be loaded.
+    name: built-in, "file.py:Class", of an installed plug-in, or "cmd:PROGRAM WORD ...". settings: keywords that a
+    detector in a process of its own is made with. Raises InputError in one line for what is none of these, can't be
+    loaded, or does not take the settings.
     """
-    limits = limits or Limits()
+    limits, settings = limits or Limits(), dict(settings or {})
     if name.startswith(PREFIX):
+        if settings:
+            key = next(iter(settings))
+            raise InputError(f"detector {name}: a command takes no {key!r}; allowed: a word of the command")
         words = words_of(name)
         return _loaded(Isolated(lambda: CommandTalk(words, limits)), f"detector {name}")
     if ".py" in name:
-        return _of_file(name, limits)
+        return _of_file(name, limits, settings)
     known = builtin_detectors()
     if name in known:
         return load_detector(name)
@@ -34,7 +40,7 @@ def open_detector(name: str, limits: Limits | None = None) -> type[Detector] | I
     if name not in installed:
         raise unknown("detector", name, [*known, *installed])
     entry = plugin(name, installed)
-    what = {"name": entry.name, "settings": {}, "entry_point": [entry.value, GROUP]}
+    what = {"name": entry.name, "settings": settings, "entry_point": [entry.value, GROUP]}
     return _loaded(Isolated(lambda: PythonTalk(what, limits)), f"plug-in {name}")
 
 
@@ -53,14 +59,14 @@ def isolated_builtin(name: str, settings: Mapping[str, Any], limits: Limits | No
     return _loaded(Isolated(lambda: PythonTalk(what, chosen)), f"detector {name}")
 
 
-def _of_file(name: str, limits: Limits) -> Isolated:
+def _of_file(name: str, limits: Limits, settings: Mapping[str, Any]) -> Isolated:
     file, separator, class_name = name.rpartition(":")
     if not separator or not class_name.isidentifier() or not file.endswith(".py"):
         raise InputError(f"detector: {name!r} is not allowed; allowed: a built-in name or file.py:Class")
     if not Path(file).is_file():
         raise InputError(f"detector {file}: no such file")
     full = str(Path(file).absolute())
-    what = {"name": f"{full}:{class_name}", "settings": {}}
+    what = {"name": f"{full}:{class_name}", "settings": dict(settings)}
     try:
         return _loaded(Isolated(lambda: PythonTalk(what, limits)), f"detector {file}")
     except InputError as error:

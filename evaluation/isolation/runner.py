@@ -19,7 +19,7 @@ from trainwreck.evaluation.isolation import wire
 from trainwreck.evaluation.isolation.confine import confine
 from trainwreck.evaluation.isolation.record import Layout
 from trainwreck.evaluation.protocol import OutputError, normalise
-from trainwreck.evaluation.registry import as_detector, load_detector
+from trainwreck.evaluation.registry import as_detector, check_settings, load_detector
 from trainwreck.evaluation.state import state_bytes
 from trainwreck.evaluation.status import raised
 
@@ -107,6 +107,7 @@ class Runner:
             if separator:  # a file's neighbours are found as if it were run as a script
                 sys.path.insert(0, str(Path(file).parent))
             found = load_detector(name)
+        check_settings(found, settings, f"detector {name}")
         self._make = (lambda: found(**settings)) if settings else found
         return {key: _plain(value) for key in ABOUT if (value := getattr(found, key, None))}
 

@@ -55,6 +55,7 @@ class LanguageSpec:
     bigram_share: float = 0.5
     shortest: int = 16
     longest: int = 48
+    sharpness: float = 1.0  # power that the bigram probabilities are raised to
 
     @property
     def vocabulary(self) -> int:
@@ -131,6 +132,9 @@ class Language:
         table = np.zeros((s.vocabulary, s.content))
         for row in table:
             row[draw.choice(s.content, 4, replace=False)] = (0.7, 0.1, 0.1, 0.1)
+        if s.sharpness != 1.0:
+            table = table**s.sharpness
+            table = table / table.sum(1, keepdims=True)
         return table
 
     @cached_property

@@ -42,9 +42,9 @@ def test_every_package_has_an_init():
     assert with_init == set(SETUPTOOLS["packages"])
 
 
-def test_python_lies_nowhere_else_but_in_tests():
+def test_python_lies_nowhere_else_but_in_tests_and_in_what_makes_the_documents():
     folders = {file.parts[0] for file in repository_files() if file.suffix == ".py"}
-    assert folders == {*HOMES, "tests"}
+    assert folders == {*HOMES, "docs", "tests"}
 
 
 def declared(file: PurePosixPath) -> bool:

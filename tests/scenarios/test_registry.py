@@ -191,7 +191,7 @@ def test_a_wrong_entry_is_named_by_file_and_field(make, changed, field):
 
 def test_a_look_alike_needs_neither_signature_nor_cure(make):
     page = PAGE.replace("Signature: Words.", "").replace("Cure: Words.", "")
-    register(make(page=page, look_alike=True, signature=None, cure=None))
+    register(make(page=page, look_alike=True, imitates=("high_lr",), signature=None, cure=None))
     assert "fresh" in registry._found
 
 

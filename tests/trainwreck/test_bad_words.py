@@ -50,6 +50,22 @@ def refused(said, *parts):
         (["verify", "high_lr", "--family", "numerics"], ["family", "'numerics'", "ids or families"]),
         (["generate", "demo"], ["--out"]),
         (["generate", "demo", "--workers", "0", "--out", "o"], ["--workers", "0"]),
+        (["generate", "demo", "--out", "o", "--engine", "slrm"], ["engine", "'slrm'", "did you mean 'slurm'?"]),
+        (
+            ["generate", "demo", "--out", "o", "--slurm-partition", "fast"],
+            ["slurm-partition: 'fast'", "engine local", "allowed: slurm"],
+        ),
+        (["generate", "demo", "--out", "o", "--engine", "slurm", "--ray-gpus", "1"], ["ray-gpus: 1", "allowed: ray"]),
+        (["generate", "demo", "--out", "o", "--engine", "slurm", "--minutes", "5"], ["minutes: 5", "--slurm-minutes"]),
+        (
+            ["generate", "demo", "--out", "o", "--engine", "slurm", "--slurm-cluster", "locl"],
+            ["slurm-cluster", "'locl'", "did you mean 'local'?"],
+        ),
+        (["generate", "demo", "--out", "o", "--memory", "0"], ["--memory", "0"]),
+        (
+            ["generate", "scenario=mask_missing", "--out", "o", "--memory", "0.1"],
+            ["memory: 0.10 GiB a worker", "mask_missing", "fewer workers"],
+        ),
         (["bench", "trian"], ["'trian'", "train"]),
     ],
     ids=" ".join,

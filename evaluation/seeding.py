@@ -1,0 +1,46 @@
+"""Detectors that draw random numbers: the same one under several seeds, and how far its scores lie apart.
+
+A detector draws if its class takes `seed`. What the seed changes is no sampling error of the data, so it stands
+beside the bootstrap's interval and is not part of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Seeded(NamedTuple):
+    """A detector as it is asked for, to be made with this seed."""
+
+    detector: Any
+    seed: int
+
+
+class Spread(NamedTuple):
+    """Of one score over seeds: mean, standard deviation (n - 1), least and largest; NaN where it is undefined."""
+
+    mean: float
+    sd: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """How far one score lies apart over seeds.
+
+    >>> spread([0.25, 0.75])
+    Spread(mean=0.5, sd=0.3535533905932738, low=0.25, high=0.75)
+    """
+    array = np.asarray(values, dtype=np.float64)
+    sd = float(array.std(ddof=1)) if len(array) > 1 else float("nan")
+    return Spread(float(array.mean()), sd, float(array.min()), float(array.max()))
+
+
+def in_words(seeds: Mapping[str, Sequence[float]]) -> str:
+    """One line of a scorecard. seeds: scores by seed, as a scorecard has them."""
+    said = []
+    for name, key in (("in-time recall at 1%", "recall_0.01"), ("lead", "lead"), ("W*", "skill")):
+        one = spread(seeds[key])
+        said.append(f"{name} {one.mean:.2f} (sd {one.sd:.2f}, {one.low:.2f} to {one.high:.2f})")
+    return f"over {len(seeds['skill'])} seeds of the detector: {', '.join(said)}"
