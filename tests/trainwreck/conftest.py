@@ -28,6 +28,15 @@ class Said:
     out: str
     err: str
 
+    def refused(self, *parts: str) -> None:
+        """Hold that bad input was named in one line with all these parts; lines of progress may stand before it."""
+        assert self.code == 2
+        assert self.out == ""
+        (line,) = (line for line in self.err.splitlines() if not line.startswith("gallery: "))
+        assert line.startswith("trainwreck: ")
+        for part in parts:
+            assert part in line
+
 
 def _call(*words: object) -> Said:
     out, err = io.StringIO(), io.StringIO()

@@ -8,16 +8,6 @@ import pytest
 from trainwreck.evaluation.dataset import load, write_runs
 
 
-def refused(said, *parts):
-    assert said.code == 2
-    assert said.out == ""
-    lines = said.err.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("trainwreck: ")
-    for part in parts:
-        assert part in lines[0]
-
-
 def telemetry(folder):
     return next(iter(sorted((folder / "telemetry").iterdir())))
 
@@ -81,7 +71,7 @@ def test_damage_is_named_by_every_reader(damage, call, copied, here):
         ("report", copied),
         ("reproduce", copied, "r0"),
     ):
-        refused(call(*words), named)
+        call(*words).refused(named)
     assert {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()} == before
     assert list(here.iterdir()) == []
 
@@ -90,35 +80,35 @@ def test_damage_is_named_by_every_reader(damage, call, copied, here):
     "words", [("label",), ("leaderboard",), ("report",), ("score", "--detector", "zclip")], ids=str
 )
 def test_a_missing_data_set_is_named(words, call, here):
-    refused(call(*words, "nowhere"), "'nowhere' is not a folder")
+    call(*words, "nowhere").refused("'nowhere' is not a folder")
     (here / "file").write_text("", encoding="utf-8")
-    refused(call(*words, "file"), "'file' is not a folder")
+    call(*words, "file").refused("'file' is not a folder")
     assert [path.name for path in here.iterdir()] == ["file"]
 
 
 def test_an_unknown_run_is_named(call, data_set):
     known = load(data_set).runs["run_id"].iloc[0]
-    refused(call("reproduce", data_set, known[:-1] + "_"), known[:-1] + "_", f"did you mean '{known}'?")
+    call("reproduce", data_set, known[:-1] + "_").refused(known[:-1] + "_", f"did you mean '{known}'?")
 
 
 def test_another_plan_in_the_folder_is_refused(call, copied, sweep):
     before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
-    refused(call("generate", *sweep, "optimizer.lr=0.02", "--out", copied), str(copied), "holds another plan")
+    call("generate", *sweep, "optimizer.lr=0.02", "--out", copied).refused(str(copied), "holds another plan")
     assert {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()} == before
 
 
 def test_a_folder_with_other_things_is_refused(call, here, sweep):
     (here / "thesis.txt").write_text("mine", encoding="utf-8")
-    refused(call("generate", *sweep, "--out", here), "is not empty and holds no plan")
+    call("generate", *sweep, "--out", here).refused("is not empty and holds no plan")
     assert [path.name for path in here.iterdir()] == ["thesis.txt"]
 
 
 @pytest.mark.parametrize("out", ["file", "file/below"])
 def test_out_that_is_a_file_is_refused(out, call, here, sweep, tiny):
     (here / "file").write_text("mine", encoding="utf-8")
-    refused(call("generate", *sweep, "--out", out, "--workers", "1"), out)
-    refused(call("verify", "mask_missing", *tiny, "--seeds", "2", "--out", out, "--json"), out)
-    refused(call("demo", "--out", out), out)
+    call("generate", *sweep, "--out", out, "--workers", "1").refused(out)
+    call("verify", "mask_missing", *tiny, "--seeds", "2", "--out", out, "--json").refused(out)
+    call("demo", "--out", out).refused(out)
     assert (here / "file").read_text(encoding="utf-8") == "mine"
     assert [path.name for path in here.iterdir()] == ["file"]
 

@@ -8,16 +8,6 @@ PLAN = {"scenario": "mask_missing", "role": "faulty", "seed": 0, "size": "micro"
 PLAN |= {"overrides": ["steps=12"], "split": "test"}
 
 
-def refused(said, *parts):
-    assert said.code == 2
-    assert said.out == ""
-    lines = said.err.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("trainwreck: ")
-    for part in parts:
-        assert part in lines[0]
-
-
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
@@ -71,7 +61,7 @@ def refused(said, *parts):
     ids=" ".join,
 )
 def test_a_wrong_name_is_refused(words, parts, call, here):
-    refused(call(*words), *parts)
+    call(*words).refused(*parts)
     assert list(here.iterdir()) == []
 
 
@@ -107,17 +97,17 @@ def test_a_wrong_name_is_refused(words, parts, call, here):
     ],
 )
 def test_a_wrong_setting_is_refused(override, parts, call, here):
-    refused(call("run", "high_lr", *override.split()), *parts)
+    call("run", "high_lr", *override.split()).refused(*parts)
     assert list(here.iterdir()) == []
 
 
 def test_a_sweep_is_no_setting_of_one_run(call, here):
-    refused(call("run", "high_lr", "steps=10,20"), "'steps=10,20'", "one value")
+    call("run", "high_lr", "steps=10,20").refused("'steps=10,20'", "one value")
 
 
 def test_a_missing_text_is_refused(call, here):
     text = ("data.source=text", "model.vocab_size=256", "data.text=nowhere.txt")
-    refused(call("run", "high_lr", *text), "data.text: 'nowhere.txt'")
+    call("run", "high_lr", *text).refused("data.text: 'nowhere.txt'")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +126,7 @@ def test_a_missing_text_is_refused(call, here):
     ids=" ".join,
 )
 def test_a_wrong_plan_is_refused(words, parts, call, here):
-    refused(call("generate", *words, "--out", "o"), *parts)
+    call("generate", *words, "--out", "o").refused(*parts)
     assert list(here.iterdir()) == []
 
 
@@ -166,5 +156,5 @@ def test_a_wrong_plan_is_refused(words, parts, call, here):
 def test_a_wrong_plan_file_is_refused(content, part, call, here):
     text = content if isinstance(content, str) else json.dumps(content)
     (here / "plan.json").write_text(text, encoding="utf-8")
-    refused(call("generate", "plan.json", "--out", "o"), part)
+    call("generate", "plan.json", "--out", "o").refused(part)
     assert [path.name for path in here.iterdir()] == ["plan.json"]

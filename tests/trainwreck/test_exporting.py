@@ -7,15 +7,6 @@ from trainwreck.scenarios.reproducers.program import Program
 from trainwreck.scenarios.spec import Severity
 
 
-def refused(said, *parts):
-    assert said.code == 2
-    assert said.out == ""
-    (line,) = said.err.splitlines()
-    assert line.startswith("trainwreck: ")
-    for part in parts:
-        assert part in line
-
-
 def test_a_scenario_is_one_file(call, here):
     said = call("export", "high_lr")
     assert (said.code, said.out) == (0, "high_lr.py\n"), said.err
@@ -29,26 +20,26 @@ def test_a_scenario_is_one_file(call, here):
 
 def test_a_file_that_is_there_stays_without_force(call, here):
     (here / "mask_missing.py").write_text("mine\n", encoding="utf-8")
-    refused(call("export", "mask_missing"), "'mask_missing.py' exists", "--force")
+    call("export", "mask_missing").refused("'mask_missing.py' exists", "--force")
     assert (here / "mask_missing.py").read_text(encoding="utf-8") == "mine\n"
     assert call("export", "mask_missing", "--force").code == 0
     assert "mine" not in (here / "mask_missing.py").read_text(encoding="utf-8").splitlines()
 
 
 def test_what_is_no_proven_scenario_is_refused_and_nothing_is_written(call, here):
-    refused(call("export", "high_lrr"), "did you mean 'high_lr'?")
-    refused(call("export", "lr_edge_spikes"), "documented but not proven")
-    refused(call("export", "high_lr+label_noise"), "single scenarios")
-    refused(call("export", "mask_missing", "--severity", "clear"), "it has no scale")
-    refused(call("export", "mask_missing", "--severity", "clearer"), "'clearer'", "clear")
-    refused(call("export", "mask_missing", "r1"), "RUN_ID", "with a data set and --to")
-    refused(call("export", "sample", "--to", "csv", "--out", "x", "--seed", 1), "--seed", "with --to")
-    refused(call("export", "sample", "--to", "wandb"), "--out: missing")
+    call("export", "high_lrr").refused("did you mean 'high_lr'?")
+    call("export", "lr_edge_spikes").refused("documented but not proven")
+    call("export", "high_lr+label_noise").refused("single scenarios")
+    call("export", "mask_missing", "--severity", "clear").refused("it has no scale")
+    call("export", "mask_missing", "--severity", "clearer").refused("'clearer'", "clear")
+    call("export", "mask_missing", "r1").refused("RUN_ID", "with a data set and --to")
+    call("export", "sample", "--to", "csv", "--out", "x", "--seed", 1).refused("--seed", "with --to")
+    call("export", "sample", "--to", "wandb").refused("--out: missing")
     assert list(here.iterdir()) == []
 
 
 def test_a_folder_of_that_name_is_not_guessed_about(call, here):
     (here / "high_lr").mkdir()
-    refused(call("export", "high_lr"), "'high_lr' is a folder here, and a scenario too", "--to")
+    call("export", "high_lr").refused("'high_lr' is a folder here, and a scenario too", "--to")
     (here / "runs").mkdir()
-    refused(call("export", "runs"), "'runs' is a folder here; allowed: --to")
+    call("export", "runs").refused("'runs' is a folder here; allowed: --to")

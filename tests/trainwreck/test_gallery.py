@@ -5,15 +5,6 @@ import json
 import pytest
 
 
-def refused(said, *parts):
-    assert said.code == 2
-    assert said.out == ""
-    lines = [line for line in said.err.splitlines() if not line.startswith("gallery: ")]
-    assert len(lines) == 1
-    for part in ("trainwreck: ", *parts):
-        assert part in lines[0]
-
-
 def test_the_page_of_a_data_set_that_was_just_made(call, data_set, here):
     said = call("gallery", data_set, "--detector", "zclip", "--workers", "1", "--json")
     assert said.code == 0, said.err
@@ -51,5 +42,5 @@ def test_stored_alarms_are_read_in_place_of_a_replay(call, data_set, here):
 def test_bad_input_is_one_line_and_nothing_is_written(call, here, words, parts):
     said = call("gallery", *words)
     said = type(said)(said.code, said.out, said.err.replace("Missing", "missing"))
-    refused(said, *parts)
+    said.refused(*parts)
     assert list(here.iterdir()) == []

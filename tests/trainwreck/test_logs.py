@@ -16,15 +16,6 @@ def log(here: Path) -> Path:
     return Path("run.csv")
 
 
-def refused(said, *parts):
-    assert said.code == 2
-    assert said.out == ""
-    (line,) = said.err.splitlines()
-    assert line.startswith("trainwreck: ")
-    for part in parts:
-        assert part in line
-
-
 def test_import_and_score(call, here, log):
     said = call("import", log, "--out", "mine")
     assert said.code == 0, said.err
@@ -50,13 +41,13 @@ def test_import_as_json_with_a_map_and_labels(call, here, log):
 
 
 def test_a_log_that_is_refused_leaves_nothing(call, here, log):
-    refused(call("import", "nowhere.csv", "--out", "mine"), "nowhere.csv: no such file or folder")
-    refused(call("import", log, "--out", "mine", "--format", "cvs"), "did you mean 'csv'?")
-    refused(call("import", log, "--out", "mine", "--map", "loss"), "COLUMN=SIGNAL")
-    refused(call("import", log, "--out", "mine", "--labels", "none.csv"), "'none.csv' is not a file")
-    refused(call("import", log, "--out", "run.csv"), "'run.csv' is a file")
+    call("import", "nowhere.csv", "--out", "mine").refused("nowhere.csv: no such file or folder")
+    call("import", log, "--out", "mine", "--format", "cvs").refused("did you mean 'csv'?")
+    call("import", log, "--out", "mine", "--map", "loss").refused("COLUMN=SIGNAL")
+    call("import", log, "--out", "mine", "--labels", "none.csv").refused("'none.csv' is not a file")
+    call("import", log, "--out", "run.csv").refused("'run.csv' is a file")
     (here / "bad.csv").write_text("step,loss\n1,2\n2,two\n", encoding="utf-8")
-    refused(call("import", log, "bad.csv", "--out", "mine"), "bad.csv, line 3: column 'loss': 'two' is not a number")
+    call("import", log, "bad.csv", "--out", "mine").refused("bad.csv, line 3: column 'loss': 'two' is not a number")
     assert sorted(path.name for path in here.iterdir()) == ["bad.csv", "run.csv"]
 
 
@@ -64,12 +55,12 @@ def test_what_imported_runs_are_not_for(call, here, log):
     assert call("import", log, "--out", "mine").code == 0
     (run_id,) = load("mine").runs["run_id"]
     for words in (("label", "mine"), ("leaderboard", "mine"), ("report", "mine"), ("reproduce", "mine", run_id)):
-        refused(call(*words), "imported runs have no label by experiment", "trainwreck score mine --detector NAME")
-    refused(call("score", "mine", "--detector", "zclip", "--profile", "minimal"), "'minimal'", "allowed: full")
-    refused(call("score", "mine", "--detector", "zclip", "--track", "informed"), "'informed'", "allowed: blind")
-    refused(call("score", "mine", "--detector", "zclip", "--alarms", "kept"), "alarms: not allowed for imported runs")
-    refused(call("score", "mine", "--detector", "zclop"), "did you mean 'zclip'?")
-    refused(call("export", "mine", "--to", "timeeval", "--out", "out"), "holds imported runs")
+        call(*words).refused("imported runs have no label by experiment", "trainwreck score mine --detector NAME")
+    call("score", "mine", "--detector", "zclip", "--profile", "minimal").refused("'minimal'", "allowed: full")
+    call("score", "mine", "--detector", "zclip", "--track", "informed").refused("'informed'", "allowed: blind")
+    call("score", "mine", "--detector", "zclip", "--alarms", "kept").refused("alarms: not allowed for imported runs")
+    call("score", "mine", "--detector", "zclop").refused("did you mean 'zclip'?")
+    call("export", "mine", "--to", "timeeval", "--out", "out").refused("holds imported runs")
 
 
 def test_a_detector_that_crashes_on_a_log_is_told(call, here, log):
@@ -100,10 +91,10 @@ def test_export(call, data_set, here):
 
 
 def test_what_cannot_be_exported_is_refused(call, data_set, here):
-    refused(call("export", data_set, "--to", "tensorbord", "--out", "out"), "did you mean 'tensorboard'?")
-    refused(call("export", data_set, "r0", "--to", "trackio", "--out", "out"), "run: 'r0' is not allowed")
-    refused(call("export", "nowhere", "--to", "trackio", "--out", "out"), "'nowhere' is not a folder")
+    call("export", data_set, "--to", "tensorbord", "--out", "out").refused("did you mean 'tensorboard'?")
+    call("export", data_set, "r0", "--to", "trackio", "--out", "out").refused("run: 'r0' is not allowed")
+    call("export", "nowhere", "--to", "trackio", "--out", "out").refused("'nowhere' is not a folder")
     (here / "out").mkdir()
     (here / "out" / "thesis").write_text("mine", encoding="utf-8")
-    refused(call("export", data_set, "--to", "trackio", "--out", "out"), "'out' is not empty")
+    call("export", data_set, "--to", "trackio", "--out", "out").refused("'out' is not empty")
     assert sorted(path.name for path in here.rglob("*")) == ["out", "thesis"]

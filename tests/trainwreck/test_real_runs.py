@@ -18,14 +18,6 @@ def mine(call, here: Path) -> Path:
     return here
 
 
-def refused(said, *parts):
-    assert said.code == 2
-    assert said.out == ""
-    (line,) = said.err.splitlines()
-    for part in parts:
-        assert part in line
-
-
 def test_score(call, mine):
     said = call("score", "mine", "--labels", "said.csv", "--detector", "nonfinite_loss")
     assert said.code == 0, said.err
@@ -53,14 +45,14 @@ def test_report(call, mine, monkeypatch):
 
 def test_what_is_refused(call, mine, data_set):
     one = ("--detector", "nonfinite_loss")
-    refused(call("score", "mine", "--labels", "none.csv", *one), "'none.csv' is not a file")
-    refused(call("score", data_set, "--labels", "said.csv", *one), "whose labels come from the injection")
-    refused(call("score", "mine", "--labels", "said.csv", *one, "--profile", "minimal"), "'minimal'", "allowed: full")
-    refused(call("score", "mine", "--labels", "said.csv", "--detector", "zclop"), "did you mean 'zclip'?")
-    refused(call("report", data_set, *one), "--detector: 'nonfinite_loss' is not allowed without --labels")
+    call("score", "mine", "--labels", "none.csv", *one).refused("'none.csv' is not a file")
+    call("score", data_set, "--labels", "said.csv", *one).refused("whose labels come from the injection")
+    call("score", "mine", "--labels", "said.csv", *one, "--profile", "minimal").refused("'minimal'", "allowed: full")
+    call("score", "mine", "--labels", "said.csv", "--detector", "zclop").refused("did you mean 'zclip'?")
+    call("report", data_set, *one).refused("--detector: 'nonfinite_loss' is not allowed without --labels")
     (mine / "said.csv").write_text(LABELS.replace("600", "610"), encoding="utf-8")
     for words in (("score", "mine", *one), ("report", "mine")):
-        refused(call(*words, "--labels", "said.csv"), "said.csv, line 2: failure_step 610 is not in the run")
+        call(*words, "--labels", "said.csv").refused("said.csv, line 2: failure_step 610 is not in the run")
     assert not (mine / "mine" / "report.html").exists()
 
 

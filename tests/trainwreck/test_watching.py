@@ -20,15 +20,6 @@ def log(here: Path) -> Path:
     return Path("run.csv")
 
 
-def refused(said, *parts):
-    assert said.code == 2
-    assert said.out == ""
-    (line,) = said.err.splitlines()
-    assert line.startswith("trainwreck: ")
-    for part in parts:
-        assert part in line
-
-
 def test_the_exit_code_says_whether_there_was_an_alarm(call, log):
     said = call("watch", log, *ONE)
     assert said.code == 1
@@ -118,25 +109,24 @@ def test_it_can_be_interrupted(here, log):
 
 
 def test_bad_words_are_refused(call, here, log):
-    refused(call("watch", "nowhere.csv", *ONE), "nowhere.csv: no such file or folder")
-    refused(call("watch", log), "--detector")
-    refused(call("watch", log, "--detector", "zclop"), "did you mean 'zclip'?")
-    refused(
-        call("watch", log, *ONE, "--on-alarm", "cmd:no-such-command"),
+    call("watch", "nowhere.csv", *ONE).refused("nowhere.csv: no such file or folder")
+    call("watch", log).refused("--detector")
+    call("watch", log, "--detector", "zclop").refused("did you mean 'zclip'?")
+    call("watch", log, *ONE, "--on-alarm", "cmd:no-such-command").refused(
         "'cmd:no-such-command' is not allowed; allowed: log, stop, or cmd: and a command",
     )
-    refused(call("watch", log, *ONE, "--on-alarm", "touch ran"), "'touch ran' is not allowed; allowed: log, stop, or")
+    call("watch", log, *ONE, "--on-alarm", "touch ran").refused("'touch ran' is not allowed; allowed: log, stop, or")
     assert not (here / "ran").exists()
-    refused(call("watch", log, *ONE, "--on-alarm", "cmd:'"), "is not a command")
-    refused(call("watch", log, *ONE, "--format", "wandb"), "wandb is written whole, not row by row")
-    refused(call("watch", log, *ONE, "--map", "x=loss"), "no log has a column 'x'")
-    refused(call("watch", log, *ONE, "--pid", "1"), "--pid: 1 is not allowed without --follow")
-    refused(call("watch", log, *ONE, "--idle", "5"), "--idle: 5 is not allowed without --follow")
+    call("watch", log, *ONE, "--on-alarm", "cmd:'").refused("is not a command")
+    call("watch", log, *ONE, "--format", "wandb").refused("wandb is written whole, not row by row")
+    call("watch", log, *ONE, "--map", "x=loss").refused("no log has a column 'x'")
+    call("watch", log, *ONE, "--pid", "1").refused("--pid: 1 is not allowed without --follow")
+    call("watch", log, *ONE, "--idle", "5").refused("--idle: 5 is not allowed without --follow")
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    refused(call("watch", log, *ONE, "--follow", "--pid", gone.pid), "allowed: a process that runs")
+    call("watch", log, *ONE, "--follow", "--pid", gone.pid).refused("allowed: a process that runs")
     (here / "bad.csv").write_text("step,loss\n1,2\n2,two\n", encoding="utf-8")
-    refused(call("watch", "bad.csv", *ONE), "bad.csv, line 3: column 'loss': 'two' is not a number")
+    call("watch", "bad.csv", *ONE).refused("bad.csv, line 3: column 'loss': 'two' is not a number")
 
 
 def test_a_detector_that_crashes_is_told(call, here, log):
