@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from threading import Thread
+from time import monotonic, sleep
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.serving.stream import Stream
@@ -24,6 +25,7 @@ from trainwreck.evaluation.serving.stream import Stream
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
 PATIENCE = 10.0  # seconds that a reader waits for an event before it is told that there is none
+GRACE = 0.5  # seconds at the end for a reader that was about to ask again
 SILENCE = 10.0  # seconds after which a connection that says nothing, or takes nothing, is given up
 
 
@@ -44,9 +46,13 @@ def serving(page: str, stream: Stream, port: int = 0) -> Iterator[str]:
         yield f"http://{HOST}:{server.server_port}/"
     finally:
         stream.close()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        try:
+            if monotonic() - server.asked < PATIENCE:
+                sleep(GRACE)
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
 
 
 def policy(page: str) -> str:
@@ -67,6 +73,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, port: int, page: str, stream: Stream) -> None:
         self.page, self.policy, self.stream = page.encode(), policy(page), stream
         self.connections: set[socket.socket] = set()
+        self.asked = -PATIENCE  # when somebody last asked for events
         super().__init__((HOST, port), _Handler)
         ends = [f":{self.server_port}", *([""] if self.server_port == 80 else [])]  # browsers leave 80 out
         self.hosts = {name + end for name in NAMES for end in ends}
@@ -100,20 +107,21 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "trainwreck", ""
 
     def do_GET(self) -> None:
-        where = urlsplit(self.path)
+        where, _, query = self.path.partition("?")
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
             self._reply(403, "text/plain", b"forbidden: not the address of this page\n")
-        elif where.path == "/":
+        elif where == "/":
             self._reply(200, "text/html", self.server.page)
-        elif where.path == "/events":
-            self._events(parse_qs(where.query).get("since", ["0"])[-1])
+        elif where == "/events":
+            self._events(parse_qs(query).get("since", ["0"])[-1])
         else:
             self._reply(404, "text/plain", b"not found\n")
 
     def _events(self, since: str) -> None:
         if not re.fullmatch("[0-9]{1,9}", since):
             return self._reply(400, "text/plain", b"since: a number of events\n")
+        self.server.asked = monotonic()
         self._reply(200, "application/json", self.server.stream.since(int(since), PATIENCE).encode())
 
     def _refused(self) -> None:
