@@ -82,8 +82,9 @@ def render(show: Show, stream: str) -> str:
 
 
 def coded(text: str) -> Markup:
-    """Text in which what stands between backticks is code."""
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    """Text in which what stands between backticks is code; a new line after an empty one."""
+    marked = re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text)))
+    return Markup(re.sub(r"\n\s*\n", "<br>", marked))
 
 
 def _facts(show: Show, stream: str) -> dict[str, Any]:

@@ -114,16 +114,19 @@ def test_a_page_that_is_closed_stops_nothing(open_page, served):
 
 
 def test_a_page_hears_of_the_end_before_the_server_is_gone(open_page, make_show, traces, cut):
-    with ExitStack() as stack:
-        live = stack.enter_context(serve(make_show()))
-        page = open_page(live.address)
-        live.block("twin", cut(traces["twin"], 0, 20))
-        caught_up(page, live)
-        stack.enter_context(pytest.raises(InputError))
-        stack.push(stack.pop_all())
-        raise InputError("it can't go on")
-    until(page, "document.querySelector('[data-part=progress]').dataset.state === 'failed'")
-    assert said(page) == ("failed", "it can't go on")
+    pages = []
+
+    def fail():
+        with serve(make_show()) as live:
+            pages.append(open_page(live.address))
+            live.block("twin", cut(traces["twin"], 0, 20))
+            caught_up(pages[0], live)
+            raise InputError("it can't go on")
+
+    with pytest.raises(InputError):
+        fail()
+    until(pages[0], "document.querySelector('[data-part=progress]').dataset.state === 'failed'")
+    assert said(pages[0]) == ("failed", "it can't go on")
 
 
 def test_an_interrupted_page_says_how_far_it_came(open_page, served):

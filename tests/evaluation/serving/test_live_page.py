@@ -11,7 +11,7 @@ from trainwreck.evaluation.errors import InputError, WorkerLostError
 from trainwreck.evaluation.figures import reduced
 from trainwreck.evaluation.serving import serve
 from trainwreck.evaluation.serving.live_page import block
-from trainwreck.evaluation.serving.page import render
+from trainwreck.evaluation.serving.page import coded, render
 
 NUMBERS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 
@@ -56,11 +56,10 @@ def test_a_run_without_a_second_held_out_set_has_no_loss_on_it(make_show, make_t
 
 
 def test_the_end_is_told_once(make_show, facts):
-    with pytest.raises(KeyboardInterrupt), serve(make_show()) as page:
+    with serve(make_show()) as page:
         page.finish(facts)
+        page.stop("interrupted")
         assert events(page) == [{"state": "finished", "facts": facts}]
-        raise KeyboardInterrupt
-    assert len(page.stream) == 1
 
 
 @pytest.mark.parametrize(
@@ -88,4 +87,5 @@ def test_the_text_is_the_scenario_s_and_no_markup(make_show):
     order = [page.index(f"<dt>{name}</dt>") for name in ("Failure", "What to look for", "Cure", "Mechanism")]
     assert order == sorted(order)
     assert "onset: step 20" in page
+    assert coded("`a`: one\nline\n\n`b`: two") == "<code>a</code>: one\nline<br><code>b</code>: two"
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", page)
