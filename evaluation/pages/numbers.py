@@ -6,7 +6,7 @@ DIGITS = 5  # significant ones; a chart shows fewer
 
 
 def written(value: float | None) -> float | str | None:
-    """Rounded; "nan", "inf" and "-inf" for what JSON has no number for, which `numberIn` of scale.js reads."""
+    """Rounded; "nan", "inf" and "-inf" for what JSON has no number for, which `readNumber` of scale.js reads."""
     if value is None:
         return None
     if math.isnan(value):

@@ -16,7 +16,7 @@ function written(value) {
 
 /** What stands in JSON for numbers that it does not have; see numbers.py. */
 const NUMBERS = { nan: NaN, inf: Infinity, "-inf": -Infinity };
-const numberIn = (value) => (typeof value === "string" ? NUMBERS[value] : value);
+const readNumber = (value) => (typeof value === "string" ? NUMBERS[value] : value);
 
 /** About `count` round numbers from low to high. */
 function roundNumbers(low, high, count = 5) {

@@ -55,7 +55,7 @@ function series(curve, id, name, ink, signal, rows) {
   (curve.signals[signal] || []).slice(0, rows).forEach((value, i) => {
     if (value === null) return; // not logged at this step
     steps.push(curve.steps[i]);
-    values.push(numberIn(value));
+    values.push(readNumber(value));
   });
   return { id, name, ink, steps, values };
 }

@@ -54,12 +54,12 @@ function drawLayers() {
 function block({ role, step, curves, rows }) {
   for (const line of lines) {
     const [steps, values] = curves[line.name];
-    line.chart.append(role, steps, values.map(numberIn));
+    line.chart.append(role, steps, values.map(readNumber));
   }
   if (rows) {
     const own = layers[role];
     own.steps.push(...rows[0]);
-    rows[1].forEach((row, i) => (own.values[i] ??= []).push(...row.map(numberIn)));
+    rows[1].forEach((row, i) => (own.values[i] ??= []).push(...row.map(readNumber)));
   }
   reached = step;
   say("training", `step ${step} of ${facts.steps}`);

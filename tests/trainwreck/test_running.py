@@ -124,7 +124,7 @@ def untrained(monkeypatch):
         (["high_lr", "--serve", "--port", "eighty"], ["--port", "eighty"]),
         (["hihg_lr", "--serve"], ["scenario", "'hihg_lr'", "did you mean 'high_lr'?"]),
         (["mask_missing", "--serve", "--severity", "clear"], ["severity", "it has no scale"]),
-        (["mask_missing", "--serve", "model.widht=3"], ["model.widht"]),
+        (["mask_missing", "--serve", "model.wide=3"], ["model.wide"]),
     ],
 )
 def test_what_is_refused_opens_no_page(words, parts, call, here):
