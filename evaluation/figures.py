@@ -62,11 +62,23 @@ def draw(story: Story) -> "Figure":
 
 
 def _signals(story: Story) -> list[str]:
-    wanted = list(dict.fromkeys(story.signals or [*ALWAYS, story.telling]))
+    wanted = list(dict.fromkeys(story.signals)) or shown(story.telling)
     for name in wanted:
         if name not in BY_NAME:
             raise unknown("signal", name, BY_NAME)
-    return wanted if story.signals or len(wanted) == 3 else [*wanted, "validation_loss"]
+    return wanted
+
+
+def shown(telling: str) -> list[str]:
+    """The three signals of a picture: loss, gradient norm and the one that tells, or else the validation loss."""
+    wanted = list(dict.fromkeys([*ALWAYS, telling]))
+    return wanted if len(wanted) == 3 else [*wanted, "validation_loss"]
+
+
+def caption(name: str) -> str:
+    """What a signal's one curve is called; its unit is the signal's."""
+    signal = BY_NAME[name]
+    return name.replace("_", " ") + (", ranks with another" if signal.role is Role.HASH else WORDS[signal.axis])
 
 
 def save(story: Story, path: Path) -> None:
@@ -141,8 +153,7 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
         axis.set_ylim(-0.03, max(0.1, 1.06 * float(values.max())))
     if name in ("loss", *EVALUATIONS) and story.floor is not None:
         axis.axhline(story.floor, color="#999999", lw=0.8, ls="-.")
-    words = ", ranks with another" if signal.role is Role.HASH else WORDS[signal.axis]
-    axis.set_title(f"{name.replace('_', ' ')}{words} ({signal.unit})", fontsize=8, loc="left")
+    axis.set_title(f"{caption(name)} ({signal.unit})", fontsize=8, loc="left")
     axis.tick_params(which="both", labelsize=7)
     axis.grid(alpha=0.2, lw=0.5)
 

@@ -1,7 +1,7 @@
-"""One scenario in the terminal: faulty run, twin and cure side by side, curves as they grow."""
+"""One scenario as it is trained, in the terminal or on a page: faulty run, twin and cure side by side."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from trainwreck.evaluation.figures import COLOURS, Story, reduced, save
 from trainwreck.evaluation.progress import progress
+from trainwreck.evaluation.serving import LivePage, Mark, Show
 from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios.backend import CPU, Backend
 from trainwreck.scenarios.batches import entropy_floor
@@ -30,9 +31,11 @@ def run_live(
     *,
     quiet: bool = False,
     backend: Backend = CPU,
+    opened: Callable[[Show], LivePage] | None = None,
 ) -> dict[str, Any]:
     """Train a scenario's runs of one seed, draw them, and tell what came out.
 
+    opened: gives a page on which the curves move instead of in the terminal; called before anything is trained.
     Writes `picture`. Returns the facts of each run, the onset, and whether the signature holds.
     """
     prepare()
@@ -40,27 +43,31 @@ def run_live(
     specs = family_of(name, [seed], severity=severity, size=size, overrides=overrides)
     by_role = {spec.role.value: spec for spec in specs}
     total = sum(spec.setup.steps for spec in specs)
-    curves: dict[str, list[np.ndarray]] = {spec.run_id: [] for spec in specs}
+    roles = {spec.run_id: spec.role.value for spec in specs}
+    faulty = by_role[Role.FAULTY.value]
+    cured = by_role.get(Role.CURED.value)
+    floor = entropy_floor(faulty.setup)
+    title = name + (f", {faulty.severity.value}" if faulty.severity else "") + f", seed {seed}"
+    page = opened(_show(title, by_role, floor)) if opened else None
+    curves: dict[str, list[np.ndarray]] = {role: [] for role in by_role}
     done = 0
-    live = sys.stdout.isatty() and not quiet
-    screen = _Screen(specs) if live else None
+    live = sys.stdout.isatty() and not quiet and page is None
+    screen = _Screen() if live else None
     with screen or progress(f"run {name}", quiet=quiet) as tick:
 
-        def watch(run_id: str, signals: dict[str, np.ndarray]) -> None:
+        def watch(block: Trace) -> None:
             nonlocal done
-            curves[run_id].append(signals["loss"])
-            done += len(signals["loss"])
+            curves[roles[block.run_id]].append(block["loss"])
+            done += len(block)
+            if page is not None:
+                page.block(roles[block.run_id], block)
             if screen is not None:
-                screen.update({k: np.concatenate(v) for k, v in curves.items() if v})
+                screen.update({role: np.concatenate(parts) for role, parts in curves.items() if parts})
             elif callable(tick):
                 tick(done, total, f"{done} run-steps")
 
         results = train([spec.job() for spec in specs], watch=watch, device=backend.device, impl=backend.impl)
     traces = {role: result.trace for role, result in zip(by_role, results, strict=True)}
-    faulty = by_role[Role.FAULTY.value]
-    cured = by_role.get(Role.CURED.value)
-    floor = entropy_floor(faulty.setup)
-    title = name + (f", {faulty.severity.value}" if faulty.severity else "") + f", seed {seed}"
     steps = {"s": faulty.onset, "cure": cured.cure_step if cured else None}
     save(Story(title, traces, entry.telling, steps, floor=floor if floor == floor else None), picture)
     held = {}
@@ -68,7 +75,7 @@ def run_live(
         held = entry.signatures(traces["faulty"], traces["twin"], seed, faulty.setup.steps)
     if live:
         print(_plot({role: reduced(t, "loss") for role, t in traces.items()}, 72, 16))
-    return {
+    facts = {
         "scenario": entry.id,
         "severity": faulty.severity.value if faulty.severity else None,
         "seed": seed,
@@ -82,6 +89,36 @@ def run_live(
         "picture": str(picture),
         "runs": [_facts(by_role[role], trace, traces.get("twin")) for role, trace in traces.items()],
     }
+    if page is not None:
+        page.finish(facts)
+    return facts
+
+
+def _show(title: str, specs: dict[str, RunSpec], floor: float) -> Show:
+    """What the page says before the first step."""
+    faulty = specs[Role.FAULTY.value]
+    cured = specs.get(Role.CURED.value)
+    entry, setup = faulty.entry, faulty.setup
+    causes = entry.causes(faulty.seed, setup.steps)
+    marks = [Mark(step, "s", f"onset of {id}" if len(causes) > 1 else "onset") for id, step in causes.items()]
+    if not marks and faulty.onset is not None:
+        marks = [Mark(faulty.onset, "s", "onset")]
+    if cured is not None and cured.cure_step is not None:
+        marks.append(Mark(cured.cure_step, "cure", "cure"))
+    tags = [entry.family_name, "look-alike" if entry.look_alike else "failing"]
+    return Show(
+        scenario=entry.id,
+        title=title,
+        lead=entry.title(),
+        tags=[*tags, *([faulty.severity.value] if faulty.severity else []), f"seed {faulty.seed}", faulty.size.value],
+        sections=entry.page(),
+        roles={role: "look-alike" if entry.look_alike and role == Role.FAULTY.value else role for role in specs},
+        telling=entry.telling,
+        marks=marks,
+        steps=setup.steps,
+        layers=setup.model.layers,
+        floor=floor if floor == floor else None,
+    )
 
 
 def _facts(spec: RunSpec, trace: Trace, twin: Trace | None) -> dict[str, Any]:
@@ -100,10 +137,9 @@ def _facts(spec: RunSpec, trace: Trace, twin: Trace | None) -> dict[str, Any]:
 class _Screen:
     """A terminal picture of the losses, drawn again after every block."""
 
-    def __init__(self, specs: list[RunSpec]) -> None:
+    def __init__(self) -> None:
         from rich.live import Live
 
-        self.roles = {spec.run_id: spec.role.value for spec in specs}
         self.live = Live(refresh_per_second=4, transient=True)
 
     def __enter__(self) -> "_Screen":
@@ -114,11 +150,10 @@ class _Screen:
         self.live.__exit__(*details)
 
     def update(self, losses: dict[str, np.ndarray]) -> None:
-        """Draw the losses so far, by run id."""
+        """Draw the losses so far, by role."""
         from rich.text import Text
 
-        named = {self.roles[run_id]: loss for run_id, loss in losses.items()}
-        self.live.update(Text.from_ansi(_plot(named, self.live.console.width - 2, 18)))
+        self.live.update(Text.from_ansi(_plot(losses, self.live.console.width - 2, 18)))
 
 
 def _plot(curves: dict[str, np.ndarray], width: int, height: int) -> str:

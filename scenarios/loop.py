@@ -86,7 +86,7 @@ def train(
     dtype: torch.dtype = torch.float32,
     record: bool = True,
     progress: Callable[[int], Any] | None = None,
-    watch: Callable[[str, dict[str, np.ndarray]], Any] | None = None,
+    watch: Callable[[Trace], Any] | None = None,
     group: Group | None = None,
 ) -> list[Result]:
     """Train jobs side by side; one result a job, in order.
@@ -95,7 +95,7 @@ def train(
     is returned. earlier: run_id to states of steps before it was entered, for changes that look back.
     stop: train up to this step only, or run_id to it. impl: of the kernels, by the rule of
     `trainwreck.kernels.selection` where None. progress: called with the run-steps just done.
-    watch: called with a run_id and the signals of the steps just done, block by block.
+    watch: called with what each run recorded in the steps just done, block by block.
     group: the ranks of which this process is one; where it is None, jobs of several ranks are trained
     by processes started for them.
     Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`.
@@ -146,7 +146,7 @@ def train(
                 if watch and record:
                     for leader, part in zip(members, signals, strict=True):
                         for run in leader.all():
-                            watch(run.job.run_id, part)
+                            watch(_recorded(run, [part], step, min(steps.stop, run.stop)))
                 if progress:
                     progress(sum(len(leader.all()) for leader in members) * len(steps))
             step = steps.stop
@@ -267,18 +267,24 @@ def _without_ended(lanes: list[tuple[list[_Run], Lane]], step: int, place: Place
 
 
 def _result(run: _Run, record: bool) -> Result:
-    count = run.stop - run.entered
-    evaluated = np.zeros(max(count, 0), bool)
+    trace = _recorded(run, run.parts if record else [], run.entered, run.stop)
+    return Result(Trace(run.job.run_id, trace.signals, trace.evaluated), run.entered, run.kept)
+
+
+def _recorded(run: _Run, parts: list[dict[str, np.ndarray]], first: int, stop: int) -> Trace:
+    """Telemetry from step `first` to before `stop`, of blocks that begin there; no signal where there are none."""
+    count = max(stop - first, 0)
+    evaluated = np.zeros(count, bool)
     signals: dict[str, np.ndarray] = {}
-    if record:
+    if parts:
         for signal in SIGNALS:
             if signal.name not in EVALUATIONS:
-                joined = np.concatenate([p[signal.name] for p in run.parts])
+                joined = np.concatenate([p[signal.name] for p in parts])
                 signals[signal.name] = joined[:count].astype(np.float32)
         losses = np.full((len(EVALUATIONS), count), np.nan, np.float32)
         for step, values in run.evaluations.items():
-            if step < run.stop:
-                losses[: len(values), step - run.entered] = values
-                evaluated[step - run.entered] = True
+            if first <= step < stop:
+                losses[: len(values), step - first] = values
+                evaluated[step - first] = True
         signals.update(zip(EVALUATIONS, losses, strict=True))
-    return Result(Trace(run.job.run_id, signals, evaluated), run.entered, run.kept)
+    return Trace(run.job.run_id, signals, evaluated, np.arange(first, first + count))

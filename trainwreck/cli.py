@@ -21,17 +21,12 @@ from trainwreck.options import (
     alarms_option,
     as_backend,
     as_json,
-    as_severity,
-    as_size,
     backend_options,
     data_set,
     isolate_option,
     labels_option,
     limits_options,
     profile_option,
-    settings,
-    severity_option,
-    size_option,
     track_option,
     workers_option,
 )
@@ -40,8 +35,9 @@ from trainwreck.proving import verify
 from trainwreck.quizzing import class_, quiz
 from trainwreck.real_runs import print_real, write_real
 from trainwreck.releasing import release
+from trainwreck.running import run
 from trainwreck.standing import leaderboard, replayed, rescore, submit
-from trainwreck.tables import print_board, print_json, print_page, print_run, print_table
+from trainwreck.tables import print_board, print_json, print_page, print_table
 from trainwreck.watching import watch
 
 MEASUREMENTS = (
@@ -162,37 +158,7 @@ def show(id: str, as_json: bool) -> None:
     print_page(content)
 
 
-@cli.command()
-@click.argument("id")
-@settings
-@severity_option
-@size_option
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--plot", type=click.Path(path_type=Path), help="Where to write the picture; ID.png by default.")
-@backend_options
-@as_json
-def run(
-    id: str,
-    overrides: Sequence[str],
-    severity: str | None,
-    size: str | None,
-    seed: int,
-    plot: Path | None,
-    device: str | None,
-    impl: str | None,
-    as_json: bool,
-) -> None:
-    """One scenario with its twin and cure, live, with a plot at the end."""
-    from trainwreck.scenarios.live import run_live
-
-    picture = plot or Path(f"{id}.png")
-    where = as_backend(device, impl)
-    facts = run_live(id, seed, as_severity(severity), as_size(size), overrides, picture, quiet=as_json, backend=where)
-    if as_json:
-        return print_json(facts)
-    print_run(facts)
-
-
+cli.add_command(run)
 cli.add_command(verify)
 cli.add_command(preflight)
 

@@ -46,22 +46,6 @@ function curveOf(column, axis) {
   return { steps, values };
 }
 
-function wild(series) {
-  const values = series.flatMap((one) => one.values).filter(Number.isFinite);
-  const low = values.reduce((a, b) => Math.min(a, b), Infinity), high = values.reduce((a, b) => Math.max(a, b), -Infinity);
-  return low > 0 && high > 12 * low;
-}
-
-/** Names of a column's rows. */
-function rowNames(axis, count, blocks) {
-  if (axis === "layers") return Array.from({ length: count }, (_, i) => (i === 0 ? "embedding" : i === count - 1 ? "head" : `layer ${i}`));
-  if (axis === "blocks") return Array.from({ length: count }, (_, i) => `layer ${i + 1}`);
-  if (axis === "heads") return Array.from({ length: count }, (_, i) => `layer ${Math.floor((i * blocks) / count) + 1} head ${(i % (count / blocks)) + 1}`);
-  if (axis === "positions") return Array.from({ length: count }, (_, i) => `${i + 1}/${count}`);
-  if (axis === "ages") return Array.from({ length: count }, (_, i) => (i < 2 ? `${i + 1}` : `${2 ** (i - 1) + 1}-${2 ** i}`));
-  return Array.from({ length: count }, (_, i) => `rank ${i}`);
-}
-
 /** The charts of one run in a host; `linked` ones follow each other's step and zoom. */
 class Exhibit {
   constructor(host, scenario, run, columns, choice) {

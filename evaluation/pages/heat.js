@@ -10,6 +10,7 @@
      markers: [{step, label, name, ink}], domain: [0, 300], onHover, onZoom,      // as in chart.js
    });
    heat.hover(step or null); heat.zoom(low, high); heat.reset(); heat.setMarkers(markers); heat.remove()
+   heat.setValues(steps, values, log)               for runs under way; log as it is where it is left out
 
    What is NaN or infinite, or not positive under a logarithm, has a colour of its own, named in the key.
    The keyboard is that of a chart; up and down choose a row. */
@@ -27,6 +28,16 @@ function blend(colours, share) {
   const place = Math.min(1, Math.max(0, share)) * (colours.length - 1), low = Math.min(colours.length - 2, Math.floor(place));
   const [a, b] = [channels(colours[low]), channels(colours[low + 1])];
   return a.map((part, i) => Math.round(part + (b[i] - part) * (place - low)));
+}
+
+/** Names of the rows of a signal with so many numbers a step. axis: of the schema; blocks: layers of the model. */
+function rowNames(axis, count, blocks) {
+  if (axis === "layers") return Array.from({ length: count }, (_, i) => (i === 0 ? "embedding" : i === count - 1 ? "head" : `layer ${i}`));
+  if (axis === "blocks") return Array.from({ length: count }, (_, i) => `layer ${i + 1}`);
+  if (axis === "heads") return Array.from({ length: count }, (_, i) => `layer ${Math.floor((i * blocks) / count) + 1} head ${(i % (count / blocks)) + 1}`);
+  if (axis === "positions") return Array.from({ length: count }, (_, i) => `${i + 1}/${count}`);
+  if (axis === "ages") return Array.from({ length: count }, (_, i) => (i < 2 ? `${i + 1}` : `${2 ** (i - 1) + 1}-${2 ** i}`));
+  return Array.from({ length: count }, (_, i) => `rank ${i}`);
 }
 
 class Heat {
@@ -47,6 +58,13 @@ class Heat {
   zoom(low, high) { this.range = high > low ? [low, high] : null; this._later(); }
   reset() { this.zoom(0, 0); }
   setMarkers(markers) { this.markers = markers; this._later(); }
+
+  setValues(steps, values, log = this.log) {
+    Object.assign(this, { steps, values, log });
+    this._scale();
+    this.key.innerHTML = this._legend();
+    this._later();
+  }
 
   remove() {
     this.observer.disconnect();
@@ -99,22 +117,25 @@ class Heat {
   _build(host) {
     this.root = document.createElement("figure");
     this.root.className = "chart heat";
-    const bar = (this.diverging ? AROUND : RISING).join(",");
-    const unit = this.unit ? `, ${this.unit}` : "";
     this.root.innerHTML =
-      `<figcaption><span>${escaped(this.label)} <small>${written(this.colours.low)} ` +
-      `<span class="key" style="background:linear-gradient(to right,${bar})"></span> ${written(this.colours.high)}${escaped(unit)}` +
-      `${this._anyBroken() ? `; <span class="key" style="width:.8rem;background:${BROKEN}"></span> not finite${this.log ? ", or 0 and less" : ""}` : ""}</small></span>` +
+      `<figcaption><span>${escaped(this.label)} <small>${this._legend()}</small></span>` +
       `<span class="tools"><button type="button" data-do="reset" hidden>whole run</button></span></figcaption>` +
       `<canvas aria-hidden="true"></canvas><svg tabindex="0" role="slider" aria-label="${escaped(this.label)}, step"><g class="plot"></g><g class="over"></g></svg>` +
       `<p class="readout"></p>`;
     const find = (selector) => this.root.querySelector(selector);
     Object.assign(this, {
       canvas: find("canvas"), svg: find("svg"), plot: find(".plot"), over: find(".over"), readout: find(".readout"),
-      resetButton: find("[data-do=reset]"),
+      resetButton: find("[data-do=reset]"), key: find("figcaption small"),
     });
     this.svg.style.position = "relative";
     host.append(this.root);
+  }
+
+  _legend() {
+    const bar = (this.diverging ? AROUND : RISING).join(",");
+    return `${written(this.colours.low)} <span class="key" style="background:linear-gradient(to right,${bar})"></span> ` +
+      `${written(this.colours.high)}${escaped(this.unit ? `, ${this.unit}` : "")}` +
+      (this._anyBroken() ? `; <span class="key" style="width:.8rem;background:${BROKEN}"></span> not finite${this.log ? ", or 0 and less" : ""}` : "");
   }
 
   _anyBroken() {

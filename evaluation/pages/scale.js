@@ -14,6 +14,10 @@ function written(value) {
   return size >= 1e5 || size < 1e-3 ? value.toExponential(2).replace(/\.?0*e\+?/, "e") : String(Number(value.toPrecision(4)));
 }
 
+/** What stands in JSON for numbers that it does not have; see numbers.py. */
+const NUMBERS = { nan: NaN, inf: Infinity, "-inf": -Infinity };
+const readNumber = (value) => (typeof value === "string" ? NUMBERS[value] : value);
+
 /** About `count` round numbers from low to high. */
 function roundNumbers(low, high, count = 5) {
   const span = high - low || 1;
@@ -76,4 +80,11 @@ function m4(points, columns) {
   }
   flush();
   return kept;
+}
+
+/** Whether the values of some series range so far that their logarithm is the better picture. */
+function wild(series) {
+  const values = series.flatMap((one) => one.values).filter(Number.isFinite);
+  const low = values.reduce((a, b) => Math.min(a, b), Infinity), high = values.reduce((a, b) => Math.max(a, b), -Infinity);
+  return low > 0 && high > 12 * low;
 }

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from trainwreck.evaluation.figures import WORDS, reduced
+from trainwreck.evaluation.figures import caption, reduced
+from trainwreck.evaluation.pages.numbers import written
 from trainwreck.evaluation.profiles import observe
 from trainwreck.evaluation.rows import rows
-from trainwreck.evaluation.schema import SIGNALS, Axis, Role
+from trainwreck.evaluation.schema import SIGNALS, Axis
 from trainwreck.evaluation.trace import Trace
 
-DIGITS = 5  # significant ones; a chart shows fewer
 FIRST = ("loss", "grad_norm", "validation_loss", "activation_max")  # what is drawn until a player asks for others
 
 
@@ -29,7 +29,7 @@ def curves(trace: Trace, profile: str) -> dict[str, Any]:
         if any(value is not None for value in values):
             curve = _reduced(signal.name, values) if signal.axis is not Axis.SCALAR else values
             if signal.axis is Axis.SCALAR or any(isinstance(v, float) and math.isfinite(v) for v in curve):
-                shown[signal.name] = [_written(value) for value in curve]
+                shown[signal.name] = [written(value) for value in curve]
     return {"steps": [row["step"] for row in seen], "signals": shown}
 
 
@@ -38,12 +38,10 @@ def described(names: Sequence[str]) -> list[dict[str, Any]]:
     found = []
     for signal in sorted(SIGNALS, key=lambda signal: FIRST.index(signal.name) if signal.name in FIRST else len(FIRST)):
         if signal.name in names:
-            words = ", ranks with another" if signal.role is Role.HASH else WORDS[signal.axis]
-            title = signal.name.replace("_", " ") + words
             found.append(
                 {
                     "name": signal.name,
-                    "title": title,
+                    "title": caption(signal.name),
                     "unit": signal.unit,
                     "meaning": signal.meaning,
                     "log": signal.positive,
@@ -60,13 +58,3 @@ def _reduced(name: str, values: list[list[float] | None]) -> list[float | None]:
     for i, value in zip(known, reduced(Trace("", {name: lists}, np.ones(len(known), bool)), name), strict=True):
         curve[i] = float(value)
     return curve
-
-
-def _written(value: float | None) -> float | str | None:
-    if value is None:
-        return None
-    if math.isnan(value):
-        return "nan"
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return float(f"{value:.{DIGITS}g}")

@@ -3,7 +3,6 @@
 
 const data = JSON.parse(document.getElementById("quiz").textContent);
 const COUNT = data.runs.length, PANELS = 4, STORE = `trainwreck-quiz-${data.quiz_id}`;
-const NUMBERS = { nan: NaN, inf: Infinity, "-inf": -Infinity };
 const families = new Map(data.choices.map((one) => [one.name, one.family]));
 const familyOf = (name) => families.get(name) || name;
 const part = (name) => document.querySelector(`[data-part="${name}"]`);
@@ -56,7 +55,7 @@ function series(curve, id, name, ink, signal, rows) {
   (curve.signals[signal] || []).slice(0, rows).forEach((value, i) => {
     if (value === null) return; // not logged at this step
     steps.push(curve.steps[i]);
-    values.push(typeof value === "string" ? NUMBERS[value] : value);
+    values.push(readNumber(value));
   });
   return { id, name, ink, steps, values };
 }

@@ -21,6 +21,7 @@ import cloudpickle
 import torch
 
 from trainwreck.evaluation.errors import InputError, WorkerLostError
+from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios.job import Job
 
 Train = Callable[..., list[Any]]
@@ -38,7 +39,7 @@ def train_apart(
     keep: Mapping[str, Any],
     options: dict[str, Any],
     progress: Callable[[int], Any] | None = None,
-    watch: Callable[[str, Any], Any] | None = None,
+    watch: Callable[[Trace], Any] | None = None,
 ) -> list[Any]:
     """Train jobs of several ranks, those of one number of ranks side by side; one result a job, in order.
 
@@ -63,7 +64,7 @@ def _train_ranks(
     ranks: int,
     work: dict[str, Any],
     progress: Callable[[int], Any] | None,
-    watch: Callable[[str, Any], Any] | None,
+    watch: Callable[[Trace], Any] | None,
 ) -> list[Any]:
     """What the first rank returns."""
     if work["device"] != "cpu" and torch.cuda.device_count() < ranks:
@@ -80,7 +81,7 @@ def _train_ranks(
             if kind == "progress" and progress is not None:
                 progress(content)
             elif kind == "watch" and watch is not None:
-                watch(*content)
+                watch(content)
     raise AssertionError("messages end with a result or an error")
 
 

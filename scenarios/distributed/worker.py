@@ -62,7 +62,7 @@ def _train(out: BinaryIO, *, rank: int, ranks: int, rendezvous: str, device: str
         device=device,
         group=Group(rank, ranks),
         progress=(lambda steps: say(out, "progress", steps)) if first else None,
-        watch=(lambda *signals: say(out, "watch", signals)) if first else None,
+        watch=(lambda trace: say(out, "watch", trace)) if first else None,
         **work,
     )
 

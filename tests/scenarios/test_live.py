@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.serving.page import render
 from trainwreck.scenarios.batches import entropy_floor
 from trainwreck.scenarios.live import _plot, run_live
 from trainwreck.scenarios.loop import train
@@ -43,6 +44,72 @@ def test_a_look_alike_has_no_cure_and_no_signature(tmp_path):
     facts = run_live("benign_single_spike", 0, None, None, TINY, tmp_path / "a.png", quiet=True)
     assert [run["role"] for run in facts["runs"]] == ["faulty", "twin"]
     assert facts["signature"] is facts["cure_step"] is None
+
+
+class Page:
+    """Stands in for the page: remembers what it is told."""
+
+    def __init__(self):
+        self.show, self.blocks, self.facts = None, {}, None
+
+    def open(self, show):
+        self.show = show
+        return self
+
+    def block(self, role, trace):
+        self.blocks.setdefault(role, []).append(trace)
+
+    def finish(self, facts):
+        self.facts = facts
+
+
+def test_a_page_is_told_everything(tmp_path, monkeypatch):
+    page, screen = Page(), Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    facts = run_live("mask_missing", 2, None, None, TINY, tmp_path / "a.png", opened=page.open)
+    assert screen.getvalue() == ""  # the curves are on the page
+    assert page.facts == facts
+    assert list(page.show.roles) == ["faulty", "twin", "cured"]
+    assert [(mark.step, mark.label) for mark in page.show.marks] == [
+        (facts["onset_step"], "s"),
+        (facts["cure_step"], "cure"),
+    ]
+    assert page.show.steps == 60
+    assert page.show.floor == facts["entropy_floor"]
+    assert {"Failure", "Signature", "Cure"} <= set(page.show.sections)
+    for run in facts["runs"]:
+        blocks = page.blocks[run["role"]]
+        assert len(blocks) > 1
+        assert np.concatenate([block.steps for block in blocks]).tolist() == list(range(run["steps"]))
+        evaluated = np.concatenate([block["validation_loss"][block.evaluated] for block in blocks])
+        assert float(evaluated[-1]) == run["final_loss"]
+
+
+@pytest.mark.parametrize(
+    ("name", "roles", "labels"),
+    [
+        ("benign_single_spike", {"faulty": "look-alike", "twin": "twin"}, ["s"]),
+        ("benign_entropy_floor", {"faulty": "look-alike"}, ["s"]),
+        (
+            "corrupt_tokens+high_lr",
+            {"faulty": "faulty", "twin": "twin", "cured": "cured"},
+            ["s", "s", "cure"],
+        ),
+    ],
+)
+def test_a_page_says_what_there_is(name, roles, labels, tmp_path):
+    class EnoughError(Exception):
+        """Nothing is trained."""
+
+    def opened(show):
+        assert show.roles == roles
+        assert sorted(mark.label for mark in show.marks) == sorted(labels)
+        assert show.title == render(show, "").split("<title>")[1].split(" - Trainwreck")[0]
+        raise EnoughError
+
+    with pytest.raises(EnoughError):
+        run_live(name, 0, None, None, [], tmp_path / "a.png", opened=opened)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_wrong_severity_draws_nothing(tmp_path):

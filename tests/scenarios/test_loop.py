@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.evaluation.schema import EVALUATIONS
 from trainwreck.scenarios.faults import At, Setting, StateEdit
 from trainwreck.scenarios.loop import BLOCK, fresh_state, train
 from trainwreck.scenarios.settings import replaced
@@ -61,14 +60,23 @@ def test_progress_counts_every_step_of_every_run(steps, tiny, make_job):
 def test_watch_is_shown_every_step_once_and_in_order(tiny, make_job):
     setup, shown = replaced(tiny, steps=BLOCK + 5), {"run-0": [], "run-1": []}
     jobs = [make_job(0, setup, At(9, Setting("optimizer.lr", 0.1))), make_job(1, setup)]
-    results = train(jobs, watch=lambda name, signals: shown[name].append(signals))
+    results = train(jobs, watch=lambda block: shown[block.run_id].append(block))
     for job, result in zip(jobs, results, strict=True):
         parts = shown[job.run_id]
         assert len(parts) >= 2
-        assert set(parts[0]) == set(result.trace.signals) - set(EVALUATIONS)
-        for name in parts[0]:
-            joined = np.concatenate([part[name] for part in parts]).astype(np.float32)
+        assert np.concatenate([part.steps for part in parts]).tolist() == list(range(setup.steps))
+        assert np.array_equal(np.concatenate([part.evaluated for part in parts]), result.trace.evaluated)
+        assert set(parts[0].signals) == set(result.trace.signals)
+        for name in result.trace.signals:
+            joined = np.concatenate([part[name] for part in parts])
             assert np.array_equal(joined, result.trace[name], equal_nan=True)
+
+
+def test_watch_is_shown_no_step_after_the_end_of_a_run(tiny, make_job):
+    shown = []
+    jobs = [make_job(0, tiny, At(4, StateEdit(poison)))]
+    (result,) = train(jobs, watch=shown.append)
+    assert sum(map(len, shown)) == len(result.trace) < tiny.steps
 
 
 def test_stop_cuts_and_changes_nothing_before(tiny, make_job, equal_states):

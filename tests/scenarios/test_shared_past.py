@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from trainwreck.evaluation.trace import Trace
 from trainwreck.scenarios.faults import At, Scaled, Setting, StateEdit
 from trainwreck.scenarios.lane import Lane
 from trainwreck.scenarios.loop import train
@@ -60,8 +61,8 @@ def test_twin_faulty_and_cured_share_their_past(tiny, make_job, differing, equal
 def test_each_run_is_watched(tiny, make_job) -> None:
     seen: dict[str, int] = {}
 
-    def watch(run_id: str, part: dict[str, Any]) -> None:
-        seen[run_id] = seen.get(run_id, 0) + len(part["loss"])
+    def watch(block: Trace) -> None:
+        seen[block.run_id] = seen.get(block.run_id, 0) + len(block)
 
     train([make_job(1, tiny, name="a"), make_job(1, tiny, At(5, Scaled("optimizer.lr", 2.0)), name="b")], watch=watch)
     assert seen == {"a": 20, "b": 20}

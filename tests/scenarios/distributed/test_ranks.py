@@ -72,8 +72,8 @@ def said():
 def results(jobs, said):
     """All of them trained in one call: one process for one rank, two for two, four for four."""
 
-    def watch(run_id, signals):
-        said["loss"].setdefault(run_id, []).append(signals["loss"])
+    def watch(block):
+        said["loss"].setdefault(block.run_id, []).append(block["loss"])
 
     def progress(steps):
         said["steps"] += steps
