@@ -56,6 +56,7 @@ MEASUREMENTS = (
     "reproducers",
 )
 INTERRUPTED = 130  # as shells report SIGINT
+RESUMING = {"demo", "generate", "label", "verify"}  # commands that keep what they have done
 UNFINISHED = 3
 
 
@@ -88,7 +89,8 @@ def main() -> None:
         print(f"trainwreck: {' '.join(error.format_message().split())}", file=sys.stderr)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        print("trainwreck: interrupted; the same command goes on from here", file=sys.stderr)
+        resumes = not RESUMING.isdisjoint(sys.argv[1:2])
+        print(f"trainwreck: interrupted{'; the same command goes on from here' if resumes else ''}", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except (WorkerLostError, UnfinishedError) as error:
         print(f"trainwreck: {error}", file=sys.stderr)
