@@ -4,7 +4,7 @@ import json
 
 from trainwreck.evaluation.dataset import load
 from trainwreck.evaluation.shipped import sample
-from trainwreck.scenarios.bench import load as bench
+from trainwreck.scenarios.bench import replay as bench
 from trainwreck.scenarios.bench import measure
 
 
@@ -12,7 +12,7 @@ def test_opening_and_replaying(monkeypatch):
     monkeypatch.setattr(bench, "ROUNDS", 1)
     monkeypatch.setattr(bench, "RUNS", 150)
     ticks = []
-    table = measure("load", lambda *said: ticks.append(said[:2]))
+    table = measure("replay", lambda *said: ticks.append(said[:2]))
     assert ticks == [(0, 1), (1, 1)]
     assert len(table.rows) == 7
     assert all(row[1] > 0 and row[2] > 0 for row in table.rows)
