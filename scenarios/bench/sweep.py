@@ -73,9 +73,8 @@ def against_trainers(tick: Tick) -> Table:
     load = os.getloadavg()[0]
     prepare()
     peers, missing = found_peers()
-    setups = [spec.setup for spec in healthy_sweep()]
-    setup = setups[0]
-    side = min(len(one.specs) for one in bundles(healthy_sweep()))
+    runs = healthy_sweep()
+    setup, side = runs[0].setup, min(len(one.specs) for one in bundles(runs))
     peaks = {count: peak(count) for count in (1, THREADS)}
     alone = products_alone(setup.model, setup.data.rows, side)
     for count, train in peers.values():
@@ -83,16 +82,18 @@ def against_trainers(tick: Tick) -> Table:
     hourly: dict[str, list[float]] = {name: [] for name in (*peers, SWEPT, INJECTED)}
     spent, begun, sampled = [], [], []
     for done in range(ROUNDS):
+        run = runs[done * RUNS // ROUNDS]  # another one each round
         for name, (count, train) in peers.items():
-            at = done * RUNS // ROUNDS  # another run each round
-            hourly[name].append(HOUR / _seconds(train, setups[at], at, count))
+            tick(sum(map(len, hourly.values())), ROUNDS * len(hourly), name)
+            hourly[name].append(HOUR / _seconds(train, run.setup, run.seed, count))
         sampled.append(_sampling(setup, RUNS + done))
         begun.append(generated(lambda: _first_steps(healthy_sweep())).total)
         for name, specs in ((SWEPT, healthy_sweep), (INJECTED, injected_sweep)):
+            tick(sum(map(len, hourly.values())), ROUNDS * len(hourly), name)
             found = generated(specs)
             hourly[name].append(HOUR * RUNS / found.total)
             spent += [found] if name == SWEPT else []
-        tick(done + 1, ROUNDS, "round")
+    tick(ROUNDS * len(hourly), ROUNDS * len(hourly), "")
     speeds = {name: np.array(values) for name, values in hourly.items()}
     return Table(
         name="bench-generate",
@@ -212,6 +213,7 @@ def limit(
     rates |= {name: operations * speed / HOUR for name, speed in middle.items() if name != INJECTED}
     ceiling = HOUR * WORKERS * alone / operations  # runs an hour
     second = float(np.median(speeds[PLAIN] / speeds[ONE_THREAD]))
+    each = float(np.median(speeds[SWEPT] / speeds[ONE_THREAD])) / WORKERS
     text = (
         f"A run has {operations / 1e9:.0f} billion operations in matrix products, forward and backward, attention's "
         "squares whole; validation and all that is no product are not counted. The first two rows are what these "
@@ -223,13 +225,13 @@ def limit(
         f"Of a healthy sweep's {spent.total:.0f} s, {spent.planning:.1f} were planning, {spent.training:.0f} training "
         f"and {spent.finishing:.1f} labels and checksums (medians). The workers computed for "
         f"{spent.busy / WORKERS / spent.training:.0%} of the time of training. A sweep of one step takes "
-        f"{begun:.1f} s, most of it the workers' start. Drawing a run's tokens takes {sampled:.2f} s, "
+        f"{begun:.1f} s, which is what there is besides the runs: the workers' start, plan, files. Drawing a run's tokens takes {sampled:.2f} s, "
         f"{sampled * RUNS / WORKERS / spent.training:.0%} of that time on each worker; what telemetry and validation "
         "take, `trainwreck bench telemetry` says.\n\n"
         f"{' '.join(verdict(name, goal, speeds) for name, goal in GOALS.items() if name in speeds)} A second thread "
         f"makes the plain loop {second:.2f} times as fast. So to be {GOALS[PLAIN]:g} times as fast as that on "
         f"{WORKERS} cores, each has to be {GOALS[PLAIN] * second / WORKERS:.2f} times the plain loop on one thread, "
-        "with telemetry and validation, which that has not."
+        f"with telemetry and validation, which that has not; it is {each:.2f} times it."
     )
     return Limit(
         text=text,

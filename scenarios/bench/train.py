@@ -72,7 +72,7 @@ def against_plain_loop(tick: Tick) -> Table:
         rows=tuple(rows),
         picture="train.png",
         bars=Bars("steps/s (median)", tuple(names[:2])),
-        limit=_limit(setup, runs, {row[0]: row[1] for row in rows}, best, alone),
+        limit=_limit(setup, runs, {name: float(np.median(STEPS / seconds[name])) for name in names}, best, alone),
     )  # fmt: skip
 
 
