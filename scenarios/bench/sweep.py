@@ -100,8 +100,8 @@ def against_trainers(tick: Tick) -> Table:
         title=f"A sweep of {RUNS} runs of size micro, {WORKERS} workers, against trainers that do one run at a time",
         how=how(setup, load, missing),
         command="trainwreck bench generate --record",
-        columns=("what", "runs/hour (median)", "least to most", *(f"x {name}" for name in GOALS if name in peers)),
-        rows=tuple(_row(name, speeds) for name in speeds),
+        columns=("what", "runs/hour (median)", "least to most", *(f"x {name}" for name in peers)),
+        rows=tuple(_row(name, speeds, tuple(peers)) for name in speeds),
         picture="generate.png",
         bars=Bars("runs/hour (median)", tuple(peers)),
         limit=limit(
@@ -164,9 +164,9 @@ def _medians(spent: Iterable[Spent]) -> Spent:
     return Spent(*(float(np.median([getattr(one, field.name) for one in several])) for field in fields(Spent)))
 
 
-def _row(name: str, speeds: dict[str, np.ndarray]) -> tuple[Any, ...]:
+def _row(name: str, speeds: dict[str, np.ndarray], peers: Sequence[str]) -> tuple[Any, ...]:
     own = speeds[name]
-    ratios = [float(np.median(own / speeds[peer])) for peer in GOALS if peer in speeds]
+    ratios = (float(np.median(own / speeds[peer])) for peer in peers)
     return (name, round(float(np.median(own))), f"{own.min():.0f} to {own.max():.0f}", *ratios)
 
 

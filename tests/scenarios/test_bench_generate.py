@@ -53,9 +53,10 @@ def test_every_trainer_and_both_sweeps_are_rows(monkeypatch, tmp_path):
     monkeypatch.setattr(sweep, "MAKERS", {name: peer(name) for name in (TRANSFORMERS, LIGHTNING)})
     ticks = []
     table = measure("generate", lambda *said: ticks.append(said[:2]))
-    assert [row[0] for row in table.rows] == [PLAIN, ONE_THREAD, TRANSFORMERS, LIGHTNING, SWEPT, INJECTED]
-    assert table.columns[3:] == (f"x {PLAIN}", f"x {TRANSFORMERS}", f"x {LIGHTNING}")
-    assert table.rows[0][3] == table.rows[2][4] == table.rows[3][5] == 1.0
+    peers = [PLAIN, ONE_THREAD, TRANSFORMERS, LIGHTNING]
+    assert table.columns[3:] == tuple(f"x {name}" for name in peers)
+    assert [table.rows[i][3 + i] for i in range(4)] == [1.0] * 4  # each is one times itself
+    assert [row[0] for row in table.rows] == [*peers, SWEPT, INJECTED]
     assert ticks == [(done, 12) for done in range(13)]
     # Each is warmed up by some steps, and then makes another run in each round.
     own = [(rate, shape) for name, rate, shape in trained if name == LIGHTNING]
@@ -72,7 +73,7 @@ def test_without_the_libraries_their_rows_are_left_out(monkeypatch):
     monkeypatch.setattr(sweep, "MAKERS", dict.fromkeys((TRANSFORMERS, LIGHTNING), missing))
     table = measure("generate", lambda *said: None)
     assert [row[0] for row in table.rows] == [PLAIN, ONE_THREAD, SWEPT, INJECTED]
-    assert table.columns[3:] == (f"x {PLAIN}",)
+    assert table.columns[3:] == (f"x {PLAIN}", f"x {ONE_THREAD}")
     for name in (TRANSFORMERS, LIGHTNING):
         assert f"{name} is left out: thelibrary is not installed" in table.how
     assert table.how.count("pip install 'trainwreck[monitors]'") == 2
