@@ -28,6 +28,7 @@ SCALAR, ALL = "Arrow decodes the scalar columns, no rows", "Arrow decodes all co
 NOTHING, ONE, EVERY = (f"replay from disk, {what} looked at" for what in ("nothing", "one signal", "every signal"))
 # What a replay reads of the files, and so can't be faster than.
 FLOORS = {NOTHING: SCALAR, ONE: SCALAR, EVERY: ALL, PEER: ALL}
+SCALAR_COLUMNS = ["run_id", "step", *SCALARS]
 COLUMNS = ("what", "seconds (median)", "runs or rows/s (median)", "quartiles of the seconds")
 
 
@@ -68,8 +69,8 @@ def loading(tick: Tick) -> Table:
         subjects: dict[str, tuple[Callable[[], object], int]] = {
             f"open, {RUNS:,} runs": (lambda: load(large, verify=False), RUNS),
             f"open with checksums, {RUNS:,} runs": (lambda: load(large), RUNS),
-            SCALAR: (lambda: _decoded(small.path, ["run_id", "step", *SCALARS]), rows),
-            ALL: (lambda: _decoded(small.path, None), rows),
+            SCALAR: (lambda: decoded(small.path, SCALAR_COLUMNS), rows),
+            ALL: (lambda: decoded(small.path, None), rows),
             PEER: (lambda: sum(1 for _ in _plain_rows(small.path)), rows),
         }
         for detector, name in ((Silent, NOTHING), (OneSignal, ONE), (WholeRow, EVERY)):
@@ -136,7 +137,8 @@ def _plain_rows(root: Path) -> Iterator[dict[str, Any]]:
         yield from pq.ParquetFile(file).read().to_pylist()
 
 
-def _decoded(root: Path, columns: list[str] | None) -> list[pa.Table]:
+def decoded(root: Path, columns: list[str] | None) -> list[pa.Table]:
+    """Columns of the telemetry files under a folder, all where None, on one core."""
     return [pq.ParquetFile(file).read(columns, use_threads=False) for file in _files(root)]
 
 

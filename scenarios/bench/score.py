@@ -4,7 +4,7 @@ import json
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,13 @@ from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_r
 from trainwreck.evaluation.files import write_parquet
 from trainwreck.evaluation.measure import measure
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.protocol import Context, Detector, Row
 from trainwreck.evaluation.replay import replay
 from trainwreck.evaluation.rescore import alarm_files, keep_alarms, rescore
 from trainwreck.evaluation.schema import FAILURES
 from trainwreck.evaluation.scorecard import BLIND, score
 from trainwreck.evaluation.shipped import sample
 from trainwreck.evaluation.specification import RESAMPLES
-from trainwreck.evaluation.trace import SCALARS
+from trainwreck.scenarios.bench.replay import SCALAR_COLUMNS, Silent, decoded
 from trainwreck.scenarios.bench.table import Bars, Limit, Table
 from trainwreck.scenarios.bench.turns import processor_seconds, quartiles
 from trainwreck.scenarios.process import cores
@@ -44,17 +43,6 @@ LEFT_OUT = (
     "TSB-AD is left out: it is not installed; `pip install --no-deps TSB-AD` (its metrics need no more than is here)."
 )
 COLUMNS = ("what", "runs", "rows", "ms a 1,000 rows (median)", "quartiles")
-
-
-class Silent(Detector):
-    """Looks at nothing."""
-
-    def reset(self, context: Context | None) -> None:
-        """Nothing to forget."""
-
-    def update(self, row: Row) -> bool:
-        """No alarm."""
-        return False
 
 
 def against_tsb_ad(tick: Tick) -> Table:
@@ -75,7 +63,7 @@ def against_tsb_ad(tick: Tick) -> Table:
             names.stored: (lambda: rescore(many, alarm_files(stored)), len(many), rows),
             names.metrics: (lambda: _metrics(many.runs, said), len(many), rows),
             names.shown: (lambda: _shown(opened(many)), len(many), rows),
-            names.decoded: (lambda: _decoded(many.path), len(many), rows),
+            names.decoded: (lambda: decoded(many.path, SCALAR_COLUMNS), len(many), rows),
         }
         peer = peer_metrics()
         if peer is not None:
@@ -124,9 +112,9 @@ def how(series: int, busy: float, there: bool) -> str:
     return (
         f"{ROUNDS} rounds of each, in turn, one process; seconds are of the processor. Scored: `{DETECTOR}` under the "
         f"full profile, on the shipped sample and on {COPIES} copies of it under new ids and seeds. Files to "
-        "scorecard: telemetry is opened, each row shown to the detector, and all eight metrics are taken, with "
-        f"intervals of {RESAMPLES:,} resamples, blind policies and curves; checksums and the start of Python are not "
-        f"in it.{peer} A ratio is the peer's time for 1,000 rows over the row's, the median over rounds of the ratio "
+        "scorecard: telemetry is opened, each row shown to the detector, and every metric of docs/scoring.md is taken, "
+        f"with intervals of {RESAMPLES:,} resamples, blind policies and curves; checksums and the start of Python are "
+        f"not in it.{peer} A ratio is the peer's time for 1,000 rows over the row's, the median over rounds of the ratio "
         "within a round. Processes that wanted to run at the beginning (load average): "
         f"{busy:.1f} on {cores()} cores."
     )
@@ -231,15 +219,6 @@ def _metrics(runs: pd.DataFrame, said: dict[str, Alarms]) -> object:
 
 def _shown(data: DataSet) -> int:
     return sum(replay(Silent, data.trace(run_id)).rows for run_id in data.by_file())
-
-
-def _decoded(root: Path) -> int:
-    return sum(table.num_rows for table in _tables(root))
-
-
-def _tables(root: Path) -> Iterator[pa.Table]:
-    for file in sorted((root / "telemetry").rglob("*.parquet")):
-        yield pq.ParquetFile(file).read(["run_id", "step", *SCALARS], use_threads=False)
 
 
 def _rows(runs: pd.DataFrame) -> int:
