@@ -114,8 +114,8 @@ def how(series: int, busy: float, there: bool) -> str:
         f"full profile, on the shipped sample and on {COPIES} copies of it under new ids and seeds. Files to "
         "scorecard: telemetry is opened, each row shown to the detector, and every metric of docs/scoring.md is taken, "
         f"with intervals of {RESAMPLES:,} resamples, blind policies and curves; checksums and the start of Python are "
-        f"not in it.{peer} A ratio is the peer's time for 1,000 rows over the row's, the median over rounds of the ratio "
-        "within a round. Processes that wanted to run at the beginning (load average): "
+        f"not in it.{peer} A ratio is the peer's time for 1,000 rows over the row's, the median over rounds of the "
+        "ratio within a round. Processes that wanted to run at the beginning (load average): "
         f"{busy:.1f} on {cores()} cores."
     )
 
