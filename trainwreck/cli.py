@@ -44,13 +44,15 @@ MEASUREMENTS = (
     "train",
     "telemetry",
     "workers",
+    "generate",
+    "replay",
+    "score",
+    "harness",
     "cuda",
-    "language",
-    "fidelity",
     "attention",
     "fused",
-    "load",
-    "harness",
+    "language",
+    "fidelity",
     "footprint",
     "reliability",
     "reproducers",
@@ -313,13 +315,13 @@ cli.add_command(class_)
 def bench(what: str, record: bool, as_json: bool) -> None:
     """Measure speed against a named peer, what each part of the language is worth, or mechanisms.
 
-    load opens a data set of 10,000 runs and replays the sample; harness is what a row costs besides the detector, in
-    process, isolated and as a command. footprint holds memory and time of a bundle against their estimates;
-    reliability kills workers and parents, fills the disk and takes memory away in the middle of `generate`. fidelity
-    puts mechanisms beside the numbers of the literature. cuda, attention and fused need a CUDA device.
-    process, isolated and as a command. fidelity puts mechanisms beside the numbers of the
-    literature. reproducers runs every scenario's exported program; stopped, it goes on where it was. cuda, attention
-    and fused need a CUDA device.
+    train, telemetry and workers are steps a second; generate is a whole sweep, against trainers that do one run at a
+    time. replay opens a data set of 10,000 runs and replays the sample; score goes on to the scorecard, against
+    TSB-AD's metrics; harness is what a row costs besides the detector, in process, isolated and as a command.
+    footprint holds memory and time of a bundle against their estimates; reliability kills workers and parents, fills
+    the disk and takes memory away in the middle of `generate`. language is what the model loses without each part;
+    fidelity puts mechanisms beside the numbers of the literature; reproducers runs every scenario's exported program
+    and, stopped, goes on where it was. cuda, attention and fused need a CUDA device.
     """
     from trainwreck.scenarios.bench import measure
 

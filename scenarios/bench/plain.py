@@ -5,6 +5,8 @@ long array of tokens. `rotary` chooses between the model that the lab trains (ro
 nanoGPT's own (learnt positions, a little less work).
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 import torch.nn as nn
@@ -71,14 +73,26 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class PlainLoop:
-    """The loop: get a batch, forward, backward, clip, step."""
+    """The loop: get a batch, forward, backward, clip, step.
 
-    def __init__(self, c: ModelConfig, rows: int, tokens: np.ndarray, rotary: bool, device: str = "cpu") -> None:
+    rate: learning rate of each step since the loop was made; by default 1e-2 at all.
+    """
+
+    def __init__(
+        self,
+        c: ModelConfig,
+        rows: int,
+        tokens: np.ndarray,
+        rotary: bool,
+        device: str = "cpu",
+        rate: Callable[[int], float] | None = None,
+    ) -> None:
         self.model, self.rows, self.context = Plain(c, rotary).to(device), rows, c.context
         self.device = device
         self.tokens = tokens
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2, betas=(0.9, 0.99), fused=True)
         self.draw = np.random.default_rng(0)
+        self.rate, self.done = rate, 0
 
     def run(self, steps: int) -> None:
         """Train for a number of steps."""
@@ -89,5 +103,8 @@ class PlainLoop:
             loss = self.model(rows[:, :-1], rows[:, 1:])
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            if self.rate is not None:
+                self.optimizer.param_groups[0]["lr"] = self.rate(self.done)
             self.optimizer.step()
+            self.done += 1
             self.optimizer.zero_grad(set_to_none=True)

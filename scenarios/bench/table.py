@@ -1,6 +1,6 @@
 """What a measurement gives: rows of numbers, how they were taken, and where."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,29 @@ from trainwreck.scenarios.process import environment
 
 
 @dataclass(frozen=True)
+class Limit:
+    """How far a measurement is from what can't be beaten: in words, and the numbers that the words rest on."""
+
+    text: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Which column a table's plot shows, and which of its rows are peers. log: the axis is logarithmic."""
+
+    column: str
+    peers: tuple[str, ...] = ()
+    log: bool = False
+
+
+@dataclass(frozen=True)
 class Table:
     """columns: of `rows`. how: what was done, in words; command: what makes it again.
 
-    picture: file name of the plot that goes with the record, empty without one.
+    picture: file name of the plot that goes with the record, empty without one. bars: what it shows, where it is
+    one of `bars.py`.
     """
 
     name: str
@@ -24,22 +43,29 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     picture: str = ""
+    bars: Bars | None = None
+    limit: Limit | None = None
 
     def text(self) -> str:
-        """Title, Markdown table and how it was taken."""
-        head = "| " + " | ".join(self.columns) + " |\n|" + "---|" * len(self.columns)
-        body = "\n".join("| " + " | ".join(_cell(c) for c in row) + " |" for row in self.rows)
-        return f"# {self.title}\n\n{head}\n{body}\n\n{self.how}\n\nMade by `{self.command}`."
+        """Title, Markdown table, how it was taken, and how far from the limit it is."""
+        parts = [f"# {self.title}", _markdown(self.columns, self.rows), self.how]
+        if self.limit is not None:
+            numbers = _markdown(self.limit.columns, self.limit.rows)
+            parts += ["## How far from the limit", numbers, self.limit.text]
+        return "\n\n".join([*parts, f"Made by `{self.command}`."])
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe."""
-        return {
+        facts: dict[str, Any] = {
             "name": self.name,
             "title": self.title,
             "how": self.how,
             "command": self.command,
-            "rows": [dict(zip(self.columns, row, strict=True)) for row in self.rows],
+            "rows": _by_column(self.columns, self.rows),
         }
+        if self.limit is not None:
+            facts["limit"] = {"text": self.limit.text, "rows": _by_column(self.limit.columns, self.limit.rows)}
+        return facts
 
     def record(self, results: Path) -> None:
         """Write README, numbers and environment to a folder of the table's name."""
@@ -57,14 +83,17 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
     from trainwreck.scenarios.bench import (
         attention,
         attention_plot,
+        bars,
         fidelity,
         footprint,
         fused,
         harness,
         language,
-        load,
         reliability,
+        replay,
         reproducers,
+        score,
+        sweep,
         train,
     )
 
@@ -77,7 +106,9 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
         "fidelity": fidelity.beside_the_literature,
         "attention": attention.against_peers,
         "fused": fused.against_reference,
-        "load": load.loading,
+        "replay": replay.loading,
+        "score": score.against_tsb_ad,
+        "generate": sweep.against_trainers,
         "harness": harness.costs,
         "footprint": footprint.against_estimates,
         "reliability": reliability.under_faults,
@@ -87,8 +118,18 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
     if record:
         table.record(Path("results"))
         if table.picture:
-            attention_plot.save(table, Path("results") / table.name / table.picture)
+            save = bars.save if table.bars else attention_plot.save
+            save(table, Path("results") / table.name / table.picture)
     return table
+
+
+def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    head = "| " + " | ".join(columns) + " |\n|" + "---|" * len(columns)
+    return "\n".join([head, *("| " + " | ".join(_cell(c) for c in row) + " |" for row in rows)])
+
+
+def _by_column(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _cell(value: Any) -> str:

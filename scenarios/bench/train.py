@@ -14,14 +14,15 @@ from joblib import Parallel, delayed
 from trainwreck.evaluation.progress import Tick
 from trainwreck.kernels.selection import IMPLS
 from trainwreck.scenarios.batches import training_block
+from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations
 from trainwreck.scenarios.bench.plain import PlainLoop
 from trainwreck.scenarios.bench.stopwatch import require_cuda
-from trainwreck.scenarios.bench.table import Table
+from trainwreck.scenarios.bench.table import Bars, Limit, Table
 from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.lane import Lane, Place
 from trainwreck.scenarios.loop import LANE_ELEMENTS, fresh_state
 from trainwreck.scenarios.process import prepare
-from trainwreck.scenarios.settings import replaced
+from trainwreck.scenarios.settings import Setup, replaced
 from trainwreck.scenarios.sizes import Size, healthy
 
 ROUNDS = 15
@@ -43,6 +44,7 @@ def against_plain_loop(tick: Tick) -> Table:
         f"bundle of {runs}, no telemetry": (_bundle(runs, record=False), runs),
         "single run, all telemetry": (_bundle(1, record=True), 1),
     }
+    best, alone = peak(1), products_alone(setup.model, setup.data.rows, runs)
     seconds = _rounds(subjects, tick)
     names = list(subjects)
     rows = []
@@ -68,7 +70,29 @@ def against_plain_loop(tick: Tick) -> Table:
             "quartiles of the first ratio",
         ),
         rows=tuple(rows),
+        picture="train.png",
+        bars=Bars("steps/s (median)", tuple(names[:2])),
+        limit=_limit(setup, runs, {name: float(np.median(STEPS / seconds[name])) for name in names}, best, alone),
     )  # fmt: skip
+
+
+def _limit(setup: Setup, runs: int, speeds: dict[str, float], best: float, alone: float) -> Limit:
+    """speeds: steps a second of each subject. best, alone: operations a second of the peak and of a step's products."""
+    operations = step_operations(setup.model, setup.data.rows)
+    rates = {"the best product of large matrices": best, f"the products of a step of {runs} runs, alone": alone}
+    rates |= {name: operations * speed for name, speed in speeds.items()}
+    return Limit(
+        text=(
+            f"A step of a run has {operations / 1e9:.3f} billion operations in matrix products, forward and backward, "
+            "attention's squares whole; nothing else is counted, validation neither. The first row is what this core "
+            "does at best, measured in the same run; the second multiplies the very matrices of a step and does "
+            f"nothing else: they are small, and reach {alone / best:.0%} of the peak. What keeps a step from that is "
+            "all that is no product (softmax, norms, GELU, the loss, AdamW, and the telemetry), which is bound by "
+            "memory and by the calls of PyTorch; nanoGPT's own model has the same products."
+        ),
+        columns=("what", "GFLOP/s in products", "of the peak", "steps/s"),
+        rows=tuple((name, rate / 1e9, rate / best, rate / operations) for name, rate in rates.items()),
+    )
 
 
 def on_cuda(tick: Tick) -> Table:

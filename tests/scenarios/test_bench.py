@@ -1,15 +1,18 @@
 """Benchmarks run at tiny settings, and their tables say what was measured. No time is asserted."""
 
+import dataclasses
 import json
 
+import matplotlib
 import numpy as np
 import pytest
 import torch
 from joblib import Parallel
 
 from trainwreck.models.config import ModelConfig
-from trainwreck.scenarios.bench import Table, language, measure, train
+from trainwreck.scenarios.bench import Table, bars, language, measure, train
 from trainwreck.scenarios.bench.plain import PlainLoop, rotate
+from trainwreck.scenarios.bench.table import Bars, Limit
 from trainwreck.scenarios.settings import replaced
 from trainwreck.scenarios.sizes import healthy
 
@@ -42,6 +45,31 @@ def test_a_table_as_text_and_json():
     assert TABLE.to_dict()["rows"] == [{"what": "a", "value": 1.23456}, {"what": "b", "value": 2}]
 
 
+def test_a_limit_is_a_section_of_its_own():
+    table = dataclasses.replace(TABLE, limit=Limit("So far.", ("what", "peak"), (("a", 0.5),)))
+    assert table.text() == (
+        "# Title\n\n| what | value |\n|---|---|\n| a | 1.235 |\n| b | 2 |\n\nHow.\n\n"
+        "## How far from the limit\n\n| what | peak |\n|---|---|\n| a | 0.500 |\n\nSo far.\n\nMade by `command`."
+    )
+    assert table.to_dict() == TABLE.to_dict() | {"limit": {"text": "So far.", "rows": [{"what": "a", "peak": 0.5}]}}
+
+
+def test_bars_are_the_rows_with_a_number_and_peers_have_their_colour(tmp_path, monkeypatch, tick):
+    rows = (("ours", 5.0), ("theirs", 2), ("gone", ""))
+    table = Table("name", "T", "H", "c", ("what", "value"), rows, picture="p.png", bars=Bars("value", ("theirs",)))
+    (axis,) = bars.draw(table).axes
+    assert [(bar.get_width(), bar.get_facecolor()) for bar in axis.patches] == [
+        (5.0, matplotlib.colors.to_rgba(bars.OWN)),
+        (2.0, matplotlib.colors.to_rgba(bars.PEER)),
+    ]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["ours", "theirs"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train, "against_plain_loop", lambda tick: table)
+    measure("train", tick, record=True)
+    assert (tmp_path / "results" / "name" / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert "![T](p.png)" in (tmp_path / "results" / "name" / "README.md").read_text("utf-8")
+
+
 def test_a_row_of_the_wrong_length_is_an_error():
     with pytest.raises(ValueError, match="shorter"):
         Table("name", "Title", "How.", "command", ("what", "value"), (("a",),)).to_dict()
@@ -71,6 +99,11 @@ def test_speed_against_the_peers(tick):
     assert len(table.rows) == 6
     assert all(value > 0 for row in table.rows for value in row[1:4])
     assert table.rows[0][2] == table.rows[1][3] == 1.0  # each peer is one times itself
+    peak, _, *own = table.limit.rows
+    assert [row[0] for row in own] == [row[0] for row in table.rows]
+    assert peak[2] == 1.0
+    assert [row[3] for row in own] == pytest.approx([row[1] for row in table.rows])  # steps a second
+    assert own[0][1] / own[1][1] == pytest.approx(table.rows[0][1] / table.rows[1][1])
     assert tick.ticks[-1] == (2, 2)
     json.dumps(table.to_dict(), allow_nan=False)
 

@@ -4,10 +4,10 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs
@@ -17,10 +17,19 @@ from trainwreck.evaluation.protocol import Context, Detector, Row
 from trainwreck.evaluation.replay import replay
 from trainwreck.evaluation.schema import SIGNALS
 from trainwreck.evaluation.shipped import sample
-from trainwreck.scenarios.bench.table import Table
+from trainwreck.evaluation.trace import SCALARS
+from trainwreck.scenarios.bench.table import Bars, Limit, Table
+from trainwreck.scenarios.bench.turns import processor_seconds, quartiles
 
 ROUNDS = 9
 RUNS = 10_000
+PEER = "pyarrow's own rows, from disk"
+SCALAR, ALL = "Arrow decodes the scalar columns, no rows", "Arrow decodes all columns, no rows"
+NOTHING, ONE, EVERY = (f"replay from disk, {what} looked at" for what in ("nothing", "one signal", "every signal"))
+# What a replay reads of the files, and so can't be faster than.
+FLOORS = {NOTHING: SCALAR, ONE: SCALAR, EVERY: ALL, PEER: ALL}
+SCALAR_COLUMNS = ["run_id", "step", *SCALARS]
+COLUMNS = ("what", "seconds (median)", "runs or rows/s (median)", "quartiles of the seconds")
 
 
 class Silent(Detector):
@@ -60,14 +69,16 @@ def loading(tick: Tick) -> Table:
         subjects: dict[str, tuple[Callable[[], object], int]] = {
             f"open, {RUNS:,} runs": (lambda: load(large, verify=False), RUNS),
             f"open with checksums, {RUNS:,} runs": (lambda: load(large), RUNS),
-            "pyarrow's own rows, from disk": (lambda: sum(1 for _ in _plain_rows(small.path)), rows),
+            SCALAR: (lambda: decoded(small.path, SCALAR_COLUMNS), rows),
+            ALL: (lambda: decoded(small.path, None), rows),
+            PEER: (lambda: sum(1 for _ in _plain_rows(small.path)), rows),
         }
-        for detector, name in ((Silent, "nothing"), (OneSignal, "one signal"), (WholeRow, "every signal")):
-            subjects[f"replay from disk, {name} looked at"] = (_replayed(small, detector), rows)
+        for detector, name in ((Silent, NOTHING), (OneSignal, ONE), (WholeRow, EVERY)):
+            subjects[name] = (_replayed(small, detector), rows)
         subjects["replay from memory, one signal looked at"] = (lambda: [replay(OneSignal, t) for t in traces], rows)
-        seconds = _rounds(subjects, tick)
+        seconds = processor_seconds({name: work for name, (work, _) in subjects.items()}, ROUNDS, tick)
     return Table(
-        name="bench-load",
+        name="bench-replay",
         title="Opening a data set, and replaying telemetry, one core",
         how=(
             f"{ROUNDS} rounds of each, in turn, one process; seconds are of the processor. Opened: a runs table of "
@@ -76,15 +87,41 @@ def loading(tick: Tick) -> Table:
             "each row through `replay` under the full profile, in the order in which a scorecard takes them. The peer "
             "reads the same files and makes a dict of each row (`to_pylist`)."
         ),
-        command="trainwreck bench load --record",
-        columns=("what", "seconds (median)", "runs or rows/s (median)", "quartiles of the seconds"),
+        command="trainwreck bench replay --record",
+        columns=COLUMNS,
         rows=tuple(_row(name, seconds[name], count) for name, (_, count) in subjects.items()),
+        picture="replay.png",
+        bars=Bars(COLUMNS[2], (PEER, SCALAR, ALL), log=True),
+        limit=_limit(seconds, rows),
     )
 
 
 def _row(name: str, seconds: np.ndarray, count: int) -> tuple[Any, ...]:
-    low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
-    return name, float(middle), round(count / float(middle)), f"{low:.3f} to {high:.3f}"
+    middle = float(np.median(seconds))
+    return name, middle, round(count / middle), quartiles(seconds)
+
+
+def _limit(seconds: dict[str, np.ndarray], rows: int) -> Limit:
+    """Every way through the files against decoding what it reads of them. rows: that each shows."""
+    return Limit(
+        text=(
+            "What shows rows can't be faster than the decoding of the columns that it reads, by Arrow, to arrays and "
+            "not to Python's objects: the scalar ones where no list is looked at, all of them otherwise. A ratio is "
+            "the median over rounds of the ratio within a round. What is left beside decoding is a call of the "
+            "detector and two readings of the clock a row, and an object of Python for every number of a signal that "
+            "is looked at, elements of lists included."
+        ),
+        columns=("what", "us a row", "decoding alone, us a row", "x decoding alone"),
+        rows=tuple(
+            (
+                name,
+                1e6 * float(np.median(seconds[name])) / rows,
+                1e6 * float(np.median(seconds[floor])) / rows,
+                float(np.median(seconds[name] / seconds[floor])),
+            )
+            for name, floor in FLOORS.items()
+        ),
+    )
 
 
 def _replayed(data: DataSet, detector: type[Silent]) -> Callable[[], object]:
@@ -96,8 +133,17 @@ def _replayed(data: DataSet, detector: type[Silent]) -> Callable[[], object]:
 
 
 def _plain_rows(root: Path) -> Iterator[dict[str, Any]]:
-    for file in sorted((root / "telemetry").rglob("*.parquet")):
+    for file in _files(root):
         yield from pq.ParquetFile(file).read().to_pylist()
+
+
+def decoded(root: Path, columns: list[str] | None) -> list[pa.Table]:
+    """Columns of the telemetry files under a folder, all where None, on one core."""
+    return [pq.ParquetFile(file).read(columns, use_threads=False) for file in _files(root)]
+
+
+def _files(root: Path) -> list[Path]:
+    return sorted((root / "telemetry").rglob("*.parquet"))
 
 
 def _write_runs(root: Path, small: DataSet, count: int) -> None:
@@ -112,16 +158,3 @@ def _write_runs(root: Path, small: DataSet, count: int) -> None:
         many.append(row | {"run_id": f"r{i:012x}", "seed": i, "spec": spec})
     write_runs(root, many)
     write_manifest(root, {})
-
-
-def _rounds(subjects: dict[str, tuple[Callable[[], object], int]], tick: Tick) -> dict[str, np.ndarray]:
-    """Processor seconds of each round of each subject, [ROUNDS]; one round before them counts for nothing."""
-    seconds: dict[str, list[float]] = {name: [] for name in subjects}
-    for done in range(-1, ROUNDS):
-        for name, (work, _) in subjects.items():
-            start = process_time()
-            work()
-            if done >= 0:
-                seconds[name].append(process_time() - start)
-        tick(done + 1, ROUNDS, "round")
-    return {name: np.array(taken) for name, taken in seconds.items()}
