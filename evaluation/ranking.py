@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.measure import Scorecard
 from trainwreck.evaluation.metrics import skill
 from trainwreck.evaluation.metrics.bootstrap import Estimate
@@ -95,6 +95,31 @@ def compare(first: Scorecard, second: Scorecard) -> dict[str, float]:
     for name, difference in differences.items():
         p_values[name] = paired_permutation(difference, first.records.cluster)
     return dict(zip(p_values, holm(list(p_values.values())).tolist(), strict=True))
+
+
+def beside(cards: Sequence[Scorecard], name: str) -> list[dict[str, Any]]:
+    """In-time recall of every other entry beside that of one, by profile, the best first.
+
+    For each budget: the other's recall, by how much `name` is ahead, and the p-value of an exact McNemar test with
+    Holm's correction for the entries of the profile. Oracles and entries that read ahead are left out. InputError
+    where a profile has no card of `name`.
+    """
+    rows: list[dict[str, Any]] = []
+    for profile in dict.fromkeys(card.profile for card in cards):
+        group = [card for card in cards if card.profile == profile]
+        one = next((card for card in group if card.detector == name), None)
+        if one is None:
+            raise unknown("against", name, [card.detector for card in group])
+        others = sorted((card for card in group if card is not one and ranked(card)), key=_order)
+        found: list[dict[str, Any]] = [{"profile": profile, "detector": card.detector} for card in others]
+        for budget in map(str, BUDGETS):
+            p_values = holm([_recall_differs(one, card, budget) for card in others])
+            for row, card, p in zip(found, others, p_values, strict=True):
+                row[f"recall_{budget}"] = card.recall[budget].value
+                row[f"ahead_{budget}"] = one.recall[budget].value - card.recall[budget].value
+                row[f"p_{budget}"] = float(p)
+        rows += found
+    return rows
 
 
 def _order(card: Scorecard) -> tuple[float | str, ...]:

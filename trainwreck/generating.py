@@ -68,6 +68,13 @@ def generate(
     help="Write nothing: how often healthy runs would be called visible, and how "
     "far visible steps move with the healthy runs that they rest on.",
 )
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path),
+    help="Take over points of no return that were measured on another copy, the same to the bit; its manifest.json "
+    "and runs.parquet are enough.",
+)
 @minutes_option
 @workers_option
 @as_json
@@ -76,6 +83,7 @@ def label(
     splits: Sequence[str],
     visible: bool,
     check: bool,
+    source: Path | None,
     minutes: float | None,
     workers: int | None,
     as_json: bool,
@@ -87,12 +95,19 @@ def label(
     """
     if splits and (visible or check):
         raise InputError("split: not allowed beside --visible or --check, which train nothing; allowed: one of them")
+    if check and source:
+        raise InputError("--from: not allowed beside --check, which writes nothing; allowed: one of them")
     if check:
         from trainwreck.evaluation.dataset import load
         from trainwreck.evaluation.stability import stability
 
         found = stability(load(dir))
         return print_json(found.to_dict()) if as_json else print(found.text())
+    if source:
+        from trainwreck.evaluation.adoption import adopt
+
+        count = adopt(dir, source)
+        print(f"{count} points of no return taken over from {source}", file=sys.stderr)
     if visible:
         from trainwreck.evaluation.label import relabel
 

@@ -4,7 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +12,10 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
 from trainwreck.options import alarms_option, as_json, data_set, limits_options, track_option
-from trainwreck.tables import print_board, print_json
+from trainwreck.tables import number, print_board, print_json, print_table
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.measure import Scorecard
 
 profiles_option = click.option("--profile", "profiles", multiple=True, default=("full",), show_default=True)
 
@@ -102,21 +105,55 @@ def replayed(
 @click.command()
 @data_set
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--against", help="A detector: by how much it is ahead of each other one, and whether that is chance.")
 @as_json
-def rescore(dir: Path, paths: Sequence[Path], as_json: bool) -> None:
+def rescore(dir: Path, paths: Sequence[Path], against: str | None, as_json: bool) -> None:
     """Check stored alarms and score them again: files, folders of them, or submissions.
 
     DIR needs manifest.json and runs.parquet only: no telemetry is read. What can't be true of a file is named.
+    With --against, in-time recall beside that of one detector, by exact McNemar tests with Holm's correction.
     """
     from trainwreck.evaluation.dataset import load_labels
     from trainwreck.evaluation.rescore import rescore as again
     from trainwreck.evaluation.submission import stored_in
 
     cards = again(load_labels(dir), stored_in(paths))
+    if against is not None:
+        return _print_beside(cards, against, as_json)
     if as_json:
         return print_json([card.to_dict() for card in cards])
     for card in cards:
         print(card.text())
+
+
+def _print_beside(cards: "Sequence[Scorecard]", name: str, as_json: bool) -> None:
+    from trainwreck.evaluation.measure import plain
+    from trainwreck.evaluation.ranking import beside
+    from trainwreck.evaluation.specification import BUDGETS
+
+    rows = beside(cards, name)
+    if as_json:
+        return print_json([plain(row) for row in rows])
+    heads = [f"{what} at {budget:.0%}" for budget in BUDGETS for what in ("in-time recall", f"{name} ahead by", "p")]
+    print_table(
+        ("profile", "detector", *heads),
+        [
+            (
+                row["profile"],
+                row["detector"],
+                *(
+                    text
+                    for budget in BUDGETS
+                    for text in (
+                        number(row[f"recall_{budget}"]),
+                        number(row[f"ahead_{budget}"], "+"),
+                        f"{row[f'p_{budget}']:.2g}",
+                    )
+                ),
+            )
+            for row in rows
+        ],
+    )
 
 
 @click.command()

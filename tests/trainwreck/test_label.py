@@ -78,6 +78,41 @@ def test_stopped_between_two_bundles_it_goes_on(call, copied, labelled, monkeypa
     assert (copied / "runs.parquet").read_bytes() == (labelled / "runs.parquet").read_bytes()
 
 
+@pytest.fixture
+def elsewhere(labelled, tmp_path):
+    """What is handed on of a labelled data set: no telemetry."""
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("manifest.json", "runs.parquet"):
+        shutil.copy(labelled / name, tmp_path / "elsewhere")
+    return tmp_path / "elsewhere"
+
+
+def test_points_measured_elsewhere_are_taken_over(call, copied, elsewhere, labelled, monkeypatch):
+    def refuse(*details):
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(branching, "search", refuse)
+    points = len(list((labelled / "no_return").glob("*.json")))
+    said = call("label", copied, "--from", elsewhere, "--workers", "1")
+    assert said.code == 0, said.err
+    assert f"{points} points of no return taken over" in said.err
+    assert (copied / "runs.parquet").read_bytes() == (labelled / "runs.parquet").read_bytes()
+    assert (copied / "manifest.json").read_bytes() == (labelled / "manifest.json").read_bytes()
+    assert "0 points of no return taken over" in call("label", copied, "--visible", "--from", elsewhere).err
+
+
+def test_points_of_other_telemetry_or_of_other_runs_are_refused(call, copied, elsewhere, tiny, tmp_path):
+    manifest = json.loads((elsewhere / "manifest.json").read_text(encoding="utf-8"))
+    for name, facts in manifest["files"].items():
+        if name.startswith("telemetry"):
+            facts["sha256"] = "0" * 64
+    (elsewhere / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    call("label", copied, "--from", elsewhere).refused("telemetry of run", "the same to the bit")
+    call("label", copied, "--from", elsewhere, "--check").refused("--check")
+    call("label", copied, "--from", tmp_path / "nowhere").refused("nowhere")
+    assert not (copied / "no_return").exists()
+
+
 def test_a_slice_of_a_split_leaves_the_others(call, copied):
     rows = parsed(call("label", copied, "--split", "calibration", "--workers", "1", "--json"))
     assert all(row["no_return_step"] is None for row in rows if row["outcome"] != "recovered")

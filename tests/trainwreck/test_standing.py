@@ -52,6 +52,27 @@ def kept(call, tmp_path_factory):
     return folder
 
 
+def test_one_detector_beside_the_others(call, kept, submission):
+    said = call("rescore", "sample", kept, submission, "--against", "loss_over_minimum", "--json")
+    assert said.code == 0, said.err
+    rows = json.loads(said.out)
+    assert [row["profile"] for row in rows] == ["full"] * 4 + ["minimal"] * 4
+    cards = {
+        (card["profile"], card["detector"]): card["recall"]
+        for card in json.loads(call("rescore", "sample", kept, submission, "--json").out)
+    }
+    for row in rows:
+        assert row["detector"] != "loss_over_minimum"
+        own, other = (cards[row["profile"], name]["0.05"]["value"] for name in ("loss_over_minimum", row["detector"]))
+        assert row["recall_0.05"] == other
+        assert row["ahead_0.05"] == pytest.approx(own - other, abs=1e-12)
+        assert 0 <= row["p_0.01"] <= 1
+    text = call("rescore", "sample", kept, "--against", "loss_over_minimum").out
+    for part in ("nonfinite_loss", "loss_over_minimum ahead by at 1%", "p at 5%"):
+        assert part in text
+    call("rescore", "sample", kept, "--against", "loss_over_minium").refused("did you mean 'loss_over_minimum'?")
+
+
 def test_a_submission_is_facts_and_alarms(submission):
     content = json.loads((submission / "submission.json").read_text(encoding="utf-8"))
     assert {key: content[key] for key in ("name", "code", "causal", "detector")} == {
