@@ -1,4 +1,4 @@
-"""What a detector said of every run of a data set, in one small Parquet file from which its scores can be recomputed.
+"""What a detector said of every run that is scored, in one small Parquet file to recompute its scores from.
 
 One row a run. Of the scores only those rows are kept at which the largest score so far rises: the first
 step at which a run exceeds a threshold is among them, whatever the threshold, and so is the largest score before

@@ -16,7 +16,8 @@ from trainwreck.evaluation.metrics.bootstrap import Estimate
 from trainwreck.evaluation.metrics.false_alarms import Share, false_alarm_rate, false_stop
 from trainwreck.evaluation.metrics.lead import lead
 from trainwreck.evaluation.metrics.recall import first_above, freeze_threshold, in_time
-from trainwreck.evaluation.metrics.records import Records, records
+from trainwreck.evaluation.metrics.records import Records, records, scored
+from trainwreck.evaluation.oracles import labelled_alarms
 from trainwreck.evaluation.replay import Alarms
 from trainwreck.evaluation.schema import FAILURES, RunKind
 from trainwreck.evaluation.seeding import in_words
@@ -61,7 +62,7 @@ class Scorecard:
     breakdown: recall within the headline budget by family, scenario and what was held out, and the share stopped
     by look-alike. curves: metric 7. seeds: scores by seed of a detector that draws (`seeding`), where several were
     asked for; all else is of the first. records and alarms are the raw material: labels joined with alarms of the
-    measured runs, and the alarms of every run.
+    measured runs, and the alarms of every run that was shown.
     """
 
     detector: str
@@ -156,8 +157,10 @@ def measure(
     said: Mapping[str, Alarms],
     frame: Baseline,
 ) -> Scorecard:
-    """The scorecard of a detector from what it said of every run. said: run_id to Alarms."""
-    everything = records(runs, said)
+    """The scorecard of a detector from what it said of every run that is scored. said: run_id to Alarms."""
+    unheard = runs["run_id"][~scored(runs) & ~runs["run_id"].isin(list(said))]
+    everything = records(runs, {**said, **{run_id: labelled_alarms(run_id, -1, None) for run_id in unheard}})
+    heard = [said[run_id] for run_id in runs["run_id"] if run_id in said]
     one = everything.select(frame.measured)
     calibration = everything.select(everything.calibration)
     failing = one.failing
@@ -193,7 +196,7 @@ def measure(
         lead=mean(leads, failing),
         diagnosis=_diagnosis(one, frame, found, shipped(profile)),
         skill={cost: _skill(one, frame, cost) for cost in COSTS},
-        cost=_cost([said[run_id] for run_id in runs["run_id"]]),
+        cost=_cost(heard),
         recall_by_scenario={
             str(name): float(at_headline[failing & (one.scenario == name)].mean())
             for name in np.unique(one.scenario[failing])
@@ -202,7 +205,7 @@ def measure(
         curves=threshold_curves(one),
         records=one,
         baseline=frame,
-        alarms=tuple(said[run_id] for run_id in runs["run_id"]),
+        alarms=tuple(heard),
     )
 
 

@@ -17,6 +17,7 @@ from trainwreck.evaluation.baseline import Baseline, baseline
 from trainwreck.evaluation.dataset import DataSet, telemetry_digest
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.measure import Scorecard, measure, plain
+from trainwreck.evaluation.metrics.records import scored
 from trainwreck.evaluation.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 from trainwreck.evaluation.profiles import PROFILES, shown_steps
 from trainwreck.evaluation.scorecard import BLIND, TRACKS, known_causes
@@ -142,7 +143,8 @@ def check(file: AlarmFile, runs: pd.DataFrame, causes: Iterable[str]) -> None:
 
 def _check_runs(path: Path, said: Sequence[str], runs: pd.DataFrame) -> None:
     twice = sorted(run_id for run_id, count in Counter(said).items() if count > 1)
-    missing, others = sorted(set(runs["run_id"]) - set(said)), sorted(set(said) - set(runs["run_id"]))
+    needed = set(runs["run_id"][scored(runs)])
+    missing, others = sorted(needed - set(said)), sorted(set(said) - set(runs["run_id"]))
     for names, what in ((others, "not of this data set"), (twice, "there twice"), (missing, "missing")):
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""

@@ -22,6 +22,7 @@ from trainwreck.evaluation.isolation.isolated import Isolated
 from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.isolation.opening import about, isolated_builtin, open_detector
 from trainwreck.evaluation.measure import Recall, Scorecard, measure
+from trainwreck.evaluation.metrics.records import scored
 from trainwreck.evaluation.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 from trainwreck.evaluation.profiles import PROFILES
 from trainwreck.evaluation.protocol import Detector
@@ -171,7 +172,8 @@ def _score_all(
             raise unknown("profile", profile, PROFILES)
     known = known_causes(dataset)
     asked = (profiles, track, k, known)
-    order = replay_order(dataset.runs["run_id"])
+    asked_about = dataset.runs[scored(dataset.runs)]
+    order = replay_order(asked_about["run_id"])
     with ExitStack() as stack:
         # Here, so that a wrong one is told before any work.
         entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
@@ -179,8 +181,8 @@ def _score_all(
         if workers > 1:
             apart = any(isinstance(entry.make, Isolated) for entry in entries)
             stack.close()  # each process begins its own
-            size = max(CHUNK, -(-len(dataset) // (ROUNDS * workers))) if apart else CHUNK
-            tables = [dataset.runs.loc[order[i : i + size]] for i in range(0, len(dataset), size)]
+            size = max(CHUNK, -(-len(asked_about) // (ROUNDS * workers))) if apart else CHUNK
+            tables = [dataset.runs.loc[order[i : i + size]] for i in range(0, len(asked_about), size)]
             pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
             replies = pool(
                 delayed(_elsewhere)(Path.cwd(), dataset.path, table, frame, list(detectors), limits, isolate, *asked)
@@ -195,7 +197,7 @@ def _score_all(
                     said[key][run_id] = alarm
                 done += 1
                 if progress is not None:
-                    progress(done, len(dataset), run_id)
+                    progress(done, len(asked_about), run_id)
     return [
         measure(entry.name, profile, track, entry.about, dataset.runs, said[profile, entry.name], frame)
         for profile in profiles

@@ -101,6 +101,15 @@ class Records:
         return Records(**picked)
 
 
+def scored(runs: pd.DataFrame) -> np.ndarray:
+    """Which runs of the table some score looks at, [N] bool: the measured ones, and those to calibrate on.
+
+    What may be learnt from gives no score; there a detector need not be heard.
+    """
+    split = _strings(runs, "split")
+    return (split == CALIBRATION) | ~np.isin(split, TUNING_SPLITS)
+
+
 def records(runs: pd.DataFrame, alarms: Mapping[str, Alarms]) -> Records:
     """Join the runs table with a detector's alarms, by run_id.
 

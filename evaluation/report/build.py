@@ -83,11 +83,12 @@ def story(dataset: DataSet, row: pd.Series, scores: dict[str, Any], telling: str
 def first_alarms(scores: dict[str, Any], run_id: str) -> dict[str, int]:
     """Detector to its first alarm on a run, under the full profile and each one's published default."""
     blind = {"always", "never", "clock", "periodic", "random", "step_fraction", *ORACLES}
-    return {
-        card["detector"]: card["alarms"][run_id]["first"]
+    firsts = {
+        card["detector"]: card["alarms"].get(run_id, {}).get("first")
         for card in scores["cards"]
-        if card["profile"] == "full" and card["detector"] not in blind and card["alarms"][run_id]["first"] is not None
+        if card["profile"] == "full" and card["detector"] not in blind
     }
+    return {name: first for name, first in firsts.items() if first is not None}
 
 
 def section(row: pd.Series, page: dict[str, Any], image: str) -> dict[str, Any]:

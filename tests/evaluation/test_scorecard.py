@@ -2,20 +2,24 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from trainwreck.evaluation.alarm_file import read_alarms
 from trainwreck.evaluation.baseline import label_runs
 from trainwreck.evaluation.dataset import DataSet
 from trainwreck.evaluation.detectors import sanity
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.measure import Scorecard
 from trainwreck.evaluation.metrics.skill import gains
 from trainwreck.evaluation.oracles import ORACLES, oracle_alarms
 from trainwreck.evaluation.protocol import Context, Detector, Row, Verdict
 from trainwreck.evaluation.replay import replay, replay_order
+from trainwreck.evaluation.rescore import alarm_files, keep_alarms, rescore
 from trainwreck.evaluation.scorecard import leaderboard, score
 from trainwreck.evaluation.sets import as_sets
 from trainwreck.evaluation.specification import HEADLINE_COST, HEADLINE_PREVALENCE, SCORING_VERSION
@@ -238,6 +242,10 @@ def test_profiles_change_what_is_seen_not_what_is_true(by_hand: DataSet, profile
     assert first["f3"] == {"full": 95, "filtered": None}.get(profile)  # the average from 90 to 99 is exactly 3
 
 
+def write_alarms_without(run_id: str, card: Scorecard, data: DataSet, folder: Path) -> None:
+    keep_alarms(folder, data, [replace(card, alarms=tuple(one for one in card.alarms if one.run_id != run_id))])
+
+
 def test_a_training_split_tunes_the_blind_and_names_unseen_causes(
     tmp_path: Path, make_run: Any, make_trace: Any, write_data_set: Any
 ) -> None:
@@ -252,8 +260,16 @@ def test_a_training_split_tunes_the_blind_and_names_unseen_causes(
         make_run("f0", last_step=99, **label), make_run("f1", last_step=99, **(label | {"cause": "rope_wrong_offset"})),
     ]  # fmt: skip
     traces = [make_trace(run["run_id"], steps=100, loss=levels((50, 9.0))) for run in runs]
-    card = score(SaysUnknown, write_data_set(tmp_path, runs, traces))
+    data = write_data_set(tmp_path, runs, traces)
+    card = score(SaysUnknown, data)
     assert card.counts["measured"] == 3
+    assert [one.run_id for one in card.alarms] == ["c", "h", "f0", "f1"]  # nobody is asked about training runs
+    (file,) = keep_alarms(tmp_path / "kept", data, [card])
+    (again,) = rescore(data, [read_alarms(file)])
+    assert (again.recall, again.skill, again.cost["update_us"]) == (card.recall, card.skill, card.cost["update_us"])
+    write_alarms_without("h", card, data, tmp_path / "fewer")
+    with pytest.raises(InputError, match="runs missing: h; allowed: each run once"):
+        rescore(data, alarm_files([tmp_path / "fewer"]))
     assert not any("tuned on the measured runs" in note for note in card.notes)
     assert card.diagnosis["cause"]["1"]["macro"].value == pytest.approx(0.5, abs=1e-12)  # right for the unseen one
 
