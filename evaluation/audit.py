@@ -7,8 +7,8 @@ weigh alike: the majority prior, which always gives one answer, has a balanced a
 the shares. A channel leaks where the balanced accuracy is above that, by a test over the seeds (linearised,
 Student's t, corrected for what the folds share; Holm over the channels of a track), at 5 %.
 
-Left out are runs that no score sets against each other: cured and latent ones, and those of the tuning
-splits. A run that is under its fault within the rows of a channel shows it by right, and is left out there;
+Left out are runs that nobody sets against each other: cured and latent ones, and those to calibrate on, which
+are all healthy. The train split is in, for a detector learns there what a leak gives away. A run that is under its fault within the rows of a channel shows it by right, and is left out there;
 the healthy runs of its base then weigh less, in proportion, so that what is left has the base's own shares.
 
 What most easily leaks is the base. One with more failing runs than others, beside as many healthy ones, is
@@ -31,7 +31,7 @@ from trainwreck.evaluation.metrics.records import NEGATIVES
 from trainwreck.evaluation.metrics.significance import holm
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.schema import FAILURES, JOINT, RunKind
-from trainwreck.evaluation.specification import CONFIDENCE, SIGNIFICANCE, TUNING_SPLITS
+from trainwreck.evaluation.specification import CALIBRATION, CONFIDENCE, SIGNIFICANCE
 
 FOLDS = 5
 # The folds train on the same runs, so their errors go together (Nadeau and Bengio 2003): tests / trains = 1 / (k - 1).
@@ -105,7 +105,7 @@ class Audit:
 def audit(dataset: DataSet, tick: Tick | None = None, *, channels: Sequence[str] = tuple(CHANNELS)) -> Audit:
     """Audit the channels of a data set, by default all of them."""
     runs = dataset.runs
-    measured = runs[~runs["split"].isin(TUNING_SPLITS)]
+    measured = runs[runs["split"] != CALIBRATION]
     kept = measured[measured["kind"].isin([*FAILURES, *NEGATIVES])]
     found = features(dataset, kept, channels, tick)
     judged = [_channel(name, found[name], kept) for name in channels]
@@ -116,7 +116,7 @@ def audit(dataset: DataSet, tick: Tick | None = None, *, channels: Sequence[str]
         counts={
             "runs": len(runs),
             "audited": len(kept),
-            "tuning": len(runs) - len(measured),
+            "calibration": len(runs) - len(measured),
             "cured": int((measured["kind"] == RunKind.CURED.value).sum()),
             "latent": int((measured["kind"] == RunKind.LATENT.value).sum()),
         },
