@@ -37,7 +37,7 @@ PAIRS = 24
 
 
 def standard() -> list[RunSpec]:
-    """Every scenario at the size it is at home at; a night on 2 cores."""
+    """Every scenario at the size it is at home at; about an hour on 2 cores."""
     return unique(_calibration([*_split(Split.TRAIN, range(3)), *_split(Split.TEST, range(3))]))
 
 
