@@ -5,7 +5,9 @@ are enough.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -26,24 +28,24 @@ def adopt(folder: Path, source: Path) -> int:
     there = points_of(folder)
     measured = other.runs[other.runs["no_return_branches"] != "{}"]
     files, others = dataset.manifest["files"], other.manifest["files"]
-    for run_id, row in measured.iterrows():
+    for run_id, file in zip(measured["run_id"], measured["file"], strict=True):
         if run_id not in dataset.runs.index:
             raise InputError(f"from: {source}: run {run_id} is not in {folder}; allowed: labels of the same data set")
-        if others[row["file"]]["sha256"] != files[dataset.run(run_id)["file"]]["sha256"]:
+        if others[file]["sha256"] != files[dataset.run(run_id)["file"]]["sha256"]:
             raise InputError(
                 f"from: {source}: telemetry of run {run_id} is not the same; allowed: labels of a data set that is "
                 "the same to the bit"
             )
     wanted = measured[~measured.index.isin(list(there))]
-    for run_id, row in wanted.iterrows():
-        write_json(point_file(folder, str(run_id)), _point(str(run_id), row))
+    for row in wanted.to_dict("records"):
+        write_json(point_file(folder, row["run_id"]), _point(row))
     return len(wanted)
 
 
-def _point(run_id: str, row: pd.Series) -> dict[str, object]:
+def _point(row: Mapping[Any, Any]) -> dict[str, object]:
     step = row["no_return_step"]
     return {
-        "run_id": run_id,
+        "run_id": row["run_id"],
         "no_return_step": None if pd.isna(step) else int(step),
         "monotone": bool(row["no_return_monotone"]),
         "branches": json.loads(row["no_return_branches"]),

@@ -7,9 +7,10 @@ weigh alike: the majority prior, which always gives one answer, has a balanced a
 the shares. A channel leaks where the balanced accuracy is above that, by a test over the seeds (linearised,
 Student's t, corrected for what the folds share; Holm over the channels of a track), at 5 %.
 
-Left out are runs that nobody sets against each other: cured and latent ones, and those to calibrate on, which
-are all healthy. The train split is in, for a detector learns there what a leak gives away. A run that is under its fault within the rows of a channel shows it by right, and is left out there;
-the healthy runs of its base then weigh less, in proportion, so that what is left has the base's own shares.
+Left out are runs that nobody sets against each other: cured and latent ones, and those to calibrate on, which are all
+healthy. The train split is in, for a detector learns there what a leak gives away. A run that is under its fault
+within the rows of a channel shows it by right, and is left out there; the healthy runs of its base then weigh less,
+in proportion, so that what is left has the base's own shares.
 
 What most easily leaks is the base. One with more failing runs than others, beside as many healthy ones, is
 told by its learning rate or by the entropy of its batches, and with it the odds. The cure is in the plan: as

@@ -107,7 +107,7 @@ def scored(runs: pd.DataFrame) -> np.ndarray:
     What may be learnt from gives no score; there a detector need not be heard.
     """
     split = _strings(runs, "split")
-    return (split == CALIBRATION) | ~np.isin(split, TUNING_SPLITS)
+    return np.asarray((split == CALIBRATION) | ~np.isin(split, TUNING_SPLITS))
 
 
 def records(runs: pd.DataFrame, alarms: Mapping[str, Alarms]) -> Records:
