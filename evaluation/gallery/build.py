@@ -4,13 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 
 from trainwreck.evaluation.dataset import DataSet, load, telemetry_digest
 from trainwreck.evaluation.errors import InputError
@@ -24,6 +23,7 @@ from trainwreck.evaluation.gallery.rules_shown import firings, listed
 from trainwreck.evaluation.gallery.thumbnail import thumbnail
 from trainwreck.evaluation.pages import asset, script
 from trainwreck.evaluation.pages.assets import CHART, HEAT, THEME
+from trainwreck.evaluation.pages.templates import beside, template
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.schema import SIGNALS
 from trainwreck.evaluation.specification import HEADLINE_BUDGET
@@ -150,13 +150,6 @@ def _page(
     command: str,
     thinning: int,
 ) -> str:
-    environment = Environment(
-        loader=PackageLoader("trainwreck.evaluation.gallery", "."),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     everything = {
         "scenarios": facts,
         "rules": listed(),
@@ -167,7 +160,7 @@ def _page(
         "thinned": thinning,
     }
     used = sorted({exhibit.place for runs in shown.values() for exhibit in runs})
-    return environment.get_template("page.html.jinja").render(
+    return template("trainwreck.evaluation.gallery", "page.html.jinja").render(
         families=_families(facts),
         symptoms=[name for name in catalogue.shapes if any(name in one["symptoms"] for one in facts.values())],
         visible=_visible(facts),
@@ -182,16 +175,12 @@ def _page(
         calibration=marks.calibration,
         budget=HEADLINE_BUDGET,
         thinning=thinning,
-        style=asset("palette.css") + _own("gallery.css"),
-        scripts=script(*THEME, *CHART, *HEAT) + "".join(map(_own, SCRIPTS)),
+        style=Markup(asset("palette.css")) + beside("trainwreck.evaluation.gallery", "gallery.css"),
+        scripts=Markup(script(*THEME, *CHART, *HEAT)) + beside("trainwreck.evaluation.gallery", *SCRIPTS),
     )
 
 
 SCRIPTS = ("unpack.js", "text.js", "exhibit.js", "gallery.js")
-
-
-def _own(name: str) -> str:
-    return files("trainwreck.evaluation.gallery").joinpath(name).read_text(encoding="utf-8") + "\n"
 
 
 def _families(facts: Mapping[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.metrics.bootstrap import Estimate
 from trainwreck.evaluation.pages import asset, script
 from trainwreck.evaluation.pages.assets import THEME
+from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.quiz.answers import NOTHING
 from trainwreck.evaluation.quiz.quiz import BAR
 from trainwreck.evaluation.quiz.scores import PERSON, Results
@@ -29,16 +29,8 @@ def write_class(
     out: Path, found: Results, runs: Sequence[dict[str, Any]], wrong: Sequence[dict[str, Any]]
 ) -> list[Path]:
     """Write class.html, people.csv, runs.csv and confusions.csv to `out`; returns the paths, the page first."""
-    environment = Environment(
-        loader=PackageLoader("trainwreck.evaluation.quiz", "."),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"span": _span, "number": _number}
     players = [row for row in found.rows if row["kind"] == PERSON]
-    page = environment.get_template("class.html.jinja").render(
+    page = template("trainwreck.evaluation.quiz", "class.html.jinja", span=_span, number=_number).render(
         palette=Markup(asset("palette.css")),
         shared=Markup(script(*THEME)),
         rows=found.rows,

@@ -1,11 +1,9 @@
 """A quiz as one HTML file that loads nothing. Runs are sealed one by one, and their truths apart from them."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from trainwreck.evaluation.baseline import baseline
@@ -13,6 +11,7 @@ from trainwreck.evaluation.dataset import DataSet
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.pages import asset, script
 from trainwreck.evaluation.pages.assets import CHART, THEME
+from trainwreck.evaluation.pages.templates import beside, in_script, template
 from trainwreck.evaluation.quiz.answers import FORMAT, LONGEST_NAME, MOST_NAMED, VERSION
 from trainwreck.evaluation.quiz.curves import curves, described
 from trainwreck.evaluation.quiz.quiz import BAR, Quiz
@@ -32,22 +31,12 @@ def write_page(
     speed: rows a second to begin with, one of `SPEEDS`.
     """
     content = page_data(dataset, quiz, titles, sealed=sealed, speed=speed)
-    environment = Environment(
-        loader=PackageLoader("trainwreck.evaluation.quiz", "."),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    source = environment.loader
-    assert source is not None
-    page = environment.get_template("quiz.html.jinja").render(
+    page = template("trainwreck.evaluation.quiz", "quiz.html.jinja").render(
         palette=Markup(asset("palette.css")),
-        own_style=Markup(source.get_source(environment, "quiz.css")[0]),
-        # "<" can't end the element that the JSON stands in.
-        data=Markup(json.dumps(content, allow_nan=False).replace("<", "\\u003c")),
+        own_style=beside("trainwreck.evaluation.quiz", "quiz.css"),
+        data=in_script(content),
         shared=Markup(script(*THEME, *CHART)),
-        own=Markup("\n".join(source.get_source(environment, name)[0] for name in SCRIPTS)),
+        own=beside("trainwreck.evaluation.quiz", *SCRIPTS),
         quiz=quiz,
         sealed=sealed,
         speeds=SPEEDS,

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-
 from trainwreck.evaluation.dataset import DataSet
 from trainwreck.evaluation.detectors import sanity
 from trainwreck.evaluation.files import sha256, write_text
+from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.readers.labels import OUTCOMES
 from trainwreck.evaluation.real_runs.figures import picture
@@ -33,15 +32,8 @@ def write_page(dataset: DataSet, labels: Path, out: Path, extra: Sequence[str] =
             if one["run_id"] == run.run_id and one["first_alarm"] is not None
         }
         pictures.append((f"run-{place}", run, len(alarms), picture(run, dataset.trace(run.run_id), alarms)))
-    environment = Environment(
-        loader=PackageLoader("trainwreck.evaluation.real_runs", "."),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "span": span, "steps": _steps}
-    page = environment.get_template("page.html.jinja").render(
+    outline = template("trainwreck.evaluation.real_runs", "page.html.jinja", number=number, span=span, steps=_steps)
+    page = outline.render(
         name=dataset.path.resolve().name,
         version=dataset.manifest["environment"]["trainwreck"],
         labels=labels.name,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from joblib import Parallel, delayed
 
 from trainwreck.evaluation.board import at_hand
@@ -15,6 +14,7 @@ from trainwreck.evaluation.dataset import DataSet, load
 from trainwreck.evaluation.figures import Story, draw
 from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.oracles import ORACLES
+from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.schema import FAILURES, SECTIONS, RunKind
 from trainwreck.evaluation.unlabelled import refuse_imported
@@ -38,15 +38,7 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
         sections.append(section(row, pages[row["scenario"]], image))
         if tick:
             tick(done, len(rows), row["scenario"])
-    environment = Environment(
-        loader=PackageLoader("trainwreck.evaluation.report", "."),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "span": span}
-    page = environment.get_template("page.html.jinja").render(
+    page = template("trainwreck.evaluation.report", "page.html.jinja", number=number, span=span).render(
         manifest=dataset.manifest,
         kinds=dataset.runs["kind"].value_counts().to_dict(),
         runs=len(dataset),

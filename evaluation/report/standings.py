@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from trainwreck.evaluation.metrics.diagnosis import NOT_IN_TIME, NOT_NAMED, allowed
 from trainwreck.evaluation.oracles import ORACLES
+from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.report import svg
 from trainwreck.evaluation.report.build import number
 from trainwreck.evaluation.sets import Sets, shipped
@@ -49,17 +49,10 @@ COLUMNS: tuple[tuple[str, str, str, str], ...] = (
 
 def page(scores: dict[str, Any], made: dict[str, Any]) -> str:
     """The page as text. scores: `board.standing`. made: `board_files.made`."""
-    environment = Environment(
-        loader=PackageLoader("trainwreck.evaluation.report", "."),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "breakable": breakable}
     profiles = list(dict.fromkeys(row["profile"] for row in scores["rows"]))
     panes = [pane(profile, place, scores) for place, profile in enumerate(profiles)]
-    return environment.get_template("standings.html.jinja").render(made=made, panes=panes, columns=COLUMNS)
+    outline = template("trainwreck.evaluation.report", "standings.html.jinja", number=number, breakable=breakable)
+    return outline.render(made=made, panes=panes, columns=COLUMNS)
 
 
 def pane(profile: str, place: int, scores: dict[str, Any]) -> dict[str, Any]:

@@ -1,17 +1,16 @@
 """The page of runs under way as HTML: text, and what its script has to know before the first step."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
 from trainwreck.evaluation.figures import caption, shown
 from trainwreck.evaluation.pages import asset, script
 from trainwreck.evaluation.pages.assets import CHART, HEAT, THEME
+from trainwreck.evaluation.pages.templates import beside, in_script, template
 from trainwreck.evaluation.schema import BY_NAME, SECTIONS, Axis
 
 OPEN = {"Failure": "Failure", "Signature": "What to look for", "Cure": "Cure"}  # sections that are not folded
@@ -60,24 +59,13 @@ class Show:
 
 def render(show: Show, stream: str) -> str:
     """The page. stream: id of the stream that it follows."""
-    environment = Environment(
-        loader=PackageLoader("trainwreck.evaluation.serving", "."),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["coded"] = coded
-    source = environment.loader
-    assert source is not None
-    return environment.get_template("live.html.jinja").render(
+    return template("trainwreck.evaluation.serving", "live.html.jinja", coded=coded).render(
         show=show,
         opened=[(title, show.sections[name]) for name, title in OPEN.items() if show.sections.get(name)],
         folded=[(name, show.sections[name]) for name in SECTIONS if name not in OPEN and show.sections.get(name)],
-        # "<" can't end the element that the JSON stands in.
-        facts=Markup(json.dumps(_facts(show, stream), allow_nan=False).replace("<", "\\u003c")),
-        style=Markup(asset("palette.css") + source.get_source(environment, "live.css")[0]),
-        scripts=Markup(script(*THEME, *CHART, *HEAT) + source.get_source(environment, "live.js")[0]),
+        facts=in_script(_facts(show, stream)),
+        style=Markup(asset("palette.css")) + beside("trainwreck.evaluation.serving", "live.css"),
+        scripts=Markup(script(*THEME, *CHART, *HEAT)) + beside("trainwreck.evaluation.serving", "live.js"),
     )
 
 

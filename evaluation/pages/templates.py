@@ -1,0 +1,32 @@
+"""Pages out of the templates that lie in a package, all under the same rules."""
+
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+
+def template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
+    """A template of a package. What is filled in is escaped, and what is missing is an error."""
+    environment = Environment(
+        loader=PackageLoader(package, "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= filters
+    return environment.get_template(name)
+
+
+def beside(package: str, *names: str) -> Markup:
+    """Scripts or style sheets of a package as they are, one after the other."""
+    return Markup("\n".join(files(package).joinpath(name).read_text(encoding="utf-8") for name in names))
+
+
+def in_script(content: Any) -> Markup:
+    """JSON for a `<script>` element, which no "<" in it can end. ValueError for a NaN."""
+    return Markup(json.dumps(content, allow_nan=False).replace("<", "\\u003c"))
