@@ -41,7 +41,7 @@ step() { # name, command
     fi
 }
 bench() { # name
-    $bin/trainwreck bench "$1" --record && cp -r "results/bench-$1" "$out/"
+    $bin/trainwreck bench "$1" --record && cp -r "results/bench/$1" "$out/bench-$1"
 }
 
 step doctor bash -c "$bin/trainwreck doctor --json > '$out/environment.json'"

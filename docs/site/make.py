@@ -49,10 +49,15 @@ def kept() -> list[Path]:
     """Files that go into the site as they are: documents, results with their pictures, notebooks."""
     documents = [ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md")]
     documents += [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "lessons").glob("*.md")]
-    documents += (ROOT / "results").glob("*/README.md")
+    documents += results()
     named = {path for page in [ROOT / "README.md", *documents] for path in linked(page)}
     pictures = (ROOT / "results" / "demo" / "pictures").glob("*.png")
     return sorted({*documents, *named, *pictures} - {ROOT / "README.md"})
+
+
+def results() -> list[Path]:
+    """The pages of committed results, those of benchmarks last. Runs under results/ are not in git."""
+    return [*sorted((ROOT / "results").glob("*/README.md")), *sorted((ROOT / "results" / "bench").glob("*/README.md"))]
 
 
 def linked(page: Path) -> list[Path]:
@@ -81,13 +86,16 @@ def menu() -> list[dict[str, Any]]:
         for family, pages in catalogue.in_family()
     ]
     documents = sorted((ROOT / "docs").glob("*.md"))
-    results = sorted((ROOT / "results").glob("*/README.md"))
     return [
         {"Start": ["index.md", {"Changelog": "CHANGELOG.md"}, {"Contributing": "CONTRIBUTING.md"}]},
         {"Catalogue": [catalogue.INDEX, *families, {"Vocabulary": vocabulary.PAGE}, {"References": references.PAGE}]},
         {"Lessons": ["docs/lessons/teaching.md", *(f"docs/lessons/{name}.md" for name in LESSONS)]},
         {"Guide": [f"docs/{path.name}" for path in documents]},
-        {"Results": [{path.parent.name: f"results/{path.parent.name}/README.md"} for path in results]},
+        {
+            "Results": [
+                {str(path.parent.relative_to(ROOT / "results")): str(path.relative_to(ROOT))} for path in results()
+            ]
+        },
         {"API": ["api/index.md", *({title: api.path_of(title)} for title in api.MODULES)]},
     ]
 

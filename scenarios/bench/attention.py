@@ -99,7 +99,7 @@ def compare(tick: Tick, stopwatch: Stopwatch, peaks: Peaks, scale: Scale) -> Tab
             rows.append((*label, name, memory, arithmetic, *cells(name, taken, PEERS, max(memory, arithmetic))))
         tick(done + 1, len(sizes), f"width {width}, length {length}")
     return Table(
-        name="bench-attention",
+        name="bench/attention",
         title="Causal attention with statistics against PyTorch's attentions, bfloat16",
         how=(
             f"{verdict(rows)}{scale.tokens} tokens of {scale.heads} heads at every length; {scale.rounds} rounds in "

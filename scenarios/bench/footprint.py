@@ -106,7 +106,7 @@ def against_estimates(tick: Tick) -> Table:
     tick(len(CASES), len(CASES), "")
     time = np.array([row[-1] for row in rows])
     return Table(
-        name="bench-footprint",
+        name="bench/footprint",
         title="What a bundle takes, against what it is taken for",
         how=(
             "Each bundle of healthy runs is trained on the CPU by a process of its own. Peak: the largest resident "

@@ -85,7 +85,7 @@ def compare(tick: Tick, stopwatch: Stopwatch, peaks: Peaks, cases: Sequence[Call
         rows += [(*label, name, floor, *cells(name, taken, (REFERENCE, COMPILED), floor)) for name in taken]
         tick(done + 1, len(cases), f"{case.what}, {case.size}")
     return Table(
-        name="bench-fused",
+        name="bench/fused",
         title="Fused kernels against their references",
         how=(
             f"{rounds} rounds in one process, the three in turn in each, as CUDA graphs between events, the "

@@ -64,7 +64,7 @@ def costs(tick: Tick) -> Table:
                     taken.append(found)
             tick(done + 1, ROUNDS, "round")
     return Table(
-        name="bench-harness",
+        name="bench/harness",
         title="What a row costs the harness, with a detector that does nothing",
         how=(
             f"{ROUNDS} rounds of each, in turn, over {RUNS} runs of the shipped sample in memory; medians, with "

@@ -78,7 +78,7 @@ def loading(tick: Tick) -> Table:
         subjects["replay from memory, one signal looked at"] = (lambda: [replay(OneSignal, t) for t in traces], rows)
         seconds = processor_seconds({name: work for name, (work, _) in subjects.items()}, ROUNDS, tick)
     return Table(
-        name="bench-replay",
+        name="bench/replay",
         title="Opening a data set, and replaying telemetry, one core",
         how=(
             f"{ROUNDS} rounds of each, in turn, one process; seconds are of the processor. Opened: a runs table of "

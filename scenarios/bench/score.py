@@ -72,7 +72,7 @@ def against_tsb_ad(tick: Tick) -> Table:
     ms = {name: 1e6 * taken[name] / subjects[name][2] for name in subjects}  # of 1,000 rows
     there = PEER in ms
     return Table(
-        name="bench-score",
+        name="bench/score",
         title="Scoring a detector, one core, against TSB-AD's metrics on the same scores",
         how=how(len(series), busy, there),
         command="trainwreck bench score --record",

@@ -96,7 +96,7 @@ def against_trainers(tick: Tick) -> Table:
     tick(ROUNDS * len(hourly), ROUNDS * len(hourly), "")
     speeds = {name: np.array(values) for name, values in hourly.items()}
     return Table(
-        name="bench-generate",
+        name="bench/generate",
         title=f"A sweep of {RUNS} runs of size micro, {WORKERS} workers, against trainers that do one run at a time",
         how=how(setup, load, missing),
         command="trainwreck bench generate --record",

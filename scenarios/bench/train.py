@@ -55,7 +55,7 @@ def against_plain_loop(tick: Tick) -> Table:
         spread = seconds[names[0]] / seconds[name]
         rows.append((*row, f"{np.quantile(spread, 0.25):.2f} to {np.quantile(spread, 0.75):.2f}"))
     return Table(
-        name="bench-train",
+        name="bench/train",
         title="Training speed at size micro, one core, fp32",
         how=(
             f"{ROUNDS} rounds of {STEPS} steps of each, in turn, one thread. Steps a second count the steps of every "
@@ -123,7 +123,7 @@ def bundles_on(
         spread = f"{np.quantile(ratio, 0.25):.2f} to {np.quantile(ratio, 0.75):.2f}"
         rows.append((name, runs, float(np.median(STEPS / seconds[name])), float(np.median(ratio)), spread))
     return Table(
-        name="bench-cuda",
+        name="bench/cuda",
         title="Training speed at size micro on a CUDA device, fp32",
         how=(
             f"{ROUNDS} rounds of {STEPS} steps of each, in turn, in one process, each waited for. Run-steps count the "
@@ -157,7 +157,7 @@ def telemetry_cost(tick: Tick) -> Table:
         for n in widths
     )
     return Table(
-        name="bench-telemetry",
+        name="bench/telemetry",
         title="What telemetry costs at size micro, one core",
         how=(
             f"{ROUNDS} rounds of {STEPS} steps of each, in turn; a ratio is the median over rounds. Signals are all of "
@@ -188,7 +188,7 @@ def two_workers(tick: Tick) -> Table:
             tick(done + 1, ROUNDS, "round")
     low, middle, high = np.quantile(ratios, (0.25, 0.5, 0.75))
     return Table(
-        name="bench-workers",
+        name="bench/workers",
         title="Two worker processes against one, size micro, one thread each",
         how=(
             f"{ROUNDS} rounds; each trains one bundle of 4 runs for 4 x {STEPS} steps in one worker, then one in each "

@@ -140,7 +140,7 @@ def test_the_verdict_is_the_least_ratio_at_the_lengths_that_matter():
 
 
 def test_the_plot_has_a_line_for_every_subject_and_the_floor(tmp_path):
-    made = Table("bench-attention", "Title", "How.", "command", attention.COLUMNS, tuple(rows_for({64: 1.0, 128: ""})))
+    made = Table("bench/attention", "Title", "How.", "command", attention.COLUMNS, tuple(rows_for({64: 1.0, 128: ""})))
     figure = attention_plot.draw(made)
     (axis,) = figure.axes
     lines = {line.get_label(): line for line in axis.get_lines()}
@@ -158,12 +158,12 @@ def test_every_subject_has_a_style():
 
 def test_a_record_has_the_picture(monkeypatch, tmp_path, tick):
     made = Table(
-        "bench-attention", "Title", "How.", "command", attention.COLUMNS, tuple(rows_for({64: 1.0})), picture="a.png"
+        "bench/attention", "Title", "How.", "command", attention.COLUMNS, tuple(rows_for({64: 1.0})), picture="a.png"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(attention, "against_peers", lambda tick: made)
     measure("attention", tick, record=True)
-    folder = tmp_path / "results" / "bench-attention"
+    folder = tmp_path / "results" / "bench/attention"
     assert "![Title](a.png)" in (folder / "README.md").read_text("utf-8")
     assert (folder / "a.png").read_bytes().startswith(PNG)
 
