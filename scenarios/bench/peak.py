@@ -9,7 +9,7 @@ import torch
 
 from trainwreck.models.config import Activation, ModelConfig
 
-SIDE = 1024  # rows and columns of a matrix, 4 MiB of float32
+SIDE = 1024  # rows and columns of a matrix, 4 MiB in float32
 TIMES = 20
 BACKWARD = 2  # products for each of the forward pass: the gradients of its two factors
 
@@ -49,17 +49,17 @@ def step_operations(c: ModelConfig, rows: int) -> int:
     return (1 + BACKWARD) * sum(one.operations for one in products(c, rows))
 
 
-def peak(count: int) -> float:
-    """Operations a second of the best of some products of large float32 matrices, on so many threads."""
+def peak(count: int, dtype: torch.dtype = torch.float32) -> float:
+    """Operations a second of the best of some products of large matrices, on so many threads."""
     with threads(count):
-        a, b = torch.randn(2, SIDE, SIDE).unbind()
-        out = torch.empty(SIDE, SIDE)
+        a, b = torch.randn(2, SIDE, SIDE).to(dtype).unbind()
+        out = torch.empty_like(a)
         return 2 * SIDE**3 / _least(lambda: torch.mm(a, b, out=out))
 
 
-def products_alone(c: ModelConfig, rows: int, runs: int) -> float:
+def products_alone(c: ModelConfig, rows: int, runs: int, dtype: torch.dtype = torch.float32) -> float:
     """Operations a second of the products of a training step of so many runs side by side, one thread, at best."""
-    prepared = [_all_three(one, runs) for one in products(c, rows)]
+    prepared = [_all_three(one, runs, dtype) for one in products(c, rows)]
 
     def step() -> None:
         for triple in prepared:
@@ -70,10 +70,12 @@ def products_alone(c: ModelConfig, rows: int, runs: int) -> float:
         return runs * step_operations(c, rows) / _least(step)
 
 
-def _all_three(one: Product, runs: int) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+def _all_three(
+    one: Product, runs: int, dtype: torch.dtype = torch.float32
+) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """A product and its two of the backward, with room for the results."""
-    count = one.count * runs
-    a, b, d = torch.randn(count, one.m, one.k), torch.randn(count, one.k, one.n), torch.randn(count, one.m, one.n)
+    shapes = ((one.m, one.k), (one.k, one.n), (one.m, one.n))
+    a, b, d = (torch.randn(one.count * runs, *shape).to(dtype) for shape in shapes)
     return [
         (a, b, torch.empty_like(d)),
         (d, b.transpose(1, 2), torch.empty_like(a)),

@@ -75,7 +75,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class PlainLoop:
     """The loop: get a batch, forward, backward, clip, step.
 
-    rate: learning rate of each step since the loop was made; by default 1e-2 at all.
+    rate: learning rate of each step since the loop was made; by default 1e-2 at all. autocast: to bfloat16.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class PlainLoop:
         rotary: bool,
         device: str = "cpu",
         rate: Callable[[int], float] | None = None,
+        autocast: bool = False,
     ) -> None:
         self.model, self.rows, self.context = Plain(c, rotary).to(device), rows, c.context
         self.device = device
@@ -93,6 +94,7 @@ class PlainLoop:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2, betas=(0.9, 0.99), fused=True)
         self.draw = np.random.default_rng(0)
         self.rate, self.done = rate, 0
+        self.autocast = torch.autocast(device, torch.bfloat16, enabled=autocast)
 
     def run(self, steps: int) -> None:
         """Train for a number of steps."""
@@ -100,7 +102,8 @@ class PlainLoop:
             starts = self.draw.integers(0, len(self.tokens) - self.context - 1, self.rows)
             rows = torch.stack([torch.from_numpy(self.tokens[s : s + self.context + 1]) for s in starts])
             rows = rows.to(self.device, non_blocking=True)
-            loss = self.model(rows[:, :-1], rows[:, 1:])
+            with self.autocast:
+                loss = self.model(rows[:, :-1], rows[:, 1:])
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             if self.rate is not None:

@@ -15,7 +15,7 @@ from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.progress import Tick
 from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations, threads
-from trainwreck.scenarios.bench.table import Bars, Limit, Table
+from trainwreck.scenarios.bench.table import Bars, Limit, Table, asked
 from trainwreck.scenarios.bench.trainers import Train, lightning_trainer, plain, transformers_trainer
 from trainwreck.scenarios.generate import bundles, generate
 from trainwreck.scenarios.plan import Role, RunSpec, calibration, family_of
@@ -244,5 +244,4 @@ def limit(
 
 def verdict(peer: str, goal: float, speeds: dict[str, np.ndarray]) -> str:
     """Whether the healthy sweep is as many times as fast as a peer as was asked for."""
-    ratio = float(np.median(speeds[SWEPT] / speeds[peer]))
-    return f"Asked for against {peer}: {goal:g} x; measured: {ratio:.2f} x{'' if ratio >= goal else ', not met'}."
+    return asked(peer, goal, float(np.median(speeds[SWEPT] / speeds[peer])))

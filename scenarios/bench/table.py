@@ -19,6 +19,11 @@ class Limit:
     rows: tuple[tuple[Any, ...], ...]
 
 
+def asked(peer: str, goal: float, ratio: float) -> str:
+    """A sentence: whether something is as many times as fast as a peer as was asked for."""
+    return f"Asked for against {peer}: {goal:g} x; measured: {ratio:.2f} x{'' if ratio >= goal else ', not met'}."
+
+
 @dataclass(frozen=True)
 class Bars:
     """Which column a table's plot shows, and which of its rows are peers. log: the axis is logarithmic."""

@@ -13,11 +13,12 @@ from joblib import Parallel, delayed
 
 from trainwreck.evaluation.progress import Tick
 from trainwreck.kernels.selection import IMPLS
+from trainwreck.models.precision import Format
 from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations
 from trainwreck.scenarios.bench.plain import PlainLoop
 from trainwreck.scenarios.bench.stopwatch import require_cuda
-from trainwreck.scenarios.bench.table import Bars, Limit, Table
+from trainwreck.scenarios.bench.table import Bars, Limit, Table, asked
 from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.lane import Lane, Place
 from trainwreck.scenarios.loop import LANE_ELEMENTS, fresh_state
@@ -25,6 +26,8 @@ from trainwreck.scenarios.process import prepare
 from trainwreck.scenarios.settings import Setup, replaced
 from trainwreck.scenarios.sizes import Size, healthy
 
+AUTOCAST = "plain loop under bfloat16 autocast"
+LOW = "bf16 products"
 ROUNDS = 15
 STEPS = 25  # of a run, a round
 
@@ -35,16 +38,25 @@ def against_plain_loop(tick: Tick) -> Table:
     setup = healthy(Size.MICRO)
     runs = LANE_ELEMENTS["cpu"] // (setup.data.rows * setup.model.context * setup.model.width)
     tokens = training_block(setup, 0, range(STEPS)).inputs.reshape(-1)
-    same, nano = (PlainLoop(setup.model, setup.data.rows, tokens, rotary) for rotary in (True, False))
+
+    def plain(rotary: bool, autocast: bool = False) -> tuple[Callable[[], object], int]:
+        loop = PlainLoop(setup.model, setup.data.rows, tokens, rotary, autocast=autocast)
+        return lambda: loop.run(STEPS), 1
+
     subjects: dict[str, tuple[Callable[[], object], int]] = {
-        "plain loop, the same model": (lambda: same.run(STEPS), 1),
-        "plain loop, nanoGPT's own model": (lambda: nano.run(STEPS), 1),
+        "plain loop, the same model": plain(rotary=True),
+        "plain loop, nanoGPT's own model": plain(rotary=False),
         f"bundle of {runs}, all telemetry": (_bundle(runs, record=True), runs),
         f"bundle of {runs}, all but validation": (_bundle(runs, record=True, validate=False), runs),
         f"bundle of {runs}, no telemetry": (_bundle(runs, record=False), runs),
         "single run, all telemetry": (_bundle(1, record=True), 1),
+        f"{AUTOCAST}, the same model": plain(rotary=True, autocast=True),
+        f"bundle of {runs}, all telemetry, {LOW}": (_bundle(runs, record=True, fmt=Format.BF16), runs),
     }
-    best, alone = peak(1), products_alone(setup.model, setup.data.rows, runs)
+    rates = {}
+    for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        best, alone = peak(1, dtype), products_alone(setup.model, setup.data.rows, runs, dtype)
+        rates |= {f"the best product of large matrices, {name}": best, f"the products of a step, {name}": alone}
     seconds = _rounds(subjects, tick)
     names = list(subjects)
     rows = []
@@ -56,13 +68,15 @@ def against_plain_loop(tick: Tick) -> Table:
         rows.append((*row, f"{np.quantile(spread, 0.25):.2f} to {np.quantile(spread, 0.75):.2f}"))
     return Table(
         name="bench/train",
-        title="Training speed at size micro, one core, fp32",
+        title="Training speed at size micro, one core",
         how=(
-            f"{ROUNDS} rounds of {STEPS} steps of each, in turn, one thread. Steps a second count the steps of every "
-            "run of a bundle. All telemetry means every signal of the schema at every step and validation every "
-            f"{setup.evaluation.every} steps. Token sampling is outside the timing on both sides; cutting, stacking "
-            "and describing batches is inside. The peers have fused AdamW and clipping and log nothing. 'nanoGPT's "
-            "own model' has learnt positions instead of rotary ones, so it does less work a step."
+            f"{ROUNDS} rounds of {STEPS} steps of each, in turn, one thread, float32 where nothing else is said. Steps "
+            "a second count the steps of every run of a bundle. All telemetry means every signal of the schema at "
+            f"every step and validation every {setup.evaluation.every} steps. Token sampling is outside the timing on "
+            "both sides; cutting, stacking and describing batches is inside. The peers have fused AdamW and clipping "
+            "and log nothing. 'nanoGPT's own model' has learnt positions instead of rotary ones, so it does less work "
+            f"a step. '{LOW}' is `precision.format=bf16`: the matrices of products in bfloat16, all else in float32; "
+            "every ratio is to a float32 loop."
         ),
         command="trainwreck bench train --record",
         columns=(
@@ -71,27 +85,40 @@ def against_plain_loop(tick: Tick) -> Table:
         ),
         rows=tuple(rows),
         picture="train.png",
-        bars=Bars("steps/s (median)", tuple(names[:2])),
-        limit=_limit(setup, runs, {name: float(np.median(STEPS / seconds[name])) for name in names}, best, alone),
+        bars=Bars("steps/s (median)", (*names[:2], f"{AUTOCAST}, the same model")),
+        limit=_limit(setup, runs, rates, {name: float(np.median(STEPS / seconds[name])) for name in names}),
     )  # fmt: skip
 
 
-def _limit(setup: Setup, runs: int, speeds: dict[str, float], best: float, alone: float) -> Limit:
-    """speeds: steps a second of each subject. best, alone: operations a second of the peak and of a step's products."""
+def _limit(setup: Setup, runs: int, rates: dict[str, float], speeds: dict[str, float]) -> Limit:
+    """rates: operations a second of the peak and of a step's products, in each format; speeds: steps a second."""
     operations = step_operations(setup.model, setup.data.rows)
-    rates = {"the best product of large matrices": best, f"the products of a step of {runs} runs, alone": alone}
-    rates |= {name: operations * speed for name, speed in speeds.items()}
+    best, alone, low, low_alone = rates.values()
+    plain, _, ours, *_, low_ours = speeds.values()
+    # Seconds of a step that are products at the rate they have alone, and what is left.
+    products = operations / alone
+    rest = 1 / ours - products
     return Limit(
         text=(
             f"A step of a run has {operations / 1e9:.3f} billion operations in matrix products, forward and backward, "
-            "attention's squares whole; nothing else is counted, validation neither. The first row is what this core "
-            "does at best, measured in the same run; the second multiplies the very matrices of a step and does "
-            f"nothing else: they are small, and reach {alone / best:.0%} of the peak. What keeps a step from that is "
-            "all that is no product (softmax, norms, GELU, the loss, AdamW, and the telemetry), which is bound by "
-            "memory and by the calls of PyTorch; nanoGPT's own model has the same products."
+            "attention's squares whole; nothing else is counted, validation neither. The first rows are what this "
+            f"core does at best in either format, and what it does with the very matrices of a step of {runs} runs "
+            f"and nothing else, measured in the same run: {alone / best:.0%} of the peak in float32, "
+            f"{low_alone / low:.0%} in bfloat16. A step of the bundle takes {1e3 / ours:.1f} ms a run, "
+            f"{1e3 * products:.1f} of them for products at that rate; the other {1e3 * rest:.1f} are all that is no "
+            "product (softmax, norms, GELU, the loss, AdamW, validation and the telemetry), bound by memory and by "
+            "the calls of PyTorch. "
+            + asked("the plain loop", 1.3, ours / plain)
+            + f" With {LOW} the same sum says at most {1 / (operations / low_alone + rest) / plain:.2f} x, if rounding "
+            "to bfloat16 were for nothing. "
+            + asked(f"the plain loop in float32, with {LOW}", 1.6, low_ours / plain)
+            + f" Large products are {low / best:.1f} times as fast in bfloat16 as in float32 on this processor."
         ),
-        columns=("what", "GFLOP/s in products", "of the peak", "steps/s"),
-        rows=tuple((name, rate / 1e9, rate / best, rate / operations) for name, rate in rates.items()),
+        columns=("what", "GFLOP/s in products", "of float32's peak", "steps/s"),
+        rows=tuple(
+            (name, rate / 1e9, rate / best, rate / operations)
+            for name, rate in (rates | {name: operations * speed for name, speed in speeds.items()}).items()
+        ),
     )
 
 
@@ -201,10 +228,16 @@ def two_workers(tick: Tick) -> Table:
 
 
 def _bundle(
-    runs: int, *, record: bool, validate: bool = True, device: str = "cpu", impl: str | None = None
+    runs: int,
+    *,
+    record: bool,
+    validate: bool = True,
+    device: str = "cpu",
+    impl: str | None = None,
+    fmt: Format = Format.FP32,
 ) -> Callable[[], object]:
     """A function that trains a bundle for STEPS steps, the last with validation; its batches are sampled here."""
-    setup = replaced(healthy(Size.MICRO), evaluation__every=STEPS if validate else 10**6)
+    setup = replaced(healthy(Size.MICRO), evaluation__every=STEPS if validate else 10**6, precision__format=fmt)
     steps = range(1, STEPS + 1)
     jobs = [Job(f"run{i}", i, setup) for i in range(runs)]
     for job in jobs:

@@ -11,8 +11,9 @@ from joblib import Parallel
 
 from trainwreck.models.config import ModelConfig
 from trainwreck.scenarios.bench import Table, bars, language, measure, train
+from trainwreck.scenarios.bench.peak import step_operations
 from trainwreck.scenarios.bench.plain import PlainLoop, rotate
-from trainwreck.scenarios.bench.table import Bars, Limit
+from trainwreck.scenarios.bench.table import Bars, Limit, asked
 from trainwreck.scenarios.settings import replaced
 from trainwreck.scenarios.sizes import healthy
 
@@ -96,16 +97,38 @@ def test_measure_records_only_where_it_is_asked_to(monkeypatch, tmp_path, tick):
 @pytest.mark.usefixtures("short")
 def test_speed_against_the_peers(tick):
     table = measure("train", tick)
-    assert len(table.rows) == 6
+    assert len(table.rows) == 8
     assert all(value > 0 for row in table.rows for value in row[1:4])
     assert table.rows[0][2] == table.rows[1][3] == 1.0  # each peer is one times itself
-    peak, _, *own = table.limit.rows
+    peak, _, low, _, *own = table.limit.rows
     assert [row[0] for row in own] == [row[0] for row in table.rows]
     assert peak[2] == 1.0
+    assert low[2] == low[1] / peak[1]  # of float32's peak
     assert [row[3] for row in own] == pytest.approx([row[1] for row in table.rows])  # steps a second
     assert own[0][1] / own[1][1] == pytest.approx(table.rows[0][1] / table.rows[1][1])
     assert tick.ticks[-1] == (2, 2)
     json.dumps(table.to_dict(), allow_nan=False)
+
+
+def test_the_limit_of_training_by_hand():
+    """A step of a run takes 20 ms, 5 of them its products, which take 2 in bfloat16."""
+    setup = healthy(train.Size.MICRO)
+    work = step_operations(setup.model, setup.data.rows)
+    rates = {"peak": work / 2.5e-3, "step": work / 5e-3, "low peak": work / 1e-3, "low step": work / 2e-3}
+    speeds = {"plain": 40.0, "nano": 45.0, "ours": 50.0, "other": 1.0, "low": 56.0}
+    limit = train._limit(setup, 4, rates, speeds)
+    assert "50% of the peak in float32, 50% in bfloat16" in limit.text
+    assert "20.0 ms a run, 5.0 of them for products at that rate; the other 15.0 are" in limit.text
+    assert "against the plain loop: 1.3 x; measured: 1.25 x, not met." in limit.text
+    assert f"says at most {1 / 17e-3 / 40:.2f} x" in limit.text
+    assert "with bf16 products: 1.6 x; measured: 1.40 x, not met." in limit.text
+    assert "2.5 times as fast in bfloat16" in limit.text
+    assert [row[3] for row in limit.rows] == pytest.approx([400, 200, 1000, 500, 40, 45, 50, 1, 56])
+
+
+@pytest.mark.parametrize(("ratio", "end"), [(1.5, "1.50 x."), (1.499, "1.50 x, not met.")])
+def test_a_goal_is_met_or_not(ratio, end):
+    assert asked("a peer", 1.5, ratio) == f"Asked for against a peer: 1.5 x; measured: {end}"
 
 
 @pytest.mark.usefixtures("short")
@@ -146,6 +169,16 @@ def test_the_plain_loop_learns(rotary):
     after = loop.model(row[:, :-1], row[:, 1:]).item()
     assert abs(before - np.log(config.vocab_size)) < 1
     assert after < before / 2
+
+
+def test_autocast_multiplies_in_bfloat16(monkeypatch):
+    config = ModelConfig(layers=1, width=16, heads=2, context=16)
+    seen = []
+    real = torch.nn.functional.gelu
+    monkeypatch.setattr(torch.nn.functional, "gelu", lambda x: (seen.append(x.dtype), real(x))[1])
+    for autocast in (False, True):
+        PlainLoop(config, 4, np.tile(np.arange(8), 200), True, autocast=autocast).run(1)
+    assert seen == [torch.float32, torch.bfloat16]
 
 
 def test_rotation_keeps_lengths():

@@ -53,12 +53,15 @@ def test_rates_are_measured_on_the_threads_asked_for_which_stay_as_they_were(mon
     assert peak.peak(1) > 0
     assert peak.peak(2) > 0
     assert peak.products_alone(TINY, rows=3, runs=2) > 0
-    assert seen == [1, 2, 1]
+    assert peak.peak(1, torch.bfloat16) > 0
+    assert peak.products_alone(TINY, rows=3, runs=2, dtype=torch.bfloat16) > 0
+    assert seen == [1, 2, 1, 1, 1]
     assert torch.get_num_threads() == before
 
 
 def test_a_product_comes_with_its_two_of_the_backward():
-    (a, b, out), (d, b_t, d_a), (a_t, same, d_b) = peak._all_three(Product(3, 2, 4, 5), runs=2)
+    (a, b, out), (d, b_t, d_a), (a_t, same, d_b) = peak._all_three(Product(3, 2, 4, 5), runs=2, dtype=torch.bfloat16)
+    assert {x.dtype for x in (a, b, out, d, b_t, d_a, a_t, d_b)} == {torch.bfloat16}
     assert (a.shape, b.shape, out.shape) == ((6, 2, 4), (6, 4, 5), (6, 2, 5))
     assert d is same
     assert (d @ b_t).shape == d_a.shape == a.shape
