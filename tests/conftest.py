@@ -8,12 +8,15 @@ Tests marked `browser` open pages in the Chromium that the system has: $CHROMIUM
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 SWITCH = "TRAINWRECK_MONITORS"
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+PATIENCE, PAUSE = 30_000, 25  # milliseconds
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,22 +45,33 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+def until(page: Any, expression: str, argument: Any = None) -> None:
+    for _ in range(PATIENCE // PAUSE):
+        if page.evaluate(expression, argument):
+            return
+        page.wait_for_timeout(PAUSE)
+    pytest.fail(f"never so: {expression}")
+
+
 @pytest.fixture
 def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """Opens a file or an address in a context of its own: open_page(where, viewport=..., color_scheme=...).
+    """Opens a file or an address in a context of its own: open_page(where, phone=True, color_scheme=...).
 
+    page.until(expression, argument) waits for what is so in the page, where Playwright's own waiting would ask again by
+    eval, which the pages' policy forbids.
     The test fails at its end if any page wrote an error or a warning to the console, or asked for anything
     beyond where it was opened: the file itself, or the address's own host.
     """
     contexts, complaints = [], []
 
-    def opened(where: Path | str, **options: Any) -> Any:
+    def opened(where: Path | str, *, phone: bool = False, **options: Any) -> Any:
         address = where.resolve().as_uri() if isinstance(where, Path) else where
         own = address if isinstance(where, Path) else "/".join(address.split("/", 3)[:3]) + "/"
-        context = chromium.new_context(**options)
+        context = chromium.new_context(**(PHONE if phone else {}), **options)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(20_000)
+        page.until = partial(until, page)
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.on("console", lambda said: complaints.append(f"{said.type}: {said.text}") if said.type in LOUD else None)
         page.on("request", lambda asked: complaints.append(f"request: {asked.url[:200]}") if strays(asked, own) else 0)

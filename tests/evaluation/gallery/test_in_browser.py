@@ -9,23 +9,11 @@ from trainwreck.evaluation.gallery.exhibit_facts import Catalogue
 
 pytestmark = pytest.mark.browser
 
-PHONE = {"width": 390, "height": 844}
-PATIENCE, PAUSE = 30_000, 25  # milliseconds
-
-
-def until(page, expression, argument=None):
-    """Wait for what is so in the page. Playwright's own waiting asks again by eval, which the page's policy forbids."""
-    for _ in range(PATIENCE // PAUSE):
-        if page.evaluate(expression, argument):
-            return
-        page.wait_for_timeout(PAUSE)
-    pytest.fail(f"never so: {expression}")
-
 
 @pytest.fixture
 def overview(open_page, sample_page):
     page = open_page(sample_page)
-    until(page, "facts !== null")
+    page.until("facts !== null")
     return page
 
 
@@ -68,12 +56,12 @@ def test_the_filters_leave_what_they_name(overview):
     assert shown(overview) == []
     assert overview.is_visible("#none")
     overview.click("#clear-too")
-    until(overview, "page('count').textContent === '11 shown'")
+    overview.until("page('count').textContent === '11 shown'")
     overview.select_option("#family", "components")
     assert set(shown(overview)) == {"output_reinitialised", "residual_bypassed"}
     assert overview.is_hidden("#unproven")
     overview.click("#clear")
-    until(overview, "page('count').textContent === '11 shown'")
+    overview.until("page('count').textContent === '11 shown'")
     assert overview.is_visible("#unproven")
 
 
@@ -255,7 +243,7 @@ def test_keys_go_from_one_to_the_next(overview):
     assert overview.is_visible("#help")
     overview.keyboard.press("Escape")
     overview.keyboard.press("/")
-    until(overview, "document.activeElement.id === 'search'")
+    overview.until("document.activeElement.id === 'search'")
     overview.keyboard.type("nto")  # letters, not keys
     assert overview.input_value("#search") == "nto"
 
@@ -279,7 +267,7 @@ def test_the_severity_can_be_chosen(open_page, make_run, make_trace, write_data_
     assert page.locator(".tag >> nth=0").inner_text() == "clear"
     for place, severity in enumerate(("subtle", "severe", "clear")):
         page.select_option('[data-control="severity"]', severity)
-        until(page, "(s) => document.querySelector('.tag').textContent === s", severity)
+        page.until("(s) => document.querySelector('.tag').textContent === s", severity)
         page.wait_for_selector('#exhibit[data-drawn="high_lr"]')
         onset = page.locator("[data-part=own] .chart >> nth=0 >> [data-marker=s] title").text_content()
         assert onset.endswith(f"step {(5, 7, 6)[place]}")
@@ -292,7 +280,7 @@ def test_axe_finds_nothing_serious(open_page, sample_page, opened, scheme):
     from axe_playwright_python.sync_playwright import Axe
 
     page = open_page(sample_page, color_scheme=scheme)
-    until(page, "facts !== null")
+    page.until("facts !== null")
 
     def serious():
         found = Axe().run(page).response["violations"]
@@ -308,13 +296,13 @@ def test_axe_finds_nothing_serious(open_page, sample_page, opened, scheme):
 
 
 def test_a_phone_needs_no_scrolling_sideways(open_page, sample_page, opened):
-    page = open_page(sample_page, viewport=PHONE, has_touch=True)
-    until(page, "facts !== null")
+    page = open_page(sample_page, phone=True)
+    page.until("facts !== null")
     wide = "document.documentElement.scrollWidth"
-    assert page.evaluate(wide) == PHONE["width"]
+    assert page.evaluate(wide) == page.viewport_size["width"]
     opened("benign_single_spike", page)
     page.locator("[data-part=beside] .chart >> nth=2").wait_for()
-    assert page.evaluate(wide) == PHONE["width"]
+    assert page.evaluate(wide) == page.viewport_size["width"]
     box = page.locator("[data-part=own] svg >> nth=0").bounding_box()
     page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + 60)
     assert page.locator("[data-part=own] .readout >> nth=0").inner_text().startswith("step ")

@@ -9,18 +9,6 @@ from trainwreck.evaluation.serving import serve
 
 pytestmark = pytest.mark.browser
 
-PHONE = {"width": 390, "height": 844}
-PATIENCE, PAUSE = 30_000, 25  # milliseconds
-
-
-def until(page, expression, argument=None):
-    """Wait for what is so in the page. Playwright's own waiting asks again by eval, which the page's policy forbids."""
-    for _ in range(PATIENCE // PAUSE):
-        if page.evaluate(expression, argument):
-            return
-        page.wait_for_timeout(PAUSE)
-    pytest.fail(f"never so: {expression}")
-
 
 @pytest.fixture
 def served(make_show, traces, cut):
@@ -40,7 +28,7 @@ def served(make_show, traces, cut):
 
 def caught_up(page, live):
     """After all events are drawn."""
-    until(page, "(n) => Number(document.body.dataset.place) === n", len(live.stream))
+    page.until("(n) => Number(document.body.dataset.place) === n", len(live.stream))
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
@@ -125,7 +113,7 @@ def test_a_page_hears_of_the_end_before_the_server_is_gone(open_page, make_show,
 
     with pytest.raises(InputError):
         fail()
-    until(pages[0], "document.querySelector('[data-part=progress]').dataset.state === 'failed'")
+    pages[0].until("document.querySelector('[data-part=progress]').dataset.state === 'failed'")
     assert said(pages[0]) == ("failed", "it can't go on")
 
 
@@ -242,10 +230,10 @@ def test_axe_finds_nothing_serious(open_page, served, facts, scheme):
 
 
 def test_a_phone_needs_no_scrolling_sideways(open_page, served, facts):
-    page = open_page(served.address, viewport=PHONE, has_touch=True)
+    page = open_page(served.address, phone=True)
     wide = "document.documentElement.scrollWidth"
-    assert page.evaluate(wide) == PHONE["width"]
+    assert page.evaluate(wide) == page.viewport_size["width"]
     served.train(0, 40)
     served.finish(facts)
     caught_up(page, served)
-    assert page.evaluate(wide) == PHONE["width"]
+    assert page.evaluate(wide) == page.viewport_size["width"]
