@@ -10,9 +10,10 @@ from trainwreck.evaluation.metrics.delay import restricted_delay
 from trainwreck.evaluation.metrics.false_alarms import Share, binomial_interval, false_stop, healthy_steps
 from trainwreck.evaluation.metrics.recall import firsts_above, in_time, peak, threshold_range
 from trainwreck.evaluation.metrics.records import Records
-from trainwreck.evaluation.schema import FAILURES
+from trainwreck.evaluation.schema import FAILURES, JOINT
 from trainwreck.evaluation.specification import RATE_STEPS
 
+PAIRS = "pairs"
 THRESHOLDS = 40  # of the curve of false alarms against delay
 
 
@@ -21,12 +22,14 @@ def breakdown(one: Records, frame: Baseline, first: np.ndarray) -> dict[str, dic
 
     first: [N], first alarm within the headline budget. Families have the interval of the bootstrap over twin sets,
     and where none or all of their runs are found, which every resample repeats, the exact binomial one. So have
-    scenarios, with so few runs, each mostly a twin set of its own, that resampling them says little.
+    scenarios, with so few runs, each mostly a twin set of its own, that resampling them says little. Failures of two
+    families at once are one group, `PAIRS`.
     """
+    families = np.array([PAIRS if JOINT in name else name for name in one.family.tolist()])
     found = in_time(first, one.onset, one.no_return)
     by_family, by_scenario, by_held_out = {}, {}, {}
-    for name in np.unique(one.family[one.failing]).tolist():
-        by_family[name] = _resampled(found, one.failing & (one.family == name), frame)
+    for name in np.unique(families[one.failing]).tolist():
+        by_family[name] = _resampled(found, one.failing & (families == name), frame)
     for name in np.unique(one.held_out[one.failing]).tolist():
         if name:
             by_held_out[name] = _resampled(found, one.failing & (one.held_out == name), frame)

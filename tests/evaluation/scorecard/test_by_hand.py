@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainwreck.evaluation.breakdown import PAIRS
 from trainwreck.evaluation.dataset import DataSet
 from trainwreck.evaluation.protocol import Detector, Row, Verdict
 from trainwreck.evaluation.scorecard import score
@@ -148,3 +149,11 @@ def test_where_the_recall_comes_from_by_hand(by_hand: DataSet, at_loss: Any) -> 
     curve = card.curves["alarm_delay"]
     assert len(curve["rate"]) == len(curve["delay"]) > 1
     assert curve["delay"].min() >= 0.0
+
+
+def test_failures_of_two_families_are_one_group(by_hand: DataSet, at_loss: Any) -> None:
+    runs = by_hand.runs.copy()
+    for run_id, cause, family in (("f0", "a+b", "data+schedule"), ("f3", "high_lr+a", "optimisation+data")):
+        runs.loc[runs["run_id"] == run_id, ["cause", "family"]] = cause, family
+    shares = score(at_loss, DataSet(by_hand.path, by_hand.manifest, runs)).breakdown["family"]
+    assert {name: (one.events, one.exposure) for name, one in shares.items()} == {"optimisation": (1, 2), PAIRS: (2, 2)}
