@@ -19,9 +19,10 @@ class Limit:
     rows: tuple[tuple[Any, ...], ...]
 
 
-def asked(peer: str, goal: float, ratio: float) -> str:
-    """A sentence: whether something is as many times as fast as a peer as was asked for."""
-    return f"Asked for against {peer}: {goal:g} x; measured: {ratio:.2f} x{'' if ratio >= goal else ', not met'}."
+def asked(peer: str, goal: float, ratio: float, *, least: bool = True) -> str:
+    """A sentence: whether the ratio to a peer is what was asked for, at least or, of a cost, at most."""
+    met = ratio >= goal if least else ratio <= goal
+    return f"Asked for against {peer}: {goal:g} x; measured: {ratio:.2f} x{'' if met else ', not met'}."
 
 
 @dataclass(frozen=True)

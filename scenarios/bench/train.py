@@ -15,8 +15,9 @@ from trainwreck.evaluation.progress import Tick
 from trainwreck.kernels.selection import IMPLS
 from trainwreck.models.precision import Format
 from trainwreck.scenarios.batches import training_block
-from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations
+from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations, threads
 from trainwreck.scenarios.bench.plain import PlainLoop
+from trainwreck.scenarios.bench.readings import costs
 from trainwreck.scenarios.bench.stopwatch import require_cuda
 from trainwreck.scenarios.bench.table import Bars, Limit, Table, asked
 from trainwreck.scenarios.job import Job
@@ -30,6 +31,7 @@ AUTOCAST = "plain loop under bfloat16 autocast"
 LOW = "bf16 products"
 ROUNDS = 15
 STEPS = 25  # of a run, a round
+BUNDLE = 4  # runs stepped as one, where the telemetry is taken apart
 
 
 def against_plain_loop(tick: Tick) -> Table:
@@ -168,6 +170,9 @@ def telemetry_cost(tick: Tick) -> Table:
     """A step with all telemetry against the same step without, by bundle size."""
     prepare()
     widths = (1, 4, 8)
+    setup = healthy(Size.MICRO)
+    with threads(1):
+        parts = costs(setup, BUNDLE)
     subjects: dict[str, tuple[Callable[[], object], int]] = {}
     for n in widths:
         subjects[f"{n}, off"] = (_bundle(n, record=False), n)
@@ -183,13 +188,14 @@ def telemetry_cost(tick: Tick) -> Table:
         )
         for n in widths
     )
+    off = float(np.median(seconds[f"{BUNDLE}, off"])) / STEPS
     return Table(
         name="bench/telemetry",
         title="What telemetry costs at size micro, one core",
         how=(
             f"{ROUNDS} rounds of {STEPS} steps of each, in turn; a ratio is the median over rounds. Signals are all of "
             "the schema but the validation loss, at every step; validation is a pass over "
-            f"{healthy(Size.MICRO).evaluation.rows} held-out rows every {STEPS} steps, which other loops do too."
+            f"{setup.evaluation.rows} held-out rows every {STEPS} steps, which other loops do too."
         ),
         command="trainwreck bench telemetry --record",
         columns=(
@@ -199,6 +205,25 @@ def telemetry_cost(tick: Tick) -> Table:
             "signals and validation / without",
         ),
         rows=rows,
+        limit=_telemetry_limit(parts, off, float(np.median(seconds[f"{BUNDLE}, signals"] / seconds[f"{BUNDLE}, off"]))),
+    )
+
+
+def _telemetry_limit(parts: Sequence[tuple[str, float, float]], step: float, ratio: float) -> Limit:
+    """parts: of `costs`. step: seconds without telemetry; ratio: with all signals to that."""
+    rows = [(name, 1e3 * own, 1 + own / step, 1e3 * once, 1 + once / step) for name, own, once in parts]
+    whole = [sum(column) for column in list(zip(*parts, strict=True))[1:]]
+    together = ("together", 1e3 * whole[0], 1 + whole[0] / step, 1e3 * whole[1], 1 + whole[1] / step)
+    return Limit(
+        text=(
+            f"What the groups of signals cost by themselves, on numbers in the shapes of a step of {BUNDLE} runs, "
+            f"beside one sum over what they look at. So {together[4]:.3f} times the step without is the least for "
+            "operators that read each of these numbers once. A signal needs several, most of them passes of their "
+            "own; one program for all statistics of a tensor, as the Triton kernels are on a GPU, would be near it. "
+            + asked("the step without telemetry", 1.03, ratio, least=False)
+        ),
+        columns=("signals", "ms a run-step", "step with / without", "one pass over what they read, ms", "so at least"),
+        rows=(*rows, together),
     )
 
 
