@@ -14,9 +14,6 @@ pytestmark = pytest.mark.browser
 TIMES = "\N{MULTIPLICATION SIGN}"
 TITLES = {"high_lr": "The learning rate is too high.", "mask_missing": "No causal mask."}
 
-# The page allows no code from strings, which Playwright's own waiting for a condition would be.
-UNTIL = "new Promise((done) => {{ const look = () => ({}) ? done() : requestAnimationFrame(look); look(); }})"
-
 
 @pytest.fixture(scope="module")
 def files(shipped, quiz, tmp_path_factory):
@@ -122,7 +119,7 @@ def test_rows_are_revealed_by_step_skip_and_play_and_the_end_is_not_seen(begun, 
     page.click("[data-speed='60']")
     control(page, "play")
     assert page.inner_text("[data-control=play]") == "Pause"
-    page.evaluate(UNTIL.format("state.seen > 20"))
+    page.until("state.seen > 20")
     control(page, "play")
     at = step(page)
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -243,7 +240,7 @@ def finish_rest(page, quiz, first):
 
 
 def test_a_sealed_page_tells_nothing_and_exports(begun, quiz, tmp_path):
-    page = begun("sealed", viewport={"width": 390, "height": 800})
+    page = begun("sealed", phone=True)
     for _ in finish(page, quiz, lambda number: (2, ["data"]) if number % 2 else None):
         assert page.inner_text("[data-verdict]").startswith("Noted.")
         assert page.query_selector("[data-detectors]") is None
