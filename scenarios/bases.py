@@ -13,9 +13,16 @@ from trainwreck.scenarios.batches import source, source_key
 from trainwreck.scenarios.settings import Decay, Dialect, Setup, SourceKind, replaced
 from trainwreck.scenarios.sources.language import Language
 
+WIDEST = 64  # of the sizes whose shape a base may make its own
+
 
 def chain(setup: Setup) -> Setup:
-    """Two narrow layers on the chain dialect: a third of the micro size's work, and a tight spread of outcomes."""
+    """Two narrow layers on the chain dialect: a third of the micro size's work, and a tight spread of outcomes.
+
+    Larger sizes keep their shape, batch and steps.
+    """
+    if setup.model.width > WIDEST:
+        return replaced(setup, data__dialect=Dialect.CHAIN)
     return replaced(
         setup,
         data__dialect=Dialect.CHAIN,

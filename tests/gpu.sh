@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # GPU tests and benchmarks on a machine with CUDA and a PyTorch of its own; writes results/gpu-<date>/ (or $OUT),
 # and the tables of the benchmarks to results/ as well. A step that fails does not keep the next from running.
-# With SMALL=1 also the proofs at the size `small`, of the scenarios that keep the size's own model.
+# With SMALL=1 also some proofs at the size `small`, at its full length and batch.
 #
 # Without a network, first put wheels of what the machine lacks into wheels/ (or WHEELS=folder). Beside PyTorch,
 # Triton, NumPy, pandas, pyarrow, SciPy, scikit-learn, statsmodels, matplotlib and pytest with hypothesis these are

@@ -252,8 +252,21 @@ def test_what_carries_over_stands_beside_what_holds_at_home():
     ]
     assert carried(rows[:2]) == ""
     page = carried(rows)
-    assert "1 of 2 are proven there" in " ".join(page.split())
+    assert "small: 1 of 1; real text: 0 of 1." in " ".join(page.split())
     held, lost = page.splitlines()[-2:]
     assert held == "| `a` | small | - | yes | 100% -> 100% | 100% -> 100% | +0.500 -> +0.250 | loss |"
     assert lost.startswith("| `a` | real text, steps=200 | - | **no** | 100% -> 25% | 100% -> 100% |")
     assert lost.endswith("| loss -> grad_norm |")
+
+
+def test_what_every_proof_at_small_has_is_said_once():
+    from trainwreck.scenarios.proof_record import AS_TEXT, AT_SMALL, carried
+
+    known = [*AS_TEXT, *AT_SMALL]
+    rows = [row_of(size="small", overrides=known), row_of(size="small", overrides=[*known, "optimizer.lr=0.1"])]
+    page = carried([row_of(), *rows, row_of(overrides=[*AS_TEXT, "steps=160"])])
+    assert "real text: 1 of 1; real text, small: 2 of 2." in " ".join(page.split())
+    where = [line.split("|")[2].strip() for line in page.splitlines()[-3:]]
+    assert sorted(where) == ["real text, small", "real text, small, optimizer.lr=0.1", "real text, steps=160"]
+    said = " ".join(page.split())
+    assert all(word in said for word in known)

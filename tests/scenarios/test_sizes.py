@@ -4,6 +4,7 @@ import pytest
 
 from trainwreck.models.config import Placement
 from trainwreck.models.parameters import layout
+from trainwreck.scenarios import bases
 from trainwreck.scenarios.batches import source, source_key
 from trainwreck.scenarios.registry import scenarios
 from trainwreck.scenarios.settings import Dialect, check
@@ -49,3 +50,11 @@ def test_every_base_of_the_catalogue_is_sound(name, size):
 
 def test_every_entry_is_proven_at_micro_or_deep():
     assert all({Size.MICRO, Size.DEEP} & set(entry.sizes) for entry in scenarios().values())
+
+
+@pytest.mark.parametrize("size", [Size.SMALL, Size.NANO])
+def test_a_narrow_base_leaves_a_large_size_its_shape(size):
+    setup = bases.chain(healthy(size))
+    assert {name: getattr(setup.model, name) for name in DOCUMENTED[size]} == DOCUMENTED[size]
+    assert (setup.data.dialect, setup.steps) == (Dialect.CHAIN, healthy(size).steps)
+    assert bases.chain(healthy(Size.MICRO)).model.width == 48
