@@ -55,7 +55,7 @@ def against_plain_loop(tick: Tick) -> Table:
         f"{AUTOCAST}, the same model": plain(rotary=True, autocast=True),
         f"bundle of {runs}, all telemetry, {LOW}": (_bundle(runs, record=True, fmt=Format.BF16), runs),
     }
-    rates = {}
+    rates: dict[str, float] = {}
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
         best, alone = peak(1, dtype), products_alone(setup.model, setup.data.rows, runs, dtype)
         rates |= {f"the best product of large matrices, {name}": best, f"the products of a step, {name}": alone}
