@@ -109,7 +109,7 @@ def test_speed_against_the_peers(tick):
     peak, _, low, _, *own = table.limit.rows
     assert [row[0] for row in own] == [row[0] for row in table.rows]
     assert peak[2] == 1.0
-    assert low[2] == low[1] / peak[1]  # of float32's peak
+    assert low[2] == pytest.approx(low[1] / peak[1])  # of float32's peak
     assert [row[3] for row in own] == pytest.approx([row[1] for row in table.rows])  # steps a second
     assert own[0][1] / own[1][1] == pytest.approx(table.rows[0][1] / table.rows[1][1])
     assert tick.ticks[-1] == (2, 2)
