@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from trainwreck.evaluation.dataset import DataSet
+from trainwreck.evaluation.metrics.records import scored
 from trainwreck.evaluation.schema import JOINT, RunKind
 
 SEVERITIES = ("", "subtle", "clear", "severe")
@@ -39,16 +40,18 @@ class Exhibit:
 def exhibits(datasets: Sequence[DataSet]) -> dict[str, list[Exhibit]]:
     """Scenario to its exhibits, one a severity, mildest first; by id.
 
-    Of several runs the one with twin and cure, then one that was harmed before a latent one, then the data set
-    that was given first, then the smallest seed. Compound runs and those of the private split are left out.
+    Of several runs the one with twin and cure, then one that was harmed before a latent one, then one that scores
+    look at before one to learn from, then the data set that was given first, then the smallest seed. Compound runs
+    and those of the private split are left out.
     """
     best: dict[tuple[str, str], tuple[tuple[int, ...], Exhibit]] = {}
     for place, dataset in enumerate(datasets):
+        heard = set(dataset.runs.index[scored(dataset.runs)])
         for exhibit in _candidates(place, dataset):
             row = exhibit.faulty
             key = (str(row["scenario"]), str(row["severity"]))
             latent = row["kind"] == RunKind.LATENT.value
-            rank = (exhibit.missing, int(latent), place, int(row["seed"]))
+            rank = (exhibit.missing, int(latent), int(row["run_id"] not in heard), place, int(row["seed"]))
             if key not in best or rank < best[key][0]:
                 best[key] = (rank, exhibit)
     found: dict[str, list[Exhibit]] = {}

@@ -51,9 +51,14 @@ class Marks:
     calibration: int
 
     def of(self, run_id: str) -> list[dict[str, object]]:
-        """By detector: steps of new alarms at the default, the first one frozen, and how the replay ended if badly."""
+        """By detector: steps of new alarms at the default, the first one frozen, and how the replay ended if badly.
+
+        Empty for a run of which stored alarms say nothing: they need not be of the runs that no score looks at.
+        """
         rows = []
         for name, by_run in self.said.items():
+            if run_id not in by_run:
+                continue
             one = by_run[run_id]
             first = float(first_above([one.steps], [one.scores], self.thresholds[name])[0])
             rows.append(

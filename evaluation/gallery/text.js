@@ -39,6 +39,7 @@ function factsHtml(scenario, run) {
 }
 
 function alarmsHtml(scenario, run) {
+  if (!run.alarms.length) return "<p>Of this run no alarms are stored.</p>";
   const since = (step) => {
     if (step === null || step === undefined) return "none";
     if (scenario.kind === "look-alike") return `${step}, a false alarm`;

@@ -42,6 +42,11 @@ def test_a_run_that_was_harmed_comes_before_a_latent_one(build):
     assert chosen(build(*trio(0, kind="latent"), name="b")) == ["fclear0"]
 
 
+def test_a_run_that_scores_look_at_comes_before_one_to_learn_from(build):
+    assert chosen(build(*trio(0, split="train"), *trio(1))) == ["fclear1"]
+    assert chosen(build(*trio(0, split="train"), *trio(1, kind="latent"), name="b")) == ["fclear0"]
+
+
 def test_one_of_each_severity_mildest_first(build):
     found = chosen(build(*trio(0), *trio(1, severity="severe"), *trio(2, severity="subtle")))
     assert found == ["fsubtle2", "fclear0", "fsevere1"]

@@ -52,6 +52,18 @@ def test_stored_alarms_say_the_same(shipped, cards, marks, on_show, tmp_path):
         assert again.of(one.faulty["run_id"]) == marks.of(one.faulty["run_id"])
 
 
+def test_of_runs_to_learn_from_nothing_need_be_stored(make_run, make_trace, write_data_set, tmp_path):
+    facts = {"scenario": "high_lr", "cause": "high_lr", "family": "optimisation", "severity": "clear", "onset_step": 5}
+    facts |= {"kind": "failing", "last_step": 39, "visible_step": 9}
+    runs = [make_run("learn", **facts, split="train"), make_run("test", **facts, seed=1), make_run("h", last_step=39)]
+    traces = [make_trace(run["run_id"], steps=40, loss=np.linspace(2.0, 90.0, 40)) for run in runs]
+    data = write_data_set(tmp_path, runs, traces)
+    keep_alarms(tmp_path / "kept", data, score_all(data, ["zclip"]))
+    marks = stored([data], exhibits([data])["high_lr"], [tmp_path / "kept"])
+    assert marks.of("learn") == []
+    assert [said["detector"] for said in marks.of("test")] == ["zclip"]
+
+
 def test_stored_alarms_of_other_telemetry_are_refused(shipped, cards, on_show, write_small_data_set, tmp_path):
     keep_alarms(tmp_path / "kept", shipped, cards)
     other = write_small_data_set(tmp_path / "other")
