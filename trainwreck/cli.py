@@ -48,6 +48,7 @@ MEASUREMENTS = (
     "replay",
     "score",
     "harness",
+    "compile",
     "cuda",
     "attention",
     "fused",

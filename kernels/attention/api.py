@@ -33,6 +33,7 @@ VARIANTS = ("reference", *KERNEL_VARIANTS, *ARGUMENT_VARIANTS)
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 HOME = "trainwreck.kernels.attention"
+_LOADED: dict[tuple[str, str], AttentionFn] = {}  # what was asked for before, so that a step imports nothing
 
 
 def load_variant(name: str, impl: str = "reference") -> AttentionFn:
@@ -70,8 +71,10 @@ def attention(
     Raises ValueError on shapes, dtypes or devices that don't fit, before any work.
     """
     check_arguments(q_NBHTK, k_NBHSK, v_NBHSK, mask, scale_N, dropout)
-    fn = load_variant(variant, choose(impl, q_NBHTK))
-    return fn(q_NBHTK, k_NBHSK, v_NBHSK, mask=mask, scale_N=scale_N, dropout=dropout, stats=stats)
+    wanted = variant, choose(impl, q_NBHTK)
+    if wanted not in _LOADED:
+        _LOADED[wanted] = load_variant(*wanted)
+    return _LOADED[wanted](q_NBHTK, k_NBHSK, v_NBHSK, mask=mask, scale_N=scale_N, dropout=dropout, stats=stats)
 
 
 def check_arguments(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: Tensor, dropout: Dropout | None) -> None:

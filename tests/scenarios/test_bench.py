@@ -10,12 +10,13 @@ import pytest
 import torch
 from joblib import Parallel
 
+from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.attention import reference as attention
 from trainwreck.kernels.norms import reference as norms
 from trainwreck.models import gpt, optim
 from trainwreck.models.config import ModelConfig
 from trainwreck.scenarios import telemetry
-from trainwreck.scenarios.bench import Table, bars, language, measure, readings, train
+from trainwreck.scenarios.bench import Table, bars, compiled, language, measure, readings, train
 from trainwreck.scenarios.bench.peak import step_operations
 from trainwreck.scenarios.bench.plain import PlainLoop, rotate
 from trainwreck.scenarios.bench.table import Bars, Limit, asked
@@ -41,6 +42,8 @@ def tick():
 @pytest.fixture
 def short(monkeypatch):
     monkeypatch.setattr(readings, "TIMES", 2)
+    monkeypatch.setattr(compiled, "ROUNDS", 2)
+    monkeypatch.setattr(compiled, "STEPS", 1)
     monkeypatch.setattr(train, "ROUNDS", 2)
     monkeypatch.setattr(train, "STEPS", 2)
 
@@ -114,6 +117,38 @@ def test_speed_against_the_peers(tick):
     assert own[0][1] / own[1][1] == pytest.approx(table.rows[0][1] / table.rows[1][1])
     assert tick.ticks[-1] == (2, 2)
     json.dumps(table.to_dict(), allow_nan=False)
+
+
+@pytest.mark.usefixtures("short")
+def test_what_compiling_saves(monkeypatch, tick):
+    """With a compiler that leaves everything as it is."""
+    monkeypatch.setattr(torch, "compile", lambda loss, **_: loss)
+    table = measure("compile", tick)
+    assert [row[:2] for row in table.rows] == [("micro", 4), ("deep", 24)]
+    assert all(value > 0 for row in table.rows for value in row[2:5])
+    assert all(row[-3:] == ("0e+00", "yes", "yes") for row in table.rows)
+    assert tick.ticks[-1] == (4, 4)
+    json.dumps(table.to_dict(), allow_nan=False)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_compiler_that_changes_numbers_is_told(monkeypatch, tick):
+    monkeypatch.setattr(compiled, "SIZES", (train.Size.MICRO,))
+
+    def wrong(loss, **_):
+        """The runs of a bundle weigh on each other."""
+        return lambda *args: (found := loss(*args)) * len(found)
+
+    monkeypatch.setattr(torch, "compile", wrong)
+    table = measure("compile", tick)
+    assert table.rows[0][-3:] == ("3e+00", "yes", "no")
+    assert "would depend on the bundle" in table.limit.text
+
+
+def test_without_a_compiler_there_is_nothing_to_measure(monkeypatch, tick):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(InputError, match=r"compile: no C\+\+ compiler on the PATH"):
+        measure("compile", tick)
 
 
 def test_the_limit_of_training_by_hand():
