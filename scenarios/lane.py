@@ -21,6 +21,7 @@ from trainwreck.models.parameters import Layout, layout, norm_names
 from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios import stacking, telemetry
 from trainwreck.scenarios.batches import fresh, validation
+from trainwreck.scenarios.captured import CapturedStep, capturable
 from trainwreck.scenarios.distributed.averaging import Averaging
 from trainwreck.scenarios.distributed.group import Group
 from trainwreck.scenarios.distributed.record import combined
@@ -38,12 +39,14 @@ class Place:
     """Where a lane runs. impl: of the kernels; None for the rule of `trainwreck.kernels.selection`.
 
     group: the ranks of which this process is one; None where there is one only.
+    graphs: steps that can be are captured as CUDA graphs.
     """
 
     device: torch.device = CPU
     dtype: torch.dtype = torch.float32
     impl: str | None = None
     group: Group | None = None
+    graphs: bool = False
 
 
 class Lane:
@@ -95,6 +98,7 @@ class Lane:
         if self.setup.evaluation.fresh:
             self.fresh = stacking.held_out([fresh(s.setup) for s in self.segments], self.flat)
         self.recorder: telemetry.Recorder | None = None
+        self.captured = CapturedStep(self) if place.graphs and capturable(self) else None
 
     def states(self) -> list[State]:
         """The state of each run, copied."""
@@ -132,11 +136,12 @@ class Lane:
                 self.setup.model, self.plan, len(self.jobs), len(steps), self.device, self.impl
             )
         losses: list[tuple[int, Tensor]] = []
+        advance = self.captured or self.step
         every, last = self.setup.evaluation.every, self.setup.steps - 1
         for index, step in enumerate(steps):
             if record and (step % every == 0 or step == last):
                 losses.append((step, self.evaluate(step)))
-            self.step(fed, index, step)
+            advance(fed, index, step)
         evaluated = {step: self._first(value).cpu().numpy() for step, value in losses}
         if self.recorder is None:
             return [], evaluated

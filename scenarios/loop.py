@@ -88,6 +88,7 @@ def train(
     progress: Callable[[int], Any] | None = None,
     watch: Callable[[Trace], Any] | None = None,
     group: Group | None = None,
+    graphs: bool = False,
 ) -> list[Result]:
     """Train jobs side by side; one result a job, in order.
 
@@ -97,7 +98,7 @@ def train(
     `trainwreck.kernels.selection` where None. progress: called with the run-steps just done.
     watch: called with what each run recorded in the steps just done, block by block.
     group: the ranks of which this process is one; where it is None, jobs of several ranks are trained
-    by processes started for them.
+    by processes started for them. graphs: on a CUDA device, steps that can be are captured as CUDA graphs.
     Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`.
     """
     enter, keep, earlier = enter or {}, keep or {}, earlier or {}
@@ -106,7 +107,7 @@ def train(
 
         options = {"earlier": earlier, "stop": stop, "device": device, "impl": impl, "dtype": dtype, "record": record}
         return train_apart(train, jobs, enter, keep, options, progress, watch)
-    place = Place(torch.device(device), dtype, impl, group)
+    place = Place(torch.device(device), dtype, impl, group, graphs)
     runs = []
     for job in jobs:
         entered, state = enter.get(job.run_id) or (0, fresh_state(job, dtype))

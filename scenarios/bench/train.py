@@ -5,6 +5,7 @@ over rounds of the ratio within a round, so that a machine whose speed drifts do
 """
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from time import perf_counter
 
 import numpy as np
@@ -127,13 +128,18 @@ def _limit(setup: Setup, runs: int, rates: dict[str, float], speeds: dict[str, f
 def on_cuda(tick: Tick) -> Table:
     """Run-steps a second of bundles on a CUDA device against the same plain loop there, and a bundle on one core."""
     require_cuda()
-    return bundles_on("cuda", tick, IMPLS, (1, 16, 64, 256), torch.cuda.synchronize)
+    return bundles_on("cuda", tick, IMPLS, (1, 16, 64, 256), torch.cuda.synchronize, (False, True))
 
 
 def bundles_on(
-    device: str, tick: Tick, impls: Sequence[str], sizes: Sequence[int], settle: Callable[[], object]
+    device: str,
+    tick: Tick,
+    impls: Sequence[str],
+    sizes: Sequence[int],
+    settle: Callable[[], object],
+    graphs: Sequence[bool] = (False,),
 ) -> Table:
-    """The measurement on a device. settle: waits until it has nothing left to do."""
+    """The measurement on a device. settle: waits until it has nothing left to do. graphs: without, with, or both."""
     prepare()
     setup = healthy(Size.MICRO)
     tokens = training_block(setup, 0, range(STEPS)).inputs.reshape(-1)
@@ -142,26 +148,30 @@ def bundles_on(
     peer = "plain loop on the GPU, one run"
     subjects: dict[str, tuple[Callable[[], object], int]] = {peer: (lambda: plain.run(STEPS), 1)}
     for impl in impls:
-        for runs in sizes:
-            subjects[f"bundle of {runs}, {impl} kernels"] = (_bundle(runs, record=True, device=device, impl=impl), runs)
+        for runs, captured in product(sizes, graphs):
+            work = _bundle(runs, record=True, device=device, impl=impl, graphs=captured)
+            subjects[_named(runs, impl, captured)] = (work, runs)
     subjects[f"bundle of {core} on one CPU core"] = (_bundle(core, record=True), core)
     seconds = _rounds(subjects, tick, settle)
+    alone = _named(sizes[0], impls[-1], graphs[-1])
     rows = []
     for name, (_, runs) in subjects.items():
         ratio = seconds[peer] / seconds[name]
         spread = f"{np.quantile(ratio, 0.25):.2f} to {np.quantile(ratio, 0.75):.2f}"
-        rows.append((name, runs, float(np.median(STEPS / seconds[name])), float(np.median(ratio)), spread))
+        own = float(np.median(seconds[alone] / seconds[name]))
+        rows.append((name, runs, float(np.median(STEPS / seconds[name])), float(np.median(ratio)), spread, own))
     return Table(
         name="bench/cuda",
         title="Training speed at size micro on a CUDA device, fp32",
         how=(
             f"{ROUNDS} rounds of {STEPS} steps of each, in turn, in one process, each waited for. Run-steps count the "
             "steps of every run of a bundle. The bundles have every signal of the schema at every step and validation "
-            f"every {setup.evaluation.every} steps; the plain loop has fused AdamW and clipping and logs nothing. No "
-            "CUDA graph on either side. Token sampling is outside the timing; cutting and moving batches is inside."
+            f"every {setup.evaluation.every} steps; the plain loop has fused AdamW and clipping and logs nothing. "
+            "Captured: a step is one CUDA graph, statistics inside; all else, the plain loop too, is called "
+            "operator by operator. Token sampling is outside the timing; cutting and moving batches is inside."
         ),
         command="trainwreck bench cuda --record",
-        columns=("what", "runs", "run-steps/s (median)", "x plain loop on the GPU", "quartiles"),
+        columns=("what", "runs", "run-steps/s (median)", "x plain loop on the GPU", "quartiles", f"x {alone}"),
         rows=tuple(rows),
     )
 
@@ -252,6 +262,10 @@ def two_workers(tick: Tick) -> Table:
     )
 
 
+def _named(runs: int, impl: str, captured: bool) -> str:
+    return f"bundle of {runs}, {impl} kernels{', captured' if captured else ''}"
+
+
 def _bundle(
     runs: int,
     *,
@@ -260,6 +274,7 @@ def _bundle(
     device: str = "cpu",
     impl: str | None = None,
     fmt: Format = Format.FP32,
+    graphs: bool = False,
 ) -> Callable[[], object]:
     """A function that trains a bundle for STEPS steps, the last with validation; its batches are sampled here."""
     setup = replaced(healthy(Size.MICRO), evaluation__every=STEPS if validate else 10**6, precision__format=fmt)
@@ -267,7 +282,7 @@ def _bundle(
     jobs = [Job(f"run{i}", i, setup) for i in range(runs)]
     for job in jobs:
         training_block(setup, job.seed, steps)
-    place = Place(torch.device(device), impl=impl)
+    place = Place(torch.device(device), impl=impl, graphs=graphs)
     lane = Lane(jobs, [fresh_state(job) for job in jobs], 0, place)
     return lambda: lane.run(steps, record)
 

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from trainwreck.evaluation.schema import SIGNALS
+from trainwreck.kernels.selection import IMPLS
+from trainwreck.models.precision import Format
 from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.lane import Lane, Place
 from trainwreck.scenarios.loop import fresh_state, train
@@ -46,6 +48,29 @@ def test_neighbours_do_not_matter():
     alone = train(jobs(1), device="cuda")[0].trace
     beside = train(jobs(8), device="cuda")[0].trace
     assert np.abs(alone["loss"] - beside["loss"]).max() < 1e-3
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+@pytest.mark.parametrize("values", [{}, {"precision__format": Format.FP16, "precision__dynamic": True}])
+def test_graphs_change_no_bit(impl, values):
+    """A replay runs the kernels of the step that was captured, on the same shapes."""
+    some = [Job(job.run_id, job.seed, replaced(job.setup, **values)) for job in jobs(4)]
+    plain, graphs = (train(some, device="cuda", impl=impl, graphs=graphs) for graphs in (False, True))
+    for one, other in zip(plain, graphs, strict=True):
+        for signal in SIGNALS:
+            np.testing.assert_array_equal(other.trace[signal.name], one.trace[signal.name], err_msg=signal.name)
+
+
+def test_a_replay_never_waits_for_the_device():
+    lane = Lane(jobs(4), [fresh_state(job) for job in jobs(4)], 0, Place(torch.device("cuda"), graphs=True))
+    lane.run(range(10), True)
+    feed = lane.feed(range(10, 15))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for index in range(5):
+            lane.captured(feed, index, 10 + index)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_block_of_steps_never_waits_for_the_device():

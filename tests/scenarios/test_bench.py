@@ -15,6 +15,7 @@ from trainwreck.kernels.attention import reference as attention
 from trainwreck.kernels.norms import reference as norms
 from trainwreck.models import gpt, optim
 from trainwreck.models.config import ModelConfig
+from trainwreck.scenarios import captured as capturing
 from trainwreck.scenarios import telemetry
 from trainwreck.scenarios.bench import Table, bars, compiled, language, measure, readings, train
 from trainwreck.scenarios.bench.peak import step_operations
@@ -309,4 +310,31 @@ def test_bundles_on_a_device_stand_beside_the_plain_loop_there_and_a_core(tick):
     ]
     assert table.rows[0][3] == 1.0
     assert all(row[2] > 0 for row in table.rows)
+    assert table.rows[1][5] == 1.0
+    assert table.columns[5] == "x bundle of 1, reference kernels"
     assert len(settled) == 2 * 4 * (train.ROUNDS + 1)
+
+
+@pytest.mark.usefixtures("short")
+def test_captured_bundles_stand_beside_the_others(monkeypatch, tick):
+    made = []
+
+    class Noted:
+        """Does again what was noted."""
+
+        def __init__(self):
+            made.append(self)
+
+        def warm_up(self, work):
+            work()
+
+        def capture(self, work):
+            self.replay = work
+
+    monkeypatch.setattr(capturing, "CudaGraph", Noted)
+    table = train.bundles_on("cpu", tick, ["reference"], [1, 2], lambda: None, (False, True))
+    names = [f"bundle of {runs}, reference kernels{how}" for runs in (1, 2) for how in ("", ", captured")]
+    assert [row[0] for row in table.rows[1:-1]] == names
+    assert [row[5] == 1.0 for row in table.rows[1:-1]] == [False, True, False, False]
+    assert len(made) == 2
+    assert all(hasattr(graph, "replay") for graph in made)
