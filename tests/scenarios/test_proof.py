@@ -252,7 +252,7 @@ def test_what_carries_over_stands_beside_what_holds_at_home():
     ]
     assert carried(rows[:2]) == ""
     page = carried(rows)
-    assert "small: 1 of 1; real text: 0 of 1." in " ".join(page.split())
+    assert "small 1 of 1, real text 0 of 1." in " ".join(page.split())
     held, lost = page.splitlines()[-2:]
     assert held == "| `a` | small | - | yes | 100% -> 100% | 100% -> 100% | +0.500 -> +0.250 | loss |"
     assert lost.startswith("| `a` | real text, steps=200 | - | **no** | 100% -> 25% | 100% -> 100% |")
@@ -265,8 +265,20 @@ def test_what_every_proof_at_small_has_is_said_once():
     known = [*AS_TEXT, *AT_SMALL]
     rows = [row_of(size="small", overrides=known), row_of(size="small", overrides=[*known, "optimizer.lr=0.1"])]
     page = carried([row_of(), *rows, row_of(overrides=[*AS_TEXT, "steps=160"])])
-    assert "real text: 1 of 1; real text, small: 2 of 2." in " ".join(page.split())
+    assert "real text 1 of 1, real text at small 2 of 2." in " ".join(page.split())
     where = [line.split("|")[2].strip() for line in page.splitlines()[-3:]]
-    assert sorted(where) == ["real text, small", "real text, small, optimizer.lr=0.1", "real text, steps=160"]
+    assert sorted(where) == ["real text at small", "real text at small, optimizer.lr=0.1", "real text, steps=160"]
     said = " ".join(page.split())
     assert all(word in said for word in known)
+
+
+def test_what_was_looked_at_is_of_the_catalogue_and_not_proven_at_small():
+    from trainwreck.scenarios.looked_at import LOOKED_AT, sentence
+    from trainwreck.scenarios.proofs import recorded
+    from trainwreck.scenarios.registry import scenarios
+
+    ids = [id for some in LOOKED_AT.values() for id in some]
+    assert len(ids) == len(set(ids))
+    assert set(ids) <= set(scenarios())
+    assert not set(ids) & {row["scenario"] for row in recorded() if row["size"] == "small"}
+    assert all(f"`{id}`" in sentence() for id in ids)
