@@ -49,6 +49,14 @@ step tests $bin/python -m pytest -m gpu tests/gpu tests/kernels --junitxml="$out
 step attention bench attention
 step fused bench fused
 step training bench cuda
+# A small data set from plan to labels, and how far its losses are from those of the same plan on a CPU.
+data=runs/gpu-sample-$(git rev-parse --short HEAD 2> /dev/null || date +%F)
+sample() {
+    $bin/trainwreck generate sample --device cuda --out "$data" && $bin/trainwreck label "$data" || return 1
+    cp "$data/manifest.json" "$out/sample-manifest.json"
+    $bin/trainwreck compare evaluation/sample "$data" --json > "$out/sample-beside-cpu.json" || [ $? -eq 1 ] # not to the bit
+}
+step sample sample
 if [ -n "${SMALL:-}" ]; then # proofs at the size small, 6 layers of width 256: hours; resumes when called again
     step small $bin/trainwreck verify fp16_attention_overflow corrupt_tokens mask_missing mask_off_by_one mask_zeroed \
         rope_on_keys_only rope_wrong_frequency rope_wrong_offset capacity_too_small post_ln_depth \
