@@ -171,7 +171,7 @@ def forward(
     def scale(name: str) -> tuple[Tensor, Tensor | None]:
         return params[f"{name}.gain"], params.get(f"{name}.bias")
 
-    def at(norm: str) -> "Site | None":
+    def at(norm: str) -> "Site | None":  # a string, since torch.compile can't evaluate it
         return None if running is None else (running, norm)
 
     def bare(layer: int, branch: int) -> Tensor | None:

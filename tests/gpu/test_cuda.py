@@ -61,25 +61,15 @@ def test_graphs_change_no_bit(impl, values):
             np.testing.assert_array_equal(other.trace[signal.name], one.trace[signal.name], err_msg=signal.name)
 
 
-def test_a_replay_never_waits_for_the_device():
-    lane = Lane(jobs(4), [fresh_state(job) for job in jobs(4)], 0, Place(torch.device("cuda"), graphs=True))
-    lane.run(range(10), True)
-    feed = lane.feed(range(10, 15))
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for index in range(5):
-            lane.captured(feed, index, 10 + index)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
-def test_a_block_of_steps_never_waits_for_the_device():
-    lane = Lane(jobs(4), [fresh_state(job) for job in jobs(4)], 0, Place(torch.device("cuda")))
-    lane.run(range(5), True)  # kernels are loaded
+@pytest.mark.parametrize("graphs", [False, True])
+def test_a_block_of_steps_never_waits_for_the_device(graphs):
+    lane = Lane(jobs(4), [fresh_state(job) for job in jobs(4)], 0, Place(torch.device("cuda"), graphs=graphs))
+    lane.run(range(5), True)  # kernels are loaded, and a step is captured
     feed = lane.feed(range(5, 10))
+    advance = lane.captured or lane.step
     torch.cuda.set_sync_debug_mode("error")
     try:
         for index in range(5):
-            lane.step(feed, index, 5 + index)
+            advance(feed, index, 5 + index)
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -61,3 +61,28 @@ def differing() -> Callable[..., list[str]]:
 def equal_states() -> Callable[[State, State], bool]:
     """Whether two states are the same to the bit."""
     return _equal_states
+
+
+class _Noted:
+    """In place of a CUDA graph: work that is noted is done again as it was, whatever has become of the step by then."""
+
+    def __init__(self):
+        self.work, self.done = None, []
+
+    def warm_up(self, work):
+        self.done.append("warm up")
+        work()
+
+    def capture(self, work):
+        self.done.append("capture")
+        self.work = work
+
+    def replay(self):
+        self.done.append("replay")
+        self.work()
+
+
+@pytest.fixture(scope="session")
+def noted() -> type[_Noted]:
+    """What stands in for `captured.CudaGraph` without a device; `done` is what was asked of it."""
+    return _Noted

@@ -316,25 +316,12 @@ def test_bundles_on_a_device_stand_beside_the_plain_loop_there_and_a_core(tick):
 
 
 @pytest.mark.usefixtures("short")
-def test_captured_bundles_stand_beside_the_others(monkeypatch, tick):
+def test_captured_bundles_stand_beside_the_others(monkeypatch, tick, noted):
     made = []
-
-    class Noted:
-        """Does again what was noted."""
-
-        def __init__(self):
-            made.append(self)
-
-        def warm_up(self, work):
-            work()
-
-        def capture(self, work):
-            self.replay = work
-
-    monkeypatch.setattr(capturing, "CudaGraph", Noted)
+    monkeypatch.setattr(capturing, "CudaGraph", lambda: made.append(noted()) or made[-1])
     table = train.bundles_on("cpu", tick, ["reference"], [1, 2], lambda: None, (False, True))
     names = [f"bundle of {runs}, reference kernels{how}" for runs in (1, 2) for how in ("", ", captured")]
     assert [row[0] for row in table.rows[1:-1]] == names
     assert [row[5] == 1.0 for row in table.rows[1:-1]] == [False, True, False, False]
-    assert len(made) == 2
-    assert all(hasattr(graph, "replay") for graph in made)
+    assert [graph.done.count("capture") for graph in made] == [1, 1]
+    assert all("replay" in graph.done for graph in made)
