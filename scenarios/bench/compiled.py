@@ -99,6 +99,7 @@ def against_eager(tick: Tick) -> Table:
         ),
         rows=tuple(rows),
         limit=Limit(
+            heading="When it pays",
             text=(
                 "So many run-steps of one program at one bundle width save what compiling it takes. A plan "
                 "has many programs, since a fault that changes shapes, masks or formats is another one, and the last "

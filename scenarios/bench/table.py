@@ -12,11 +12,15 @@ from trainwreck.scenarios.process import environment
 
 @dataclass(frozen=True)
 class Limit:
-    """How far a measurement is from what can't be beaten: in words, and the numbers that the words rest on."""
+    """What a measurement comes up against: in words, and the numbers that the words rest on.
+
+    heading: what it asks, as the page has it; how far the measurement is from what can't be beaten, if nothing else.
+    """
 
     text: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    heading: str = "How far from the limit"
 
 
 def asked(peer: str, goal: float, ratio: float, *, least: bool = True) -> str:
@@ -53,11 +57,11 @@ class Table:
     limit: Limit | None = None
 
     def text(self) -> str:
-        """Title, Markdown table, how it was taken, and how far from the limit it is."""
+        """Title, Markdown table, how it was taken, and what it comes up against."""
         parts = [f"# {self.title}", _markdown(self.columns, self.rows), self.how]
         if self.limit is not None:
             numbers = _markdown(self.limit.columns, self.limit.rows)
-            parts += ["## How far from the limit", numbers, self.limit.text]
+            parts += [f"## {self.limit.heading}", numbers, self.limit.text]
         return "\n\n".join([*parts, f"Made by `{self.command}`."])
 
     def to_dict(self) -> dict[str, Any]:
