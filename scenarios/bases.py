@@ -139,8 +139,9 @@ def chain_one_hot_head(setup: Setup) -> Setup:
 
 
 def chain_dropout(setup: Setup) -> Setup:
-    """`chain` so narrow that it misses the third of its activations that dropout takes."""
-    return replaced(chain(setup), model__width=16, model__heads=2, dropout=0.3)
+    """`chain` so narrow that it misses the third of its activations that dropout takes. Larger sizes keep theirs."""
+    narrow = {} if setup.model.width > WIDEST else {"model__width": 16, "model__heads": 2}
+    return replaced(chain(setup), dropout=0.3, **narrow)
 
 
 def chain_to_zero(setup: Setup) -> Setup:

@@ -235,7 +235,7 @@ def test_a_recorded_proof_takes_the_place_of_the_older_one(judged, record, tmp_p
 
 def row_of(**facts):
     facts = {"scenario": "a", "size": "micro", "severity": "", "overrides": [], "proven": True, "cured": 1.0} | facts
-    return {"signature_faulty": 1.0, "fooled": {}, "gap": 0.5, "first_signal": "loss"} | facts
+    return {"signature_faulty": 1.0, "fooled": {}, "latent": 0, "gap": 0.5, "first_signal": "loss"} | facts
 
 
 def test_what_carries_over_stands_beside_what_holds_at_home():
@@ -246,7 +246,7 @@ def test_what_carries_over_stands_beside_what_holds_at_home():
         row_of(),
         row_of(overrides=["steps=350"]),
         row_of(overrides=[*text, "steps=200"], proven=False, signature_faulty=0.25, first_signal="grad_norm"),
-        row_of(size="small", gap=0.25),
+        row_of(size="small", gap=0.25, latent=7),
         row_of(scenario="b", size="deep", severity="clear"),
         row_of(scenario="b", severity="subtle", overrides=text),
     ]
@@ -254,7 +254,7 @@ def test_what_carries_over_stands_beside_what_holds_at_home():
     page = carried(rows)
     assert "small 1 of 1, real text 0 of 1." in " ".join(page.split())
     held, lost = page.splitlines()[-2:]
-    assert held == "| `a` | small | - | yes | 100% -> 100% | 100% -> 100% | +0.500 -> +0.250 | loss |"
+    assert held == "| `a` | small | - | yes | 100% -> 100% | 100% -> 100% | 0 -> 7 | +0.500 -> +0.250 | loss |"
     assert lost.startswith("| `a` | real text, steps=200 | - | **no** | 100% -> 25% | 100% -> 100% |")
     assert lost.endswith("| loss -> grad_norm |")
 
@@ -263,13 +263,29 @@ def test_what_every_proof_at_small_has_is_said_once():
     from trainwreck.scenarios.proof_record import AS_TEXT, AT_SMALL, carried
 
     known = [*AS_TEXT, *AT_SMALL]
-    rows = [row_of(size="small", overrides=known), row_of(size="small", overrides=[*known, "optimizer.lr=0.1"])]
+    there = [[*known, "optimizer.lr=0.1"], known]
+    rows = [row_of(size="small", overrides=o) for o in there]
     page = carried([row_of(), *rows, row_of(overrides=[*AS_TEXT, "steps=160"])])
-    assert "real text 1 of 1, real text at small 2 of 2." in " ".join(page.split())
     where = [line.split("|")[2].strip() for line in page.splitlines()[-3:]]
     assert sorted(where) == ["real text at small", "real text at small, optimizer.lr=0.1", "real text, steps=160"]
     said = " ".join(page.split())
     assert all(word in said for word in known)
+
+
+def test_a_scenario_counts_once_and_is_proven_at_whichever_strength_holds():
+    from trainwreck.scenarios.proof_record import AS_TEXT, carried
+
+    rows = [
+        row_of(overrides=list(AS_TEXT), proven=False),
+        row_of(overrides=[*AS_TEXT, "fault.factor=64"]),
+        row_of(scenario="b", severity="subtle", overrides=list(AS_TEXT)),
+        row_of(scenario="b", severity="clear", overrides=list(AS_TEXT), proven=False),
+        row_of(scenario="c", overrides=list(AS_TEXT), proven=False),
+    ]
+    homes = [row_of(), *(row_of(scenario="b", severity=s) for s in ("subtle", "clear")), row_of(scenario="c")]
+    page = " ".join(carried([*homes, *rows]).split())
+    assert "Proven there too: real text 2 of 3." in page
+    assert "| `a` | real text, fault.factor=64 | - | yes |" in page
 
 
 def test_what_was_looked_at_is_of_the_catalogue_and_not_proven_at_small():

@@ -58,3 +58,9 @@ def test_a_narrow_base_leaves_a_large_size_its_shape(size):
     assert {name: getattr(setup.model, name) for name in DOCUMENTED[size]} == DOCUMENTED[size]
     assert (setup.data.dialect, setup.steps) == (Dialect.CHAIN, healthy(size).steps)
     assert bases.chain(healthy(Size.MICRO)).model.width == 48
+
+
+@pytest.mark.parametrize("size", [Size.SMALL, Size.NANO])
+def test_no_scenario_narrows_a_large_size(size):
+    widths = {name: entry.base(healthy(size)).model.width for name, entry in scenarios().items()}
+    assert {name for name, width in widths.items() if width != DOCUMENTED[size]["width"]} == set()
