@@ -51,6 +51,7 @@ MEASUREMENTS = (
     "compile",
     "cuda",
     "attention",
+    "attention-cpu",
     "fused",
     "language",
     "fidelity",
@@ -319,10 +320,11 @@ def bench(what: str, record: bool, as_json: bool) -> None:
     train, telemetry and workers are steps a second; generate is a whole sweep, against trainers that do one run at a
     time. replay opens a data set of 10,000 runs and replays the sample; score goes on to the scorecard, against
     TSB-AD's metrics; harness is what a row costs besides the detector, in process, isolated and as a command.
-    footprint holds memory and time of a bundle against their estimates; reliability kills workers and parents, fills
-    the disk and takes memory away in the middle of `generate`. language is what the model loses without each part;
-    fidelity puts mechanisms beside the numbers of the literature; reproducers runs every scenario's exported program
-    and, stopped, goes on where it was. cuda, attention and fused need a CUDA device.
+    attention-cpu is a layer's attention with its statistics against PyTorch's; compile is what torch.compile would
+    save. footprint holds memory and time of a bundle against their estimates; reliability kills workers and parents,
+    fills the disk and takes memory away in the middle of `generate`. language is what the model loses without each
+    part; fidelity puts mechanisms beside the numbers of the literature; reproducers runs every scenario's exported
+    program and, stopped, goes on where it was. cuda, attention and fused need a CUDA device.
     """
     from trainwreck.scenarios.bench import measure
 

@@ -16,7 +16,7 @@ from trainwreck.models import gpt
 from trainwreck.models.loss import weighted_mean
 from trainwreck.scenarios.bench.peak import threads
 from trainwreck.scenarios.bench.table import Limit, Table
-from trainwreck.scenarios.bench.turns import processor_seconds, quartiles
+from trainwreck.scenarios.bench.turns import part, processor_seconds, quartiles
 from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.lane import Lane
 from trainwreck.scenarios.loop import LANE_ELEMENTS, fresh_state
@@ -74,7 +74,9 @@ def against_eager(tick: Tick) -> Table:
                 first = perf_counter() - began
             alone.append(all(torch.equal(a[:1], b) for a, b in zip(found, single.once(), strict=True)))
             again = all(torch.equal(a, b) for a, b in zip(found, compiled.once(), strict=True))
-            taken = processor_seconds({"eager": eager.several, "compiled": compiled.several}, ROUNDS, _part(tick, done))
+            taken = processor_seconds(
+                {"eager": eager.several, "compiled": compiled.several}, ROUNDS, part(tick, done, len(SIZES))
+            )
             ms = {name: float(np.median(seconds)) / STEPS / runs * 1e3 for name, seconds in taken.items()}
             saved = ms["eager"] - ms["compiled"]
             pays.append((size.value, f"{first / saved * 1e3:,.0f}" if saved > 0 else "never"))
@@ -131,11 +133,6 @@ def _pass(setup: Setup, runs: int, *, compile: bool = False) -> Pass:
 
 def _apart(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max() / expected.abs().max())
-
-
-def _part(tick: Tick, done: int) -> Tick:
-    """Progress of one size of several."""
-    return lambda so_far, rounds, what: tick(done * rounds + so_far, len(SIZES) * rounds, what)
 
 
 def _word(true: bool) -> str:

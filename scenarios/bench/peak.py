@@ -1,6 +1,6 @@
 """What a processor does at most: matrix products, measured, beside those that a model's step has to do."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -31,17 +31,25 @@ class Product:
 
 def products(c: ModelConfig, rows: int) -> list[Product]:
     """Of a forward pass over rows of `context` tokens. Attention's are squares, masked half and all."""
-    tokens, heads, hidden = rows * c.context, rows * c.heads, c.mlp_ratio * c.width
+    tokens, hidden = rows * c.context, c.mlp_ratio * c.width
     gated = 2 if c.activation is Activation.SWIGLU else 1
     block = [
         Product(1, tokens, c.width, 3 * c.width),
-        Product(heads, c.context, c.head_width, c.context),
-        Product(heads, c.context, c.context, c.head_width),
+        *attention_products(c, rows),
         Product(1, tokens, c.width, c.width),
         Product(gated, tokens, c.width, hidden),
         Product(1, tokens, hidden, c.width),
     ]
     return [*block * c.layers, Product(1, tokens, c.width, c.vocab_size)]
+
+
+def attention_products(c: ModelConfig, rows: int) -> list[Product]:
+    """Of a layer's attention: the scores, and what they weigh."""
+    heads = rows * c.heads
+    return [
+        Product(heads, c.context, c.head_width, c.context),
+        Product(heads, c.context, c.context, c.head_width),
+    ]
 
 
 def step_operations(c: ModelConfig, rows: int) -> int:
@@ -59,7 +67,12 @@ def peak(count: int, dtype: torch.dtype = torch.float32) -> float:
 
 def products_alone(c: ModelConfig, rows: int, runs: int, dtype: torch.dtype = torch.float32) -> float:
     """Operations a second of the products of a training step of so many runs side by side, one thread, at best."""
-    prepared = [_all_three(one, runs, dtype) for one in products(c, rows)]
+    return runs * step_operations(c, rows) / least_seconds(products(c, rows), runs, dtype)
+
+
+def least_seconds(forward: Sequence[Product], runs: int, dtype: torch.dtype = torch.float32) -> float:
+    """Of these products and the two of the backward that each has, of so many runs, one thread, at best."""
+    prepared = [_all_three(one, runs, dtype) for one in forward]
 
     def step() -> None:
         for triple in prepared:
@@ -67,7 +80,7 @@ def products_alone(c: ModelConfig, rows: int, runs: int, dtype: torch.dtype = to
                 torch.bmm(a, b, out=out)
 
     with threads(1):
-        return runs * step_operations(c, rows) / _least(step)
+        return _least(step)
 
 
 def _all_three(

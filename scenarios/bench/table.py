@@ -92,6 +92,7 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
     """Run a measurement by its name on the command line. record: also write it under results/."""
     from trainwreck.scenarios.bench import (
         attention,
+        attention_cpu,
         attention_plot,
         bars,
         compiled,
@@ -117,6 +118,7 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
         "language": language.parts,
         "fidelity": fidelity.beside_the_literature,
         "attention": attention.against_peers,
+        "attention-cpu": attention_cpu.against_sdpa,
         "fused": fused.against_reference,
         "replay": replay.loading,
         "score": score.against_tsb_ad,

@@ -25,3 +25,8 @@ def quartiles(values: np.ndarray, digits: int = 3) -> str:
     """The first and the third, in words."""
     low, high = np.quantile(values, (0.25, 0.75))
     return f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def part(tick: Tick, done: int, parts: int) -> Tick:
+    """Progress of one of several measurements of as many rounds, of which some are done."""
+    return lambda so_far, rounds, what: tick(done * rounds + so_far, parts * rounds, what)

@@ -1,0 +1,157 @@
+"""Attention as CPU runs have it, with statistics, against PyTorch's own, on one core."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainwreck.evaluation.progress import Tick
+from trainwreck.kernels.attention import Mask, attention
+from trainwreck.kernels.attention.reference import masked_scores
+from trainwreck.kernels.attention.statistics import measure
+from trainwreck.models.config import ModelConfig
+from trainwreck.scenarios.bench.peak import attention_products, least_seconds, threads
+from trainwreck.scenarios.bench.rounds import differs
+from trainwreck.scenarios.bench.table import Bars, Limit, Table
+from trainwreck.scenarios.bench.turns import part, processor_seconds, quartiles
+from trainwreck.scenarios.loop import LANE_ELEMENTS
+from trainwreck.scenarios.process import prepare
+from trainwreck.scenarios.sizes import Size, healthy
+
+ROUNDS = 25
+TOLERANCE = 1e-4  # of the largest number, float32
+SIZES = (Size.MICRO, Size.DEEP, Size.SMALL)
+SDPA, MATERIALISED, SECOND = "SDPA", "SDPA, materialised", "SDPA, and a second pass for statistics"
+OFF, ON = "trainwreck, statistics off", "trainwreck, statistics on"
+PEERS = (SDPA, MATERIALISED, SECOND)
+BOTH = "forward and backward, ms"
+COLUMNS = ("what", "forward, ms", BOTH, "quartiles", *(f"x {peer}" for peer in PEERS))
+
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer of a bundle: q, k, v and the gradient of the output, [N, B, H, T, K] in float32."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    d_out: Tensor
+
+    @classmethod
+    def draw(cls, runs: int, rows: int, c: ModelConfig) -> "Case":
+        """Random numbers in the shapes of a model, the same in every run."""
+        random = torch.Generator().manual_seed(0)
+        shape = (runs, rows, c.heads, c.context, c.head_width)
+        return cls(*(torch.randn(shape, generator=random) for _ in range(4)))
+
+    def work(self, fn: Attention, backward: bool) -> Callable[[], tuple[Tensor, ...]]:
+        """The output as training makes it, or the output and the gradients of q, k and v."""
+
+        def once() -> tuple[Tensor, ...]:
+            leaves = [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
+            out = fn(*leaves)
+            return (out, *torch.autograd.grad(out, leaves, self.d_out)) if backward else (out,)
+
+        return once
+
+
+def against_sdpa(tick: Tick) -> Table:
+    """The measurement, in processor time."""
+    prepare()
+    rows: list[tuple[Any, ...]] = []
+    limits = []
+    with threads(1):
+        for done, size in enumerate(SIZES):
+            setup = healthy(size)
+            c, batch = setup.model, setup.data.rows
+            runs = max(1, LANE_ELEMENTS["cpu"] // (batch * c.context * c.width))
+            made = of_case(Case.draw(runs, batch, c), size.value, part(tick, done, len(SIZES)))
+            rows += made
+            own = float(made[-1][COLUMNS.index(BOTH)])
+            alone = 1e3 * least_seconds(attention_products(c, batch), runs) / runs
+            limits.append((size.value, runs, c.context, c.head_width, own, alone, alone / own))
+    return Table(
+        name="bench/attention-cpu",
+        title="A layer's attention with statistics against PyTorch's, one core, float32",
+        how=(
+            f"{ROUNDS} rounds of each, in turn, processor time, one thread; milliseconds are of one layer of one run "
+            "of a bundle as the training loop steps it. A ratio is the peer's time over the row's, forward and "
+            "backward, the median over rounds of the ratio within a round: over 1 is faster than the peer. SDPA is "
+            "`scaled_dot_product_attention` with the kernel that PyTorch chooses; materialised is its plain form. The "
+            "second pass makes scores and probabilities once more, without gradients, and takes from them the "
+            "statistics that the last row has from its only one (entropy, its least, largest logit, log-sum-exp, mass "
+            "on itself, distance). All were compared in output and gradients before they were timed."
+        ),
+        command="trainwreck bench attention-cpu --record",
+        columns=COLUMNS,
+        rows=tuple(rows),
+        picture="attention-cpu.png",
+        bars=Bars(BOTH, tuple(f"{size.value}: {peer}" for size in SIZES for peer in PEERS), log=True),
+        limit=Limit(
+            text=(
+                "The products are the two of the forward pass and the four of the backward, over whole squares and "
+                "nothing else, at the best rate that this core has for these very shapes. Kernels that skip what is "
+                "masked can have half of them. The rest is softmax, its gradient, the mask and the statistics: passes "
+                "over tensors of all pairs of positions, which a fused kernel keeps in registers and PyTorch's "
+                "operators do not."
+            ),
+            columns=(
+                "size", "runs", "length", "width of a head", "statistics on, forward and backward, ms",
+                "its products alone, ms", "share",
+            ),
+            rows=tuple(limits),
+        ),
+    )  # fmt: skip
+
+
+def of_case(case: Case, label: str, tick: Tick) -> list[tuple[Any, ...]]:
+    """A row for every subject; RuntimeError where one computes something else."""
+    subjects = attentions(case)
+    first = [x.detach() for x in case.work(subjects[SDPA], backward=True)()]
+    for name, fn in subjects.items():
+        wrong = differs(case.work(fn, backward=True)(), first, TOLERANCE)
+        if wrong:
+            raise RuntimeError(f"{label}: {name}: {wrong}")
+    works = {(name, back): case.work(fn, back) for name, fn in subjects.items() for back in (False, True)}
+    taken = processor_seconds({f"{name}/{back}": work for (name, back), work in works.items()}, ROUNDS, tick)
+    rows: list[tuple[Any, ...]] = []
+    for name in subjects:
+        forward, both = (1e3 * taken[f"{name}/{back}"] / len(case.q) for back in (False, True))
+        ratios = [float(np.median(taken[f"{peer}/True"] / taken[f"{name}/True"])) for peer in PEERS]
+        row = (f"{label}: {name}", float(np.median(forward)), float(np.median(both)), quartiles(both))
+        rows.append((*row, *ratios))
+    return rows
+
+
+def attentions(case: Case) -> dict[str, Attention]:
+    """Every subject by name, causal, one document a row."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    mask = Mask()
+    scale = torch.full((len(case.q),), case.q.shape[-1] ** -0.5)
+
+    def sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
+        return F.scaled_dot_product_attention(flat_q, flat_k, flat_v, is_causal=True).view_as(q)
+
+    def materialised(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        with sdpa_kernel(SDPBackend.MATH):
+            return sdpa(q, k, v)
+
+    def second(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        with torch.no_grad():
+            bias = mask.bias(q.shape[-2], q.dtype, q.device)
+            scores = masked_scores(q * scale.view(-1, 1, 1, 1, 1), k, bias)
+            measure(scores, torch.softmax(scores, -1), None)
+        return sdpa(q, k, v)
+
+    def ours(stats: bool) -> Attention:
+        return lambda q, k, v: attention(q, k, v, mask=mask, scale_N=scale, stats=stats, impl="reference")[0]
+
+    return {SDPA: sdpa, MATERIALISED: materialised, SECOND: second, OFF: ours(False), ON: ours(True)}
