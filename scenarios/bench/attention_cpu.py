@@ -14,7 +14,7 @@ from trainwreck.kernels.attention import Mask, attention
 from trainwreck.kernels.attention.reference import masked_scores
 from trainwreck.kernels.attention.statistics import measure
 from trainwreck.models.config import ModelConfig
-from trainwreck.scenarios.bench.peak import attention_products, least_seconds, threads
+from trainwreck.scenarios.bench.peak import attention_products, forward_and_backward, threads
 from trainwreck.scenarios.bench.rounds import differs
 from trainwreck.scenarios.bench.table import Bars, Limit, Table
 from trainwreck.scenarios.bench.turns import part, processor_seconds, quartiles
@@ -22,14 +22,15 @@ from trainwreck.scenarios.loop import LANE_ELEMENTS
 from trainwreck.scenarios.process import prepare
 from trainwreck.scenarios.sizes import Size, healthy
 
-ROUNDS = 25
+ROUNDS = 75
 TOLERANCE = 1e-4  # of the largest number, float32
 SIZES = (Size.MICRO, Size.DEEP, Size.SMALL)
 SDPA, MATERIALISED, SECOND = "SDPA", "SDPA, materialised", "SDPA, and a second pass for statistics"
 OFF, ON = "trainwreck, statistics off", "trainwreck, statistics on"
 PEERS = (SDPA, MATERIALISED, SECOND)
 BOTH = "forward and backward, ms"
-COLUMNS = ("what", "forward, ms", BOTH, "quartiles", *(f"x {peer}" for peer in PEERS))
+BACK, PRODUCTS = ", and backward", "products"  # what is timed besides the forward passes
+COLUMNS = ("what", "forward, ms", BOTH, *(f"x {peer}" for peer in PEERS), "quartiles of the first ratio")
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -71,11 +72,13 @@ def against_sdpa(tick: Tick) -> Table:
             setup = healthy(size)
             c, batch = setup.model, setup.data.rows
             runs = max(1, LANE_ELEMENTS["cpu"] // (batch * c.context * c.width))
-            made = of_case(Case.draw(runs, batch, c), size.value, part(tick, done, len(SIZES)))
-            rows += made
-            own = float(made[-1][COLUMNS.index(BOTH)])
-            alone = 1e3 * least_seconds(attention_products(c, batch), runs) / runs
-            limits.append((size.value, runs, c.context, c.head_width, own, alone, alone / own))
+            products = forward_and_backward(attention_products(c, batch), runs)
+            taken = of_case(Case.draw(runs, batch, c), size.value, products, part(tick, done, len(SIZES)))
+            ms = {name: 1e3 * seconds / runs for name, seconds in taken.items()}
+            rows += [_row(size.value, ms, name) for name in (*PEERS, OFF, ON)]
+            alone, whole = ms[PRODUCTS], ms[f"{ON}{BACK}"]
+            share = float(np.median(alone / whole))
+            limits.append((size.value, runs, c.context, c.head_width, *map(_median, (whole, alone)), share))
     return Table(
         name="bench/attention-cpu",
         title="A layer's attention with statistics against PyTorch's, one core, float32",
@@ -92,14 +95,14 @@ def against_sdpa(tick: Tick) -> Table:
         columns=COLUMNS,
         rows=tuple(rows),
         picture="attention-cpu.png",
-        bars=Bars(BOTH, tuple(f"{size.value}: {peer}" for size in SIZES for peer in PEERS), log=True),
+        bars=Bars(f"x {SDPA}", tuple(f"{size.value}: {peer}" for size in SIZES for peer in PEERS)),
         limit=Limit(
             text=(
                 "The products are the two of the forward pass and the four of the backward, over whole squares and "
-                "nothing else, at the best rate that this core has for these very shapes. Kernels that skip what is "
-                "masked can have half of them. The rest is softmax, its gradient, the mask and the statistics: passes "
-                "over tensors of all pairs of positions, which a fused kernel keeps in registers and PyTorch's "
-                "operators do not."
+                "nothing else, in these very shapes and in turn with all others; the share is the median within "
+                "rounds. Kernels that skip what is masked can have half of them. The rest is softmax, its gradient, "
+                "the mask and the statistics: passes over tensors of all pairs of positions, which a fused kernel "
+                "keeps in registers and PyTorch's operators do not."
             ),
             columns=(
                 "size", "runs", "length", "width of a head", "statistics on, forward and backward, ms",
@@ -110,23 +113,31 @@ def against_sdpa(tick: Tick) -> Table:
     )  # fmt: skip
 
 
-def of_case(case: Case, label: str, tick: Tick) -> list[tuple[Any, ...]]:
-    """A row for every subject; RuntimeError where one computes something else."""
+def of_case(case: Case, label: str, products: Callable[[], object], tick: Tick) -> dict[str, np.ndarray]:
+    """Seconds a round of every subject, forward by its name alone, and of the products.
+
+    RuntimeError where one computes something else than the first.
+    """
     subjects = attentions(case)
     first = [x.detach() for x in case.work(subjects[SDPA], backward=True)()]
     for name, fn in subjects.items():
         wrong = differs(case.work(fn, backward=True)(), first, TOLERANCE)
         if wrong:
             raise RuntimeError(f"{label}: {name}: {wrong}")
-    works = {(name, back): case.work(fn, back) for name, fn in subjects.items() for back in (False, True)}
-    taken = processor_seconds({f"{name}/{back}": work for (name, back), work in works.items()}, ROUNDS, tick)
-    rows: list[tuple[Any, ...]] = []
-    for name in subjects:
-        forward, both = (1e3 * taken[f"{name}/{back}"] / len(case.q) for back in (False, True))
-        ratios = [float(np.median(taken[f"{peer}/True"] / taken[f"{name}/True"])) for peer in PEERS]
-        row = (f"{label}: {name}", float(np.median(forward)), float(np.median(both)), quartiles(both))
-        rows.append((*row, *ratios))
-    return rows
+    works: dict[str, Callable[[], object]] = {}
+    for name, fn in subjects.items():
+        works |= {name: case.work(fn, backward=False), f"{name}{BACK}": case.work(fn, backward=True)}
+    return processor_seconds(works | {PRODUCTS: products}, ROUNDS, tick)
+
+
+def _row(label: str, ms: dict[str, np.ndarray], name: str) -> tuple[Any, ...]:
+    both = ms[f"{name}{BACK}"]
+    ratios = (_median(ms[f"{peer}{BACK}"] / both) for peer in PEERS)
+    return (f"{label}: {name}", _median(ms[name]), _median(both), *ratios, quartiles(ms[f"{SDPA}{BACK}"] / both, 2))
+
+
+def _median(values: np.ndarray) -> float:
+    return float(np.median(values))
 
 
 def attentions(case: Case) -> dict[str, Attention]:

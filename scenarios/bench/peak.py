@@ -67,11 +67,14 @@ def peak(count: int, dtype: torch.dtype = torch.float32) -> float:
 
 def products_alone(c: ModelConfig, rows: int, runs: int, dtype: torch.dtype = torch.float32) -> float:
     """Operations a second of the products of a training step of so many runs side by side, one thread, at best."""
-    return runs * step_operations(c, rows) / least_seconds(products(c, rows), runs, dtype)
+    with threads(1):
+        return runs * step_operations(c, rows) / _least(forward_and_backward(products(c, rows), runs, dtype))
 
 
-def least_seconds(forward: Sequence[Product], runs: int, dtype: torch.dtype = torch.float32) -> float:
-    """Of these products and the two of the backward that each has, of so many runs, one thread, at best."""
+def forward_and_backward(
+    forward: Sequence[Product], runs: int, dtype: torch.dtype = torch.float32
+) -> Callable[[], object]:
+    """A function that does these products, and the two of the backward that each has, of so many runs."""
     prepared = [_all_three(one, runs, dtype) for one in forward]
 
     def step() -> None:
@@ -79,8 +82,7 @@ def least_seconds(forward: Sequence[Product], runs: int, dtype: torch.dtype = to
             for a, b, out in triple:
                 torch.bmm(a, b, out=out)
 
-    with threads(1):
-        return _least(step)
+    return step
 
 
 def _all_three(

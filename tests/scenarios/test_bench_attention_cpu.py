@@ -26,11 +26,11 @@ def test_every_subject_is_a_row_and_the_products_are_what_is_left(tmp_path):
     table = measure("attention-cpu", lambda done, total, what: ticks.append((done, total)))
     assert [row[0] for row in table.rows] == [f"micro: {name}" for name in (*PEERS, OFF, ON)]
     assert all(row[2] > 0 for row in table.rows)
-    assert [row[4 + i] for i, row in enumerate(table.rows[: len(PEERS)])] == [1.0] * len(PEERS)
+    assert [row[3 + i] for i, row in enumerate(table.rows[: len(PEERS)])] == [1.0] * len(PEERS)
     ((size, runs, length, width, own, alone, share),) = table.limit.rows
     assert (size, runs, length, width) == ("micro", 4, 64, 16)
     assert own == table.rows[-1][2]
-    assert share == pytest.approx(alone / own)
+    assert share == pytest.approx(alone / own)  # of one round
     assert ticks[-1] == (1, 1)
     json.dumps(table.to_dict(), allow_nan=False)
     bars.save(table, tmp_path / "bars.png")
@@ -50,7 +50,7 @@ def test_what_computes_something_else_is_not_timed(name, monkeypatch):
     monkeypatch.setattr(bench, "attentions", wrong)
     monkeypatch.setattr(bench, "processor_seconds", lambda *given: pytest.fail("timed"))
     with pytest.raises(RuntimeError, match=rf"^here: {name}: wrong: result 0 is off by "):
-        bench.of_case(Case.draw(2, 3, TINY), "here", lambda *said: None)
+        bench.of_case(Case.draw(2, 3, TINY), "here", lambda: None, lambda *said: None)
 
 
 def test_a_second_pass_measures_what_ours_measures_in_one(monkeypatch):
