@@ -7,10 +7,10 @@ LOOKED_AT = {
         "schedule_floor_early", "tokenizer_mismatch", "warmup_too_long", "weight_decay_too_high",
     ),
     "no signature": (
-        "attention_unscaled", "dropout_on_at_eval", "dropout_too_high", "effective_lr_zero", "embedding_rows_swapped", "frozen_parameters",
-        "head_split_wrong", "late_finetune_divergence", "log_of_zero", "mask_inverted", "mask_missing",
-        "norm_gain_scaled", "output_reinitialised", "post_ln_depth", "projections_frozen", "spiky_layer",
-        "token_to_empty", "value_projection_zeroed",
+        "attention_unscaled", "dropout_on_at_eval", "dropout_too_high", "effective_lr_zero", "embedding_rows_swapped",
+        "frozen_parameters", "head_split_wrong", "late_finetune_divergence", "log_of_zero", "mask_inverted",
+        "mask_missing", "norm_gain_scaled", "output_reinitialised", "post_ln_depth", "projections_frozen",
+        "spiky_layer", "token_to_empty", "value_projection_zeroed",
     ),
     "a healthy run looks the same": ("high_lr",),
     "a look-alike that does not end as its twin": (

@@ -15,7 +15,7 @@ from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.progress import Tick
 from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations, threads
-from trainwreck.scenarios.bench.table import Bars, Limit, Table, asked
+from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table
 from trainwreck.scenarios.bench.trainers import Train, lightning_trainer, plain, transformers_trainer
 from trainwreck.scenarios.generate import bundles, generate
 from trainwreck.scenarios.plan import Role, RunSpec, calibration, family_of
@@ -107,6 +107,7 @@ def against_trainers(tick: Tick) -> Table:
         limit=limit(
             setup, speeds, peaks, alone, side, _medians(spent), float(np.median(begun)), float(np.median(sampled))
         ),
+        goals=goals(speeds),
     )
 
 
@@ -228,10 +229,9 @@ def limit(
         f"{begun:.1f} s, which is what there is besides the runs: the workers' start, plan, files. Drawing a run's "
         f"tokens takes {sampled:.2f} s, {sampled * RUNS / WORKERS / spent.training:.0%} of the time of training on "
         "each worker; what telemetry and validation take, `trainwreck bench telemetry` says.\n\n"
-        f"{' '.join(verdict(name, goal, speeds) for name, goal in GOALS.items() if name in speeds)} A second thread "
-        f"makes the plain loop {second:.2f} times as fast. So to be {GOALS[PLAIN]:g} times as fast as that on "
-        f"{WORKERS} cores, each has to be {GOALS[PLAIN] * second / WORKERS:.2f} times the plain loop on one thread, "
-        f"with telemetry and validation, which that has not; it is {each:.2f} times it."
+        f"A second thread makes the plain loop {second:.2f} times as fast. So to be {GOALS[PLAIN]:g} times as fast as "
+        f"that on {WORKERS} cores, each has to be {GOALS[PLAIN] * second / WORKERS:.2f} times the plain loop on one "
+        f"thread, with telemetry and validation, which that has not; it is {each:.2f} times it."
     )
     return Limit(
         text=text,
@@ -242,6 +242,10 @@ def limit(
     )
 
 
-def verdict(peer: str, goal: float, speeds: dict[str, np.ndarray]) -> str:
-    """Whether the healthy sweep is as many times as fast as a peer as was asked for."""
-    return asked(peer, goal, float(np.median(speeds[SWEPT] / speeds[peer])))
+def goals(speeds: dict[str, np.ndarray]) -> tuple[Goal, ...]:
+    """Of the healthy sweep, against the peers that there are."""
+    return tuple(
+        Goal(SWEPT, peer, asked, float(np.median(speeds[SWEPT] / speeds[peer])))
+        for peer, asked in GOALS.items()
+        if peer in speeds
+    )

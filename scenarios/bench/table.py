@@ -1,7 +1,7 @@
 """What a measurement gives: rows of numbers, how they were taken, and where."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,34 @@ class Limit:
     heading: str = "How far from the limit"
 
 
-def asked(peer: str, goal: float, ratio: float, *, least: bool = True) -> str:
-    """A sentence: whether the ratio to a peer is what was asked for, at least or, of a cost, at most."""
-    met = ratio >= goal if least else ratio <= goal
-    return f"Asked for against {peer}: {goal:g} x; measured: {ratio:.2f} x{'' if met else ', not met'}."
+@dataclass(frozen=True)
+class Goal:
+    """What was asked of a measurement: `what` at least, or of a cost at most, so many times its peer.
+
+    asked, measured: the ratio as it should be and as it is.
+    """
+
+    what: str
+    peer: str
+    asked: float
+    measured: float
+    least: bool = True
+
+    @property
+    def met(self) -> bool:
+        """Whether the measured ratio is what was asked for."""
+        return self.measured >= self.asked if self.least else self.measured <= self.asked
+
+    def sentence(self) -> str:
+        """In words."""
+        return (
+            f"Asked for: {self.what} {self.bound}; measured: {self.measured:.2f} x, {'met' if self.met else 'not met'}."
+        )
+
+    @property
+    def bound(self) -> str:
+        """What the ratio should be."""
+        return f"at {'least' if self.least else 'most'} {self.asked:g} x {self.peer}"
 
 
 @dataclass(frozen=True)
@@ -43,7 +67,7 @@ class Table:
     """columns: of `rows`. how: what was done, in words; command: what makes it again.
 
     picture: file name of the plot that goes with the record, empty without one. bars: what it shows, where it is
-    one of `bars.py`.
+    one of `bars.py`. goals: what was asked for, where something was.
     """
 
     name: str
@@ -55,13 +79,16 @@ class Table:
     picture: str = ""
     bars: Bars | None = None
     limit: Limit | None = None
+    goals: tuple[Goal, ...] = ()
 
     def text(self) -> str:
         """Title, Markdown table, how it was taken, and what it comes up against."""
-        parts = [f"# {self.title}", _markdown(self.columns, self.rows), self.how]
+        parts = [f"# {self.title}", markdown(self.columns, self.rows), self.how]
         if self.limit is not None:
-            numbers = _markdown(self.limit.columns, self.limit.rows)
+            numbers = markdown(self.limit.columns, self.limit.rows)
             parts += [f"## {self.limit.heading}", numbers, self.limit.text]
+        if self.goals:
+            parts.append(" ".join(goal.sentence() for goal in self.goals))
         return "\n\n".join([*parts, f"Made by `{self.command}`."])
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,6 +100,8 @@ class Table:
             "command": self.command,
             "rows": _by_column(self.columns, self.rows),
         }
+        if self.goals:
+            facts["goals"] = [asdict(goal) for goal in self.goals]
         if self.limit is not None:
             facts["limit"] = {"text": self.limit.text, "rows": _by_column(self.limit.columns, self.limit.rows)}
         return facts
@@ -96,10 +125,12 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
         attention_plot,
         bars,
         compiled,
+        cuda,
         fidelity,
         footprint,
         fused,
         harness,
+        index,
         language,
         reliability,
         replay,
@@ -113,7 +144,7 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
         "train": train.against_plain_loop,
         "telemetry": train.telemetry_cost,
         "workers": train.two_workers,
-        "cuda": train.on_cuda,
+        "cuda": cuda.against_plain_loop,
         "compile": compiled.against_eager,
         "language": language.parts,
         "fidelity": fidelity.beside_the_literature,
@@ -134,10 +165,13 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
         if table.picture:
             save = bars.save if table.bars else attention_plot.save
             save(table, Path("results") / table.name / table.picture)
+        if table.name.startswith("bench/"):
+            index.write(Path("results/bench"))
     return table
 
 
-def _markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table; numbers that are not whole have three digits after the point."""
     head = "| " + " | ".join(columns) + " |\n|" + "---|" * len(columns)
     return "\n".join([head, *("| " + " | ".join(_cell(c) for c in row) + " |" for row in rows)])
 

@@ -62,6 +62,8 @@ def test_every_trainer_and_both_sweeps_are_rows(monkeypatch, tmp_path):
     own = [(rate, shape) for name, rate, shape in trained if name == LIGHTNING]
     assert own == [(0.003, (3, 2, 16)), (0.003, (21, 2, 16)), (0.01, (21, 2, 16))]
     assert "left out" not in table.how
+    assert [goal.peer for goal in table.goals] == [PLAIN, TRANSFORMERS, LIGHTNING]
+    assert [goal.measured for goal in table.goals] == [table.rows[4][i] for i in (3, 5, 6)]
     json.dumps(table.to_dict(), allow_nan=False)
     bars.save(table, tmp_path / "generate.png")
     assert (tmp_path / "generate.png").read_bytes().startswith(PNG)
@@ -77,7 +79,7 @@ def test_without_the_libraries_their_rows_are_left_out(monkeypatch):
     for name in (TRANSFORMERS, LIGHTNING):
         assert f"{name} is left out: thelibrary is not installed" in table.how
     assert table.how.count("pip install 'trainwreck[monitors]'") == 2
-    assert TRANSFORMERS not in table.limit.text
+    assert [goal.peer for goal in table.goals] == [PLAIN]
 
 
 @pytest.mark.usefixtures("tiny")
@@ -133,7 +135,9 @@ def test_the_limit_by_hand():
     assert INJECTED not in rows  # it does not train all that it writes
     assert "4.0 times the plain loop on 2 threads, and `generate` is at 50% of it" in found.text
     assert "computed for 75% of the time" in found.text
-    assert f"Asked for against {PLAIN}: 2.5 x; measured: 2.00 x, not met." in found.text
+    assert [(goal.what, goal.peer, goal.asked, goal.measured) for goal in sweep.goals(speeds)] == [
+        (SWEPT, PLAIN, 2.5, 2.0)
+    ]
     assert "each has to be 1.88 times the plain loop on one thread" in found.text
     assert "it is 1.50 times it" in found.text
 

@@ -1,0 +1,121 @@
+"""Speed of training on a CUDA device: bundles against a plain loop there, captured or not, float32 and TF32 apart."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation.progress import Tick
+from trainwreck.kernels.selection import IMPLS
+from trainwreck.scenarios.batches import training_block
+from trainwreck.scenarios.bench import bundles
+from trainwreck.scenarios.bench.bundles import Subjects, Work, bundle, on_one_core, seconds_in_turn
+from trainwreck.scenarios.bench.plain import PlainLoop
+from trainwreck.scenarios.bench.stopwatch import require_cuda
+from trainwreck.scenarios.bench.table import Goal, Table
+from trainwreck.scenarios.process import prepare
+from trainwreck.scenarios.sizes import Size, healthy
+
+SIZES = (1, 16, 64, 256)  # runs of a bundle
+PEER = "plain loop, one run"
+LOW = ", tf32"
+SIGNALS, NOTHING = ", no validation", ", no telemetry"  # the largest bundle with less
+# As many times as fast as the peer, and as this project's own single run; and what telemetry may cost.
+GOALS = (50.0, 10.0, 1.05)
+
+
+def against_plain_loop(tick: Tick) -> Table:
+    """Run-steps a second of bundles on a CUDA device against a plain loop there, and a bundle on one core."""
+    require_cuda()
+    return bundles_on("cuda", tick, IMPLS, SIZES, torch.cuda.synchronize, (False, True))
+
+
+def bundles_on(
+    device: str,
+    tick: Tick,
+    impls: Sequence[str],
+    sizes: Sequence[int],
+    settle: Callable[[], object],
+    graphs: Sequence[bool] = (False,),
+) -> Table:
+    """The measurement on a device. settle: waits until it has nothing left to do. graphs: without, with, or both.
+
+    Of the largest bundle with the last of `impls` and `graphs` also TF32, and less telemetry.
+    """
+    prepare()
+    setup = healthy(Size.MICRO)
+    tokens = training_block(setup, 0, range(bundles.STEPS)).inputs.reshape(-1)
+    plain, plain_low = (PlainLoop(setup.model, setup.data.rows, tokens, rotary=True, device=device) for _ in range(2))
+    core, most = on_one_core(setup), sizes[-1]
+    low = PEER + LOW
+    best = partial(bundle, most, device=device, impl=impls[-1], graphs=graphs[-1])
+    alone, largest = (named(runs, impls[-1], graphs[-1]) for runs in (sizes[0], most))
+    subjects: dict[str, tuple[Work, int]] = {
+        PEER: (lambda: plain.run(bundles.STEPS), 1),
+        low: (in_tf32(lambda: plain_low.run(bundles.STEPS)), 1),
+    }
+    for impl, runs, captured in product(impls, sizes, graphs):
+        work = bundle(runs, record=True, device=device, impl=impl, graphs=captured)
+        subjects[named(runs, impl, captured)] = (work, runs)
+    subjects[largest + LOW] = (in_tf32(best(record=True)), most)
+    subjects[largest + SIGNALS] = (best(record=True, validate=False), most)
+    subjects[largest + NOTHING] = (best(record=False), most)
+    subjects[f"bundle of {core} on one CPU core"] = (bundle(core, record=True), core)
+    seconds = seconds_in_turn(subjects, tick, settle)
+
+    def times(name: str, peer: str) -> float:
+        return float(np.median(seconds[peer] / seconds[name]))
+
+    return Table(
+        name="bench/cuda",
+        title="Training speed at size micro on a CUDA device",
+        how=(
+            f"{bundles.ROUNDS} rounds of {bundles.STEPS} steps of each, in turn, in one process, each waited for; "
+            "float32 where TF32 is not said. Run-steps count the steps of every run of a bundle. The bundles have "
+            f"every signal of the schema at every step and validation every {setup.evaluation.every} steps where "
+            "nothing else is said; the plain loop has fused AdamW and clipping and logs nothing. TF32: PyTorch's "
+            "matrix products, and those of the Triton kernels, may round their factors to 10 bits of mantissa. "
+            "Captured: a step is one CUDA graph, statistics inside; all else, the plain loop too, is called operator "
+            "by operator. Token sampling is outside the timing; cutting and moving batches is inside."
+        ),
+        command="trainwreck bench cuda --record",
+        columns=(
+            "what", "runs", "run-steps/s (median)", f"x {PEER}", "quartiles", f"x {low}", f"x {alone}",
+        ),
+        rows=tuple(_row(name, subjects, seconds, (PEER, low, alone)) for name in subjects),
+        goals=(
+            Goal(largest, PEER, GOALS[0], times(largest, PEER)),
+            Goal(largest, alone, GOALS[1], times(largest, alone)),
+            Goal(f"a step of {largest + SIGNALS}", "the same, no telemetry", GOALS[2],
+                 times(largest + NOTHING, largest + SIGNALS), least=False),
+        ),
+    )  # fmt: skip
+
+
+def named(runs: int, impl: str, captured: bool) -> str:
+    """A bundle in words."""
+    return f"bundle of {runs}, {impl} kernels{', captured' if captured else ''}"
+
+
+def in_tf32(work: Work) -> Work:
+    """The work while float32 products may be TF32; the setting is as before after it."""
+
+    def low() -> object:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            return work()
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    return low
+
+
+def _row(name: str, subjects: Subjects, seconds: dict[str, np.ndarray], peers: Sequence[str]) -> tuple[object, ...]:
+    ratios = [seconds[peer] / seconds[name] for peer in peers]
+    low, high = np.quantile(ratios[0], (0.25, 0.75))
+    first, *others = (float(np.median(ratio)) for ratio in ratios)
+    speed = float(np.median(bundles.STEPS / seconds[name]))
+    return (name, subjects[name][1], speed, first, f"{low:.2f} to {high:.2f}", *others)
