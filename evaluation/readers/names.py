@@ -130,8 +130,10 @@ def parse_mapping(words: Sequence[str]) -> dict[str, Target]:
 def choose(names: Sequence[str], mapping: Mapping[str, Target], place: str, *, has_step: bool = True) -> Choice:
     """What each column is. has_step: whether a column must be the step.
 
-    InputError that names the columns where none is a signal, or none the step.
+    InputError where nothing is logged at all, and one that names the columns where none is a signal, or none the step.
     """
+    if not names:
+        raise InputError(f"{place}: no value is logged; allowed: {'steps and ' if has_step else ''}a signal or more")
     taken = {name: mapping[name] for name in names if name in mapping}
     rivals: dict[str, list[tuple[int, str]]] = {}
     ignored: dict[str, str] = {}

@@ -145,7 +145,7 @@ REFUSED = {
     ),
     "no known signal": ("step,accuracy\n1,2\n", "no column is a known signal: 'step', 'accuracy'"),
     "nothing logged": ("step,loss\n1,\n2,\n", "no column is a known signal"),
-    "a header alone": ("step,loss\n", "no column is a known step"),
+    "a header alone": ("step,loss\n", "run.csv: no value is logged; allowed: steps and a signal or more"),
     "nothing": ("\n\n", "empty"),
 }
 
