@@ -112,8 +112,12 @@ def board_cards(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
-    """Scorecards of every built-in detector, the oracles, and `extra`; `workers` and `limits` as in `score_all`."""
-    chosen = [*builtin_detectors(), *ORACLES, *extra]
+    """Scorecards of every built-in detector, the oracles, and `extra`; `workers` and `limits` as in `score_all`.
+
+    A name in `extra` that is on the board anyway stands there once.
+    """
+    always = [*builtin_detectors(), *ORACLES]
+    chosen = [*always, *(detector for detector in extra if detector not in always)]
     return score_all(dataset, chosen, profiles=profiles, workers=workers, limits=limits, progress=progress)
 
 

@@ -1,7 +1,7 @@
 """The leaderboard to look at: one HTML page that needs nothing else, made from the scores alone."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -136,8 +136,8 @@ def _charts(entries: Sequence[dict[str, Any]], profile: str) -> list[tuple[str, 
         _add_operating(operating, entry)
     delays = _delay_frame(entry["card"] for entry in drawn)
     for entry in drawn:
-        by = entry["card"]["delay"]["from_onset"]["detected_by"]
-        delays.line(*_held(by["steps"], by["value"], delays), entry["detector"], f"line {entry['style']}")
+        known = _known(entry["card"]["delay"]["from_onset"]["detected_by"])
+        delays.line(*_held(*known, delays), entry["detector"], f"line {entry['style']}")
     rates = [rate for entry in drawn for rate in entry["card"]["curves"]["alarm_delay"]["rate"] if rate is not None]
     against = svg.Chart(
         svg.log_axis(rates), svg.Axis(0.0, 1.0), f"false alarms per {RATE_STEPS:,} steps watched", "delay", "y"
@@ -224,6 +224,12 @@ def _scenarios(entries: Sequence[dict[str, Any]], easy: Sequence[str]) -> dict[s
     return {"entries": entries, "failing": lines("scenario"), "look_alike": lines("look_alike")}
 
 
+def _known(by: Mapping[str, Sequence[Any]]) -> tuple[list[float], list[float]]:
+    """Steps and shares of `detected_by` where there is a share: there is none where no run fails."""
+    there = [(step, share) for step, share in zip(by["steps"], by["value"], strict=True) if share is not None]
+    return [step for step, _ in there], [share for _, share in there]
+
+
 def _held(steps: Sequence[float], shares: Sequence[float], chart: svg.Chart) -> tuple[list[float], list[float]]:
     """The curve with its last share held to the end of the axis."""
     return [*steps, *([chart.x.high] if steps else [])], [*shares, *shares[-1:]]
@@ -243,7 +249,7 @@ def _detail(entry: dict[str, Any], profile: str) -> dict[str, Any]:
     for event, style in (("stopped_before", "line s3 dashed"), ("lost", "line s1 dashed")):
         steps, shares = _thinned(origin["incidence"][event])
         delays.line(steps, shares, event.replace("_", " "), style, steps=True)
-    delays.line(by["steps"], by["value"], "detected", "line s0")
+    delays.line(*_known(by), "detected", "line s0")
     return {
         "entry": entry,
         "card": card,

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trainwreck.evaluation.board import leaderboard_of
-from trainwreck.evaluation.dataset import DataSet, load_labels, telemetry_digest
+from trainwreck.evaluation.dataset import DataSet, load_labels, telemetry_digest, write_manifest, write_runs
 from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.report.board_files import write_board
 from trainwreck.evaluation.report.standings import breakable, cell, heat
@@ -246,3 +246,20 @@ def test_small_parts() -> None:
     assert cell(0.5, 0.25, 0.75)["interval"] == "0.25 to 0.75"
     assert [heat(value) for value in (None, 0.0, 0.04, 0.06, 1.0)] == [None, 0, 0, 1, 10]
     assert breakable("<a>_b") == "&lt;a&gt;_<wbr>b"
+
+
+@pytest.mark.parametrize("scenarios", [(), ("high_lr",)])
+def test_runs_that_never_fail_visibly_leave_curves_out(
+    scenarios: tuple[str, ...], tmp_path: Path, write_small_data_set: Callable[..., DataSet]
+) -> None:
+    data = write_small_data_set(tmp_path / "data", scenarios=scenarios)
+    runs = pq.read_table(data.path / "runs.parquet").to_pylist()
+    write_runs(data.path, [run | {"visible_step": None} if run["kind"] == "failing" else run for run in runs])
+    write_manifest(data.path, {"plan": "small", "environment": data.manifest["environment"]})
+    scores = leaderboard_of(data.path, ["zclip"])
+    assert [row["detector"] for row in scores["rows"]].count("zclip") == 1
+    assert all(card["counts"]["failing"] == 0 for card in scores["cards"])
+    write_board(tmp_path / "out", load_labels(data.path), scores, COMMAND)
+    page = Page((tmp_path / "out" / "leaderboard.html").read_text(encoding="utf-8"))
+    titles = [attrs.get("aria-label") or "" for attrs in page.all("svg")]
+    assert any(title.startswith("Delay curves") for title in titles)
