@@ -237,7 +237,8 @@ def check(setup: Setup) -> None:
         if get(setup, path) % MULTIPLE:
             raise InputError(f"{path}: {get(setup, path)} is not allowed; allowed: multiples of {MULTIPLE}")
     if setup.data.rows % setup.distributed.ranks:
-        raise InputError(f"data.rows: {setup.data.rows} is not allowed; allowed: multiples of distributed.ranks")
+        ranks = f"distributed.ranks, {setup.distributed.ranks}"
+        raise InputError(f"data.rows: {setup.data.rows} is not allowed; allowed: multiples of {ranks}")
 
 
 def get(setup: Setup, path: str) -> Any:

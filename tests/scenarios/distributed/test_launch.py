@@ -94,7 +94,7 @@ def test_the_number_of_ranks_stays(tiny, make_job):
 
 
 def test_rows_are_shared_evenly(tiny, make_job):
-    with pytest.raises(InputError, match=r"^data.rows: 4 is not allowed; allowed: multiples of distributed.ranks$"):
+    with pytest.raises(InputError, match=r"^data.rows: 4 is not allowed; allowed: multiples of distributed.ranks, 3$"):
         train([make_job(0, replaced(tiny, distributed__ranks=3))])
 
 
