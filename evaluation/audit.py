@@ -33,6 +33,7 @@ from trainwreck.evaluation.metrics.significance import holm
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.schema import FAILURES, JOINT, RunKind
 from trainwreck.evaluation.specification import CALIBRATION, CONFIDENCE, SIGNIFICANCE
+from trainwreck.evaluation.unlabelled import refuse_imported
 
 FOLDS = 5
 # The folds train on the same runs, so their errors go together (Nadeau and Bengio 2003): tests / trains = 1 / (k - 1).
@@ -104,7 +105,8 @@ class Audit:
 
 
 def audit(dataset: DataSet, tick: Tick | None = None, *, channels: Sequence[str] = tuple(CHANNELS)) -> Audit:
-    """Audit the channels of a data set, by default all of them."""
+    """Audit the channels of a data set, by default all of them; InputError for imported runs."""
+    refuse_imported(dataset, "audited")
     runs = dataset.runs
     measured = runs[runs["split"] != CALIBRATION]
     kept = measured[measured["kind"].isin([*FAILURES, *NEGATIVES])]

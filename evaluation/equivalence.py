@@ -36,6 +36,7 @@ from trainwreck.evaluation.profiles import PROFILES
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.schema import RunKind
 from trainwreck.evaluation.separation import Told, chance, discoveries, held_out, joined, p_values, told
+from trainwreck.evaluation.unlabelled import refuse_imported
 
 FOLDS = 8  # blocks of seeds, and the fewest seeds of a cause
 FEWEST_HEALTHY = 8  # of a base
@@ -98,8 +99,11 @@ def equivalence(
 ) -> dict[str, Any]:
     """Sets and undetectable causes by profile, of several data sets taken as one. JSON-safe; see `of_profile`.
 
-    Raises InputError for an unknown profile, or where no cause has failing runs of 8 seeds beside 8 healthy runs.
+    Raises InputError for an unknown profile, imported runs, or where no cause has failing runs of 8 seeds beside 8
+    healthy runs.
     """
+    for dataset in datasets:
+        refuse_imported(dataset, "told apart by cause")
     chosen = list(profiles)
     for profile in chosen:
         if profile not in PROFILES:

@@ -9,7 +9,7 @@ import click
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.progress import progress
-from trainwreck.options import as_json, folder
+from trainwreck.options import as_json, data_set, named_folder, named_folders
 from trainwreck.tables import number, print_json, print_table
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ WORST = 10  # bases that are printed
 
 
 @click.command()
-@folder
+@data_set
 @as_json
 def audit(dir: Path, as_json: bool) -> None:
     """Does anything that a detector sees before a failure tell that the run will fail?
@@ -45,7 +45,9 @@ def audit(dir: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("dirs", nargs=-1, required=True, metavar="DIR ...", type=click.Path(path_type=Path))
+@click.argument(
+    "dirs", nargs=-1, required=True, metavar="DIR ...", type=click.Path(path_type=Path), callback=named_folders
+)
 @click.option("--profile", "profiles", multiple=True, help="Only this one; may be repeated. All four by default.")
 @click.option("--record", is_flag=True, help="Write results/equivalence/ and the sets that scores go by.")
 @as_json
@@ -75,8 +77,8 @@ def equivalence(dirs: Sequence[Path], profiles: Sequence[str], record: bool, as_
 
 
 @click.command()
-@folder
-@click.argument("other", type=click.Path(path_type=Path))
+@data_set
+@click.argument("other", type=click.Path(path_type=Path), callback=named_folder)
 @as_json
 def compare(dir: Path, other: Path, as_json: bool) -> None:
     """Two data sets of one plan, made on two machines or by two versions: the first step and signal that differ.

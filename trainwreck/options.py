@@ -19,7 +19,8 @@ minutes_option = click.option(
 folder = click.argument("dir", type=click.Path(path_type=Path))
 
 
-def _data_set(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
+def named_folder(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
+    """A data set, which may be `sample`."""
     from trainwreck.evaluation.shipped import named
 
     return named(folder)
@@ -32,7 +33,7 @@ def named_folders(context: click.Context, parameter: click.Parameter, folders: t
     return tuple(map(named, folders))
 
 
-data_set = click.argument("dir", type=click.Path(path_type=Path), callback=_data_set)
+data_set = click.argument("dir", type=click.Path(path_type=Path), callback=named_folder)
 settings = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
 device_option = click.option("--device", help="cpu or cuda; cpu by default.")
 impl_option = click.option("--impl", help="Kernels: reference or triton; triton on cuda, reference on cpu by default.")

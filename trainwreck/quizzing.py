@@ -9,7 +9,7 @@ import click
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.progress import progress
-from trainwreck.options import as_json
+from trainwreck.options import as_json, named_folder
 from trainwreck.tables import number, print_json, print_table
 
 if TYPE_CHECKING:
@@ -20,13 +20,7 @@ SEED = 7
 SHOWN = ("recall", "stopped", "stopped_look_alike", "skill", "top1", "family")
 
 
-def _folder(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
-    from trainwreck.evaluation.shipped import named
-
-    return named(folder)
-
-
-data_set = click.argument("dir", type=click.Path(path_type=Path), default="sample", callback=_folder)
+data_set = click.argument("dir", type=click.Path(path_type=Path), default="sample", callback=named_folder)
 detectors_option = click.option(
     "--detector", "detectors", multiple=True, help="Beside the players, instead of the built-in ones. May be repeated."
 )
@@ -84,6 +78,7 @@ def quiz(
     from trainwreck.evaluation.quiz.page import SPEEDS, write_page
     from trainwreck.evaluation.quiz.quiz import make
     from trainwreck.evaluation.quiz.recipe import Part, Recipe
+    from trainwreck.evaluation.unlabelled import refuse_imported
 
     if speed not in SPEEDS:
         raise InputError(f"speed: {speed} is not allowed; allowed: {', '.join(map(str, SPEEDS))}")
@@ -92,6 +87,7 @@ def quiz(
     if player is not None and not terminal:
         raise InputError("player: not allowed without --terminal; in the page everyone gives a name")
     dataset = load(dir)
+    refuse_imported(dataset, "asked about")  # they have no catalogue, which is read first
     recipe = Recipe(
         telemetry_digest(dataset), seed, runs, profile, tuple(sorted(set(families))), Part.read(part) if part else None
     )
@@ -157,7 +153,7 @@ def causes(dataset: "DataSet", choices: str = "all") -> tuple[dict[str, str], di
 @click.option(
     "--key", "keys", multiple=True, type=click.Path(path_type=Path), help="Of a sealed quiz. May be repeated."
 )
-@click.option("--data", type=click.Path(path_type=Path), default="sample", show_default=True, callback=_folder,
+@click.option("--data", type=click.Path(path_type=Path), default="sample", show_default=True, callback=named_folder,
               help="Data set of the quiz, where no key is given.")  # fmt: skip
 @detectors_option
 @click.option(

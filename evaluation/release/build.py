@@ -35,6 +35,7 @@ from trainwreck.evaluation.release.facts import CREATORS, LICENCE, LICENCE_TERMS
 from trainwreck.evaluation.release.partitions import write_partitions
 from trainwreck.evaluation.release.selection import plan_of, released_rows, scenario_names
 from trainwreck.evaluation.schema import document
+from trainwreck.evaluation.unlabelled import refuse_imported
 
 BESIDE = (SCORES, "report.html")  # what `leaderboard` and `report` leave in a data set
 TIMED = "update_us"  # the one column of the leaderboard that no two runs share
@@ -70,11 +71,12 @@ def release(
     is not known. profiles: of the baseline table, which is taken from the data set's leaderboard where
     that is at hand. workers: processes to score in.
 
-    InputError for a data set that is damaged or has nothing to release, a day or page that is none,
+    InputError for a data set that is damaged, imported or has nothing to release, a day or page that is none,
     and an `out` that holds something else than an earlier release.
     """
     _check_words(published, url, profiles)
     dataset = load(folder)
+    refuse_imported(dataset, "released")
     rows = released_rows(dataset, private=private)
     _check_place(out, folder)
     facts = Facts(rows, dataset.manifest, private, published, url)

@@ -54,7 +54,12 @@ def test_a_log_that_is_refused_leaves_nothing(call, here, log):
 def test_what_imported_runs_are_not_for(call, here, log):
     assert call("import", log, "--out", "mine").code == 0
     (run_id,) = load("mine").runs["run_id"]
-    for words in (("label", "mine"), ("leaderboard", "mine"), ("report", "mine"), ("reproduce", "mine", run_id)):
+    plain = ("label", "leaderboard", "report", "audit", "equivalence", "quiz", "gallery")
+    for words in (
+        *((word, "mine") for word in plain),
+        ("reproduce", "mine", run_id),
+        ("release", "mine", "--out", "to"),
+    ):
         call(*words).refused("imported runs have no label by experiment", "trainwreck score mine --detector NAME")
     call("score", "mine", "--detector", "zclip", "--profile", "minimal").refused("'minimal'", "allowed: full")
     call("score", "mine", "--detector", "zclip", "--track", "informed").refused("'informed'", "allowed: blind")
