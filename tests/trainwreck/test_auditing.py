@@ -138,4 +138,4 @@ def test_compare_of_a_data_set_with_itself_and_with_one_that_was_changed(call, d
 def test_the_sample_goes_by_its_name(call, here):
     assert call("compare", "sample", "sample").out.endswith("68 of 68 runs are identical to the bit\n")
     call("equivalence", "sample").refused("no cause has failing runs of 8 seeds")
-    call("audit", "sampel").refused("'sampel' is not a folder")
+    call("audit", "nowhere").refused("'nowhere' is not a folder")
