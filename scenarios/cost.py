@@ -6,7 +6,7 @@ Of use are ratios only: the costliest bundle goes first, and what is left of a p
 
 from collections.abc import Sequence
 
-from trainwreck.scenarios.loop import LANE_ELEMENTS
+from trainwreck.scenarios.loop import lane_width
 from trainwreck.scenarios.settings import Setup
 
 # Fitted by least squares of relative errors (none negative) to the processor time of the 383 bundles of the proofs,
@@ -22,7 +22,7 @@ def core_seconds(setups: Sequence[Setup], device: str = "cpu") -> float:
     setup = setups[0]
     model, rows, ranks = setup.model, setup.data.rows, setup.distributed.ranks
     tokens = rows * model.context
-    lane = max(1, LANE_ELEMENTS[device] // (tokens * model.width))
+    lane = lane_width(rows, model, device)
     lanes = -(-len(setups) // lane)
     a_step = lanes * ranks * PER_STEP_AND_LAYER * model.layers
     a_step += len(setups) * tokens * (PER_WIDTH_SQUARED * model.layers * model.width**2 + PER_TOKEN)

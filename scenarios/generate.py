@@ -32,7 +32,7 @@ from trainwreck.scenarios.batches import entropy_floor
 from trainwreck.scenarios.compound import Compound
 from trainwreck.scenarios.cost import core_seconds
 from trainwreck.scenarios.engines import Local, Piece, Settings, in_workers
-from trainwreck.scenarios.loop import LANE_ELEMENTS, train
+from trainwreck.scenarios.loop import lane_width, train
 from trainwreck.scenarios.memory import needed, width_within
 from trainwreck.scenarios.pages import page
 from trainwreck.scenarios.plan import Role, RunSpec, unique
@@ -92,7 +92,7 @@ def bundles(specs: list[RunSpec], device: str = CPU.device) -> list[Bundle]:
     for group in groups.values():
         group.sort(key=lambda s: (s.base, s.seed, s.run_id))  # runs of one seed share their batches
         setup = group[0].setup
-        size = max(2, LANE_ELEMENTS[device] // (setup.data.rows * setup.model.context * setup.model.width))
+        size = max(2, lane_width(setup.data.rows, setup.model, device))
         cut += [Bundle(tuple(group[i : i + size])) for i in range(0, len(group), size)]
     return sorted(cut, key=lambda b: (-b.cost, b.name))
 

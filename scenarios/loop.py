@@ -19,6 +19,7 @@ from safetensors.torch import save as save_tensors
 
 from trainwreck.evaluation.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.trace import Trace
+from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import carried_over, initial_parameters, layout, norm_names
 from trainwreck.scenarios.distributed.group import Group
 from trainwreck.scenarios.faults import State
@@ -29,6 +30,11 @@ from trainwreck.scenarios.settings import as_dict
 BLOCK = 50  # steps between two transfers of statistics
 # Activations (rows * context * width) of the runs stepped as one: on a CPU what its caches hold.
 LANE_ELEMENTS = {"cpu": 200_000, "cuda": 200_000_000}
+
+
+def lane_width(rows: int, model: ModelConfig, device: str = "cpu") -> int:
+    """How many runs of a model and batch are stepped as one. rows: of a batch; device: its type."""
+    return max(1, LANE_ELEMENTS[device] // (rows * model.context * model.width))
 
 
 @dataclass
@@ -221,7 +227,7 @@ def _lanes(live: list[_Run], step: int, place: Place) -> list[tuple[list[_Run], 
     chunks = []
     for group in groups.values():
         setup = group[0].job.segment(step).setup
-        width = max(1, LANE_ELEMENTS[place.device.type] // (setup.data.rows * setup.model.context * setup.model.width))
+        width = lane_width(setup.data.rows, setup.model, place.device.type)
         chunks += [group[i : i + width] for i in range(0, len(group), width)]
     return [(c, Lane([r.job for r in c], [r.state for r in c], step, place)) for c in chunks]
 

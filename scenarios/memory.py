@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.parameters import layout
-from trainwreck.scenarios.loop import BLOCK, LANE_ELEMENTS
+from trainwreck.scenarios.loop import BLOCK, lane_width
 from trainwreck.scenarios.plan import RunSpec
 from trainwreck.scenarios.settings import Setup
 from trainwreck.scenarios.telemetry import widths
@@ -34,7 +34,7 @@ def needed(setups: Sequence[Setup], width: int, device: str = "cpu") -> int:
     setup = setups[0]
     model, rows, ranks = setup.model, setup.data.rows, setup.distributed.ranks
     width = min(width, len(setups))
-    lane = min(width, max(1, LANE_ELEMENTS[device] // (rows * model.context * model.width)))
+    lane = min(width, lane_width(rows, model, device))
     tokens, parameters = rows * model.context, layout(model).size
     activations = model.layers * (PER_WIDTH * model.width + PER_SCORE * model.heads * model.context)
     activations += PER_LOGIT * model.vocab_size

@@ -46,7 +46,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Case:
-    """One size: q, k, v and the gradient of the output, [1, B, H, T, K] in bfloat16."""
+    """One size: q, k, v and the gradient of the output, [N, B, H, T, K]."""
 
     q: Tensor
     k: Tensor
@@ -190,7 +190,7 @@ def ours(case: Case, *, impl: str, stats: bool) -> Attention:
 
 def arguments(case: Case, impl: str, stats: bool) -> dict[str, Any]:
     """What `attention` takes besides q, k and v."""
-    scale = torch.full((1,), 1 / math.sqrt(case.q.shape[-1]), device=case.q.device)
+    scale = torch.full((len(case.q),), 1 / math.sqrt(case.q.shape[-1]), device=case.q.device)
     return {"mask": Mask(), "scale_N": scale, "stats": stats, "impl": impl}
 
 

@@ -1,7 +1,6 @@
 """Attention as CPU runs have it, with statistics, against PyTorch's own, on one core."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainwreck.evaluation.progress import Tick
-from trainwreck.kernels.attention import Mask, attention
 from trainwreck.kernels.attention.reference import masked_scores
 from trainwreck.kernels.attention.statistics import measure
 from trainwreck.models.config import ModelConfig
+from trainwreck.scenarios.bench.attention import OFF, ON, Attention, Case, arguments, ours
 from trainwreck.scenarios.bench.peak import attention_products, forward_and_backward, threads
 from trainwreck.scenarios.bench.rounds import differs
 from trainwreck.scenarios.bench.table import Bars, Limit, Table
 from trainwreck.scenarios.bench.turns import part, processor_seconds, quartiles
-from trainwreck.scenarios.loop import LANE_ELEMENTS
+from trainwreck.scenarios.loop import lane_width
 from trainwreck.scenarios.process import prepare
 from trainwreck.scenarios.sizes import Size, healthy
 
@@ -26,40 +25,10 @@ ROUNDS = 75
 TOLERANCE = 1e-4  # of the largest number, float32
 SIZES = (Size.MICRO, Size.DEEP, Size.SMALL)
 SDPA, MATERIALISED, SECOND = "SDPA", "SDPA, materialised", "SDPA, and a second pass for statistics"
-OFF, ON = "trainwreck, statistics off", "trainwreck, statistics on"
 PEERS = (SDPA, MATERIALISED, SECOND)
 BOTH = "forward and backward, ms"
 BACK, PRODUCTS = ", and backward", "products"  # what is timed besides the forward passes
 COLUMNS = ("what", "forward, ms", BOTH, *(f"x {peer}" for peer in PEERS), "quartiles of the first ratio")
-
-Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One layer of a bundle: q, k, v and the gradient of the output, [N, B, H, T, K] in float32."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    d_out: Tensor
-
-    @classmethod
-    def draw(cls, runs: int, rows: int, c: ModelConfig) -> "Case":
-        """Random numbers in the shapes of a model, the same in every run."""
-        random = torch.Generator().manual_seed(0)
-        shape = (runs, rows, c.heads, c.context, c.head_width)
-        return cls(*(torch.randn(shape, generator=random) for _ in range(4)))
-
-    def work(self, fn: Attention, backward: bool) -> Callable[[], tuple[Tensor, ...]]:
-        """The output as training makes it, or the output and the gradients of q, k and v."""
-
-        def once() -> tuple[Tensor, ...]:
-            leaves = [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
-            out = fn(*leaves)
-            return (out, *torch.autograd.grad(out, leaves, self.d_out)) if backward else (out,)
-
-        return once
 
 
 def against_sdpa(tick: Tick) -> Table:
@@ -71,9 +40,9 @@ def against_sdpa(tick: Tick) -> Table:
         for done, size in enumerate(SIZES):
             setup = healthy(size)
             c, batch = setup.model, setup.data.rows
-            runs = max(1, LANE_ELEMENTS["cpu"] // (batch * c.context * c.width))
+            runs = lane_width(batch, c)
             products = forward_and_backward(attention_products(c, batch), runs)
-            taken = of_case(Case.draw(runs, batch, c), size.value, products, part(tick, done, len(SIZES)))
+            taken = of_cases(draw(runs, batch, c), size.value, products, part(tick, done, len(SIZES)))
             ms = {name: 1e3 * seconds / runs for name, seconds in taken.items()}
             rows += [_row(size.value, ms, name) for name in (*PEERS, OFF, ON)]
             alone, whole = ms[PRODUCTS], ms[f"{ON}{BACK}"]
@@ -113,20 +82,29 @@ def against_sdpa(tick: Tick) -> Table:
     )  # fmt: skip
 
 
-def of_case(case: Case, label: str, products: Callable[[], object], tick: Tick) -> dict[str, np.ndarray]:
+def draw(runs: int, rows: int, c: ModelConfig) -> tuple[Case, Case]:
+    """One layer of a bundle, forward, and forward and backward: the same random numbers in every run."""
+    random = torch.Generator().manual_seed(0)
+    shape = (runs, rows, c.heads, c.context, c.head_width)
+    q, k, v, d_out = (torch.randn(shape, generator=random) for _ in range(4))
+    return Case(q, k, v, d_out, backward=False), Case(q, k, v, d_out, backward=True)
+
+
+def of_cases(cases: tuple[Case, Case], label: str, products: Callable[[], object], tick: Tick) -> dict[str, np.ndarray]:
     """Seconds a round of every subject, forward by its name alone, and of the products.
 
     RuntimeError where one computes something else than the first.
     """
-    subjects = attentions(case)
-    first = [x.detach() for x in case.work(subjects[SDPA], backward=True)()]
+    forward, both = cases
+    subjects = attentions(both)
+    first = [x.detach() for x in both.work(subjects[SDPA])()]
     for name, fn in subjects.items():
-        wrong = differs(case.work(fn, backward=True)(), first, TOLERANCE)
+        wrong = differs(both.work(fn)(), first, TOLERANCE)
         if wrong:
             raise RuntimeError(f"{label}: {name}: {wrong}")
     works: dict[str, Callable[[], object]] = {}
     for name, fn in subjects.items():
-        works |= {name: case.work(fn, backward=False), f"{name}{BACK}": case.work(fn, backward=True)}
+        works |= {name: forward.work(fn), f"{name}{BACK}": both.work(fn)}
     return processor_seconds(works | {PRODUCTS: products}, ROUNDS, tick)
 
 
@@ -144,8 +122,8 @@ def attentions(case: Case) -> dict[str, Attention]:
     """Every subject by name, causal, one document a row."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    mask = Mask()
-    scale = torch.full((len(case.q),), case.q.shape[-1] ** -0.5)
+    given = arguments(case, "reference", stats=True)
+    mask, scale = given["mask"], given["scale_N"].view(-1, 1, 1, 1, 1)
 
     def sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
@@ -158,11 +136,9 @@ def attentions(case: Case) -> dict[str, Attention]:
     def second(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         with torch.no_grad():
             bias = mask.bias(q.shape[-2], q.dtype, q.device)
-            scores = masked_scores(q * scale.view(-1, 1, 1, 1, 1), k, bias)
+            scores = masked_scores(q * scale, k, bias)
             measure(scores, torch.softmax(scores, -1), None)
         return sdpa(q, k, v)
 
-    def ours(stats: bool) -> Attention:
-        return lambda q, k, v: attention(q, k, v, mask=mask, scale_N=scale, stats=stats, impl="reference")[0]
-
-    return {SDPA: sdpa, MATERIALISED: materialised, SECOND: second, OFF: ours(False), ON: ours(True)}
+    own = {name: ours(case, impl="reference", stats=stats) for name, stats in ((OFF, False), (ON, True))}
+    return {SDPA: sdpa, MATERIALISED: materialised, SECOND: second} | own

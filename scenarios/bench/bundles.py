@@ -11,8 +11,8 @@ from trainwreck.models.precision import Format
 from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.lane import Lane, Place
-from trainwreck.scenarios.loop import LANE_ELEMENTS, fresh_state
-from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.loop import fresh_state
+from trainwreck.scenarios.settings import replaced
 from trainwreck.scenarios.sizes import Size, healthy
 
 ROUNDS = 15
@@ -20,11 +20,6 @@ STEPS = 25  # of a run, a round
 
 Work = Callable[[], object]
 Subjects = Mapping[str, tuple[Work, int]]  # what a round does by name, and of how many runs
-
-
-def on_one_core(setup: Setup) -> int:
-    """How many runs the training loop steps as one on a CPU."""
-    return max(1, LANE_ELEMENTS["cpu"] // (setup.data.rows * setup.model.context * setup.model.width))
 
 
 def bundle(

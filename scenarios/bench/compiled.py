@@ -19,7 +19,7 @@ from trainwreck.scenarios.bench.table import Limit, Table
 from trainwreck.scenarios.bench.turns import part, processor_seconds, quartiles
 from trainwreck.scenarios.job import Job
 from trainwreck.scenarios.lane import Lane
-from trainwreck.scenarios.loop import LANE_ELEMENTS, fresh_state
+from trainwreck.scenarios.loop import fresh_state, lane_width
 from trainwreck.scenarios.process import prepare
 from trainwreck.scenarios.settings import Setup
 from trainwreck.scenarios.sizes import Size, healthy
@@ -63,7 +63,7 @@ def against_eager(tick: Tick) -> Table:
     with threads(1):
         for done, size in enumerate(SIZES):
             setup = healthy(size)
-            runs = LANE_ELEMENTS["cpu"] // (setup.data.rows * setup.model.context * setup.model.width)
+            runs = lane_width(setup.data.rows, setup.model)
             eager, compiled = _pass(setup, runs), _pass(setup, runs, compile=True)
             single = _pass(setup, 1, compile=True)
             eager.once()  # imports what is imported at first use, which the compiler can't follow

@@ -11,10 +11,11 @@ from trainwreck.evaluation.progress import Tick
 from trainwreck.kernels.selection import IMPLS
 from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.bench import bundles
-from trainwreck.scenarios.bench.bundles import Subjects, Work, bundle, on_one_core, seconds_in_turn
+from trainwreck.scenarios.bench.bundles import Subjects, Work, bundle, seconds_in_turn
 from trainwreck.scenarios.bench.plain import PlainLoop
 from trainwreck.scenarios.bench.stopwatch import require_cuda
 from trainwreck.scenarios.bench.table import Goal, Table
+from trainwreck.scenarios.loop import lane_width
 from trainwreck.scenarios.process import prepare
 from trainwreck.scenarios.sizes import Size, healthy
 
@@ -48,7 +49,7 @@ def bundles_on(
     setup = healthy(Size.MICRO)
     tokens = training_block(setup, 0, range(bundles.STEPS)).inputs.reshape(-1)
     plain, plain_low = (PlainLoop(setup.model, setup.data.rows, tokens, rotary=True, device=device) for _ in range(2))
-    core, most = on_one_core(setup), sizes[-1]
+    core, most = lane_width(setup.data.rows, setup.model), sizes[-1]
     low = PEER + LOW
     best = partial(bundle, most, device=device, impl=impls[-1], graphs=graphs[-1])
     alone, largest = (named(runs, impls[-1], graphs[-1]) for runs in (sizes[0], most))

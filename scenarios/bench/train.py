@@ -15,11 +15,12 @@ from trainwreck.evaluation.progress import Tick
 from trainwreck.models.precision import Format
 from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.bench import bundles
-from trainwreck.scenarios.bench.bundles import Work, bundle, on_one_core, seconds_in_turn
+from trainwreck.scenarios.bench.bundles import Work, bundle, seconds_in_turn
 from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations, threads
 from trainwreck.scenarios.bench.plain import PlainLoop
 from trainwreck.scenarios.bench.readings import costs
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table
+from trainwreck.scenarios.loop import lane_width
 from trainwreck.scenarios.process import prepare
 from trainwreck.scenarios.settings import Setup
 from trainwreck.scenarios.sizes import Size, healthy
@@ -33,7 +34,7 @@ def against_plain_loop(tick: Tick) -> Table:
     """Steps a second of a bundle with all telemetry against a plain single-run loop without any."""
     prepare()
     setup = healthy(Size.MICRO)
-    runs = on_one_core(setup)
+    runs = lane_width(setup.data.rows, setup.model)
     tokens = training_block(setup, 0, range(bundles.STEPS)).inputs.reshape(-1)
 
     def plain(rotary: bool, autocast: bool = False) -> tuple[Work, int]:

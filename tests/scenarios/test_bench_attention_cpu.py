@@ -8,7 +8,7 @@ import torch
 from trainwreck.models.config import ModelConfig
 from trainwreck.scenarios.bench import attention_cpu as bench
 from trainwreck.scenarios.bench import bars, measure
-from trainwreck.scenarios.bench.attention_cpu import OFF, ON, PEERS, SDPA, SECOND, Case
+from trainwreck.scenarios.bench.attention_cpu import OFF, ON, PEERS, SDPA, SECOND, draw
 from trainwreck.scenarios.sizes import Size
 
 TINY = ModelConfig(layers=1, width=8, heads=2, vocab_size=10, context=16)
@@ -50,12 +50,12 @@ def test_what_computes_something_else_is_not_timed(name, monkeypatch):
     monkeypatch.setattr(bench, "attentions", wrong)
     monkeypatch.setattr(bench, "processor_seconds", lambda *given: pytest.fail("timed"))
     with pytest.raises(RuntimeError, match=rf"^here: {name}: wrong: result 0 is off by "):
-        bench.of_case(Case.draw(2, 3, TINY), "here", lambda: None, lambda *said: None)
+        bench.of_cases(draw(2, 3, TINY), "here", lambda: None, lambda *said: None)
 
 
 def test_a_second_pass_measures_what_ours_measures_in_one(monkeypatch):
     """Before rounding: the scores that it overwrites, and the probabilities, are the very same."""
-    case, seen = Case.draw(2, 3, TINY), []
+    (case, _), seen = draw(2, 3, TINY), []
     real = bench.measure
 
     def noting(scores, probs, regions):
