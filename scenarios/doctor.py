@@ -4,10 +4,10 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
-from trainwreck.evaluation.plugins import plugins
-from trainwreck.evaluation.registry import builtin_detectors
-from trainwreck.scenarios.process import cores, environment, processor_flags
-from trainwreck.scenarios.registry import scenarios
+from trainwreck.evaluation.detectors.plugins import plugins
+from trainwreck.evaluation.detectors.registry import builtin_detectors
+from trainwreck.scenarios.spec.registry import scenarios
+from trainwreck.scenarios.training.environment import cores, environment, processor_flags
 
 
 def examine() -> dict[str, Any]:

@@ -12,17 +12,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainwreck.evaluation.dataset import DataSet, load
+    from trainwreck.evaluation.dataset.dataset import DataSet, load
+    from trainwreck.evaluation.dataset.sample import sample
+    from trainwreck.evaluation.detectors.base import Detector, Verdict
     from trainwreck.evaluation.errors import InputError
-    from trainwreck.evaluation.monitoring.lightning import lightning_callback
-    from trainwreck.evaluation.monitoring.monitor import Alarm, Monitor
-    from trainwreck.evaluation.monitoring.transformers import transformers_callback
-    from trainwreck.evaluation.protocol import Detector, Verdict
-    from trainwreck.evaluation.scorecard import Scorecard, leaderboard, score
-    from trainwreck.evaluation.shipped import sample
-    from trainwreck.scenarios.experiment import Experiment, run
+    from trainwreck.evaluation.leaderboard.run import Scorecard, leaderboard, score
+    from trainwreck.evaluation.live.lightning import lightning_callback
+    from trainwreck.evaluation.live.monitor import Alarm, Monitor
+    from trainwreck.evaluation.live.transformers import transformers_callback
     from trainwreck.scenarios.module_signals import ModuleSignals
     from trainwreck.scenarios.preflight import Preflight
+    from trainwreck.scenarios.views.experiment import Experiment, run
 
 __all__ = [
     "Alarm",

@@ -13,9 +13,9 @@ from trainwreck.options import as_json, data_set, named_folder, named_folders
 from trainwreck.tables import number, print_json, print_table
 
 if TYPE_CHECKING:
-    from trainwreck.evaluation.audit import Audit
-    from trainwreck.evaluation.comparison import Comparison
-    from trainwreck.evaluation.dataset import DataSet
+    from trainwreck.evaluation.audits.leakage import Audit
+    from trainwreck.evaluation.dataset.dataset import DataSet
+    from trainwreck.evaluation.dataset.diff import Comparison
 
 WORST = 10  # bases that are printed
 
@@ -30,8 +30,8 @@ def audit(dir: Path, as_json: bool) -> None:
     the order of the runs; apart from these the context of the informed track, and what the harness withholds. Exit
     code 0: nothing on the blind track does better than the majority prior; 1: something does.
     """
-    from trainwreck.evaluation.audit import audit as examine
-    from trainwreck.evaluation.dataset import load
+    from trainwreck.evaluation.audits.leakage import audit as examine
+    from trainwreck.evaluation.dataset.dataset import load
 
     dataset = load(dir)
     with progress("audit", quiet=as_json) as tick:
@@ -56,11 +56,11 @@ def equivalence(dirs: Sequence[Path], profiles: Sequence[str], record: bool, as_
 
     Several data sets are taken as one. A cause needs failing runs of 8 seeds, on bases with 8 healthy runs.
     """
-    from trainwreck.evaluation.dataset import load
-    from trainwreck.evaluation.equivalence import equivalence as measure
-    from trainwreck.evaluation.equivalence_record import page, summary
-    from trainwreck.evaluation.equivalence_record import record as write
-    from trainwreck.evaluation.profiles import PROFILES
+    from trainwreck.evaluation.audits.confusable.equivalence import equivalence as measure
+    from trainwreck.evaluation.audits.confusable.record import page, summary
+    from trainwreck.evaluation.audits.confusable.record import record as write
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.replay.profiles import PROFILES
 
     if record and profiles:
         raise InputError(f"--profile: {profiles[0]!r} is not allowed with --record; allowed: all profiles")
@@ -68,7 +68,7 @@ def equivalence(dirs: Sequence[Path], profiles: Sequence[str], record: bool, as_
     with progress("equivalence", quiet=as_json) as tick:
         found = measure(datasets, profiles or tuple(PROFILES), tick)
     if record:
-        from trainwreck.scenarios.process import environment
+        from trainwreck.scenarios.training.environment import environment
 
         write(found, "trainwreck equivalence DIR ... --record", environment())
     if as_json:
@@ -85,8 +85,8 @@ def compare(dir: Path, other: Path, as_json: bool) -> None:
 
     Exit code 0: every run of the first is in the second, to the bit, with the same labels; 1: not so.
     """
-    from trainwreck.evaluation.comparison import common_runs, compare_data_sets
-    from trainwreck.evaluation.dataset import load
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.dataset.diff import common_runs, compare_data_sets
 
     one, two = load(dir), load(other)
     runs = len(common_runs(one, two))

@@ -10,8 +10,8 @@ import click
 
 from trainwreck.auditing import audit, compare, equivalence
 from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, unknown
-from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
+from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.exporting import export
 from trainwreck.gallery import gallery
 from trainwreck.generating import generate, label, reproduce, train_plan
@@ -111,8 +111,8 @@ def demo(out: Path, workers: int | None, device: str | None, impl: str | None, a
 
     Scored are the detectors that need no other library: importing and fitting those would take as long as all else.
     """
-    from trainwreck.evaluation.registry import without_libraries
-    from trainwreck.scenarios.plans import resolve
+    from trainwreck.evaluation.detectors.registry import without_libraries
+    from trainwreck.scenarios.datasets.plans import resolve
 
     name, specs = resolve(["demo"])
     train_plan(specs, out, name, workers, as_backend(device, impl), quiet=as_json)
@@ -131,7 +131,7 @@ def demo(out: Path, workers: int | None, device: str | None, impl: str | None, a
 @as_json
 def list_(family: str | None, as_json: bool) -> None:
     """The catalogue."""
-    from trainwreck.scenarios.pages import summary
+    from trainwreck.scenarios.spec.pages import summary
 
     rows = summary()
     families = list(dict.fromkeys(row["family"] for row in rows))
@@ -156,7 +156,7 @@ def list_(family: str | None, as_json: bool) -> None:
 @as_json
 def show(id: str, as_json: bool) -> None:
     """One scenario as a page."""
-    from trainwreck.scenarios.pages import page
+    from trainwreck.scenarios.spec.pages import page
 
     content = page(id)
     if as_json:
@@ -213,9 +213,9 @@ def score(
     DIR may be `sample`, which ships with the package. A detector that is not built in (of a file, an installed plug-in,
     or a command in any language: docs/protocol.md) runs in a process of its own, within limits.
     """
-    from trainwreck.evaluation.dataset import load
-    from trainwreck.evaluation.plugins import clashes
-    from trainwreck.evaluation.scorecard import score_all
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.detectors.plugins import clashes
+    from trainwreck.evaluation.leaderboard.run import score_all
 
     dataset = load(dir)
     if dataset.imported and detector_seeds > 1:
@@ -242,7 +242,7 @@ def score(
             progress=tick,
         )
     if alarms is not None:
-        from trainwreck.evaluation.rescore import keep_alarms
+        from trainwreck.evaluation.leaderboard.rescore import keep_alarms
 
         keep_alarms(alarms, dataset, cards)
     if as_json:
@@ -278,7 +278,7 @@ def report(
 
     Of imported runs, with --labels: what can be said of detectors on them, and what not.
     """
-    from trainwreck.evaluation.shipped import SAMPLE, is_sample
+    from trainwreck.evaluation.dataset.sample import SAMPLE, is_sample
 
     if labels:
         page = write_real(dir, labels, out or dir / "report.html", detectors, quiet=as_json)
@@ -287,8 +287,8 @@ def report(
         raise InputError(f"--detector: {detectors[0]!r} is not allowed without --labels; allowed: in `leaderboard`")
     page = _report(dir, out or (Path(f"{SAMPLE}.html") if is_sample(dir) else dir / "report.html"), quiet=as_json)
     if record:
-        from trainwreck.evaluation.dataset import load
-        from trainwreck.evaluation.report import write_record
+        from trainwreck.evaluation.dataset.dataset import load
+        from trainwreck.evaluation.pages.report import write_record
 
         write_record(dir, Path("results") / load(dir).manifest["plan"])
     print(json.dumps({"report": str(page)}) if as_json else page)
@@ -351,7 +351,7 @@ def doctor(as_json: bool) -> None:
 def _report(dir: Path, out: Path, quiet: bool) -> Path:
     from joblib import cpu_count
 
-    from trainwreck.evaluation.report import write_report
+    from trainwreck.evaluation.pages.report import write_report
 
     with progress("report", quiet=quiet) as tick:
         return write_report(dir, out, tick, cpu_count())

@@ -32,7 +32,7 @@ class EngineWords:
 
     def settings(self, out: Path, device: str, minutes: float | None = None) -> Any:
         """The engine's settings; InputError for a word that does not go with it. out: the data set's folder."""
-        from trainwreck.scenarios.engines import engine
+        from trainwreck.scenarios.datasets.engines import engine
 
         if minutes is not None and self.engine == "slurm":
             raise InputError(

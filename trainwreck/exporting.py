@@ -44,7 +44,7 @@ def export(
             if value is not None:
                 raise InputError(f"{option}: {value!r} is not allowed with --to; allowed: for a scenario")
         return _runs(Path(what), run_ids, to, out, as_json)
-    from trainwreck.scenarios.registry import scenarios
+    from trainwreck.scenarios.spec.registry import scenarios
 
     if Path(what).is_dir():
         also = ", and a scenario too" if what in scenarios() else ""
@@ -64,8 +64,8 @@ def _runs(dir: Path, run_ids: Sequence[str], to: str, out: Path | None, as_json:
     """Runs of a data set in another tool's format."""
     if out is None:
         raise InputError("--out: missing; allowed: a folder that is new or empty")
-    from trainwreck.evaluation.dataset import load
-    from trainwreck.evaluation.exporters import export as write
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.logs.exporters import export as write
 
     written = write(load(dir), to, out, run_ids)
     if as_json:

@@ -46,9 +46,9 @@ def gallery(
     from joblib import cpu_count
 
     from trainwreck.evaluation.errors import InputError
-    from trainwreck.evaluation.gallery import write_gallery
-    from trainwreck.evaluation.gallery.marks import DETECTORS
-    from trainwreck.scenarios.symptoms import catalogue_facts
+    from trainwreck.evaluation.pages.gallery import write_gallery
+    from trainwreck.evaluation.pages.gallery.marks import DETECTORS
+    from trainwreck.scenarios.views.symptoms import catalogue_facts
 
     if detectors and alarms:
         raise InputError("detector: not allowed beside --alarms, which replays nothing; allowed: one of them")

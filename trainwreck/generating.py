@@ -46,7 +46,7 @@ def generate(
     PLAN is demo, standard, full, private, a plan.json, or a sweep such as scenario=A,B seed=range(8).
     A data set begun on one engine goes on on another, and ends with the same bytes (docs/engines.md).
     """
-    from trainwreck.scenarios.plans import resolve
+    from trainwreck.scenarios.datasets.plans import resolve
 
     name, specs = resolve(plan, salt)
     where = as_backend(device, impl)
@@ -98,22 +98,22 @@ def label(
     if check and source:
         raise InputError("--from: not allowed beside --check, which writes nothing; allowed: one of them")
     if check:
-        from trainwreck.evaluation.dataset import load
-        from trainwreck.evaluation.stability import stability
+        from trainwreck.evaluation.dataset.dataset import load
+        from trainwreck.evaluation.labels.stability import stability
 
         found = stability(load(dir))
         return print_json(found.to_dict()) if as_json else print(found.text())
     if source:
-        from trainwreck.evaluation.adoption import adopt
+        from trainwreck.evaluation.labels.transfer_labels import adopt
 
         count = adopt(dir, source)
         print(f"{count} points of no return taken over from {source}", file=sys.stderr)
     if visible:
-        from trainwreck.evaluation.label import relabel
+        from trainwreck.evaluation.labels.labelling import relabel
 
         rows = relabel(dir)
     else:
-        from trainwreck.scenarios.branching import measure
+        from trainwreck.scenarios.proof.no_return_dataset import measure
 
         with progress("points of no return", quiet=as_json) as tick:
             rows = measure(
@@ -143,7 +143,7 @@ def label(
 @as_json
 def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
     """Train a run of a data set again and compare bit by bit."""
-    from trainwreck.scenarios.reproduce import reproduce as again
+    from trainwreck.scenarios.datasets.reproduce import reproduce as again
 
     found = again(dir, run_id)
     if as_json:
@@ -165,7 +165,7 @@ def train_plan(
     engine: Any = None,
 ) -> Any:
     """The data set of a plan, with progress. where: a backend. engine: so many workers of this machine by default."""
-    from trainwreck.scenarios.generate import generate as run_plan
+    from trainwreck.scenarios.datasets.generate import generate as run_plan
 
     engine = engine or EngineWords(workers=workers).settings(out, where.device)
     with progress(f"train {len(specs)} runs", quiet=quiet) as tick:

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
+from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.options import as_json
 from trainwreck.tables import print_json, print_table
 
@@ -35,8 +35,8 @@ def import_(
     out of order is counted, and kept in the manifest. Nobody knows by experiment what a run is: `score` lists
     alarms, or with --labels what these allow.
     """
-    from trainwreck.evaluation.readers import parse_mapping
-    from trainwreck.evaluation.readers.imported import import_logs
+    from trainwreck.evaluation.logs.imported import import_logs
+    from trainwreck.evaluation.logs.readers import parse_mapping
 
     entries = import_logs(logs, out, format=format, mapping=parse_mapping(mapping), labels=labels)
     if as_json:
@@ -64,7 +64,7 @@ def full_and_blind(profile: str, track: str) -> None:
 
 def print_alarms(dataset: Any, detectors: Sequence[str], limits: Limits, as_json: bool) -> None:
     """What detectors say of imported runs, for `score`."""
-    from trainwreck.evaluation.unlabelled import alarms_on
+    from trainwreck.evaluation.replay.unlabelled import alarms_on
 
     with progress("replay", quiet=as_json) as tick:
         entries = alarms_on(dataset, detectors, tick, limits)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from trainwreck.evaluation.isolation.limits import Limits
+from trainwreck.evaluation.replay.sandbox.limits import Limits
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 workers_option = click.option("--workers", type=click.IntRange(1), help="Worker processes; one a core by default.")
@@ -21,14 +21,14 @@ folder = click.argument("dir", type=click.Path(path_type=Path))
 
 def named_folder(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
     """A data set, which may be `sample`."""
-    from trainwreck.evaluation.shipped import named
+    from trainwreck.evaluation.dataset.sample import named
 
     return named(folder)
 
 
 def named_folders(context: click.Context, parameter: click.Parameter, folders: tuple[Path, ...]) -> tuple[Path, ...]:
     """Data sets, of which one may be `sample`."""
-    from trainwreck.evaluation.shipped import named
+    from trainwreck.evaluation.dataset.sample import named
 
     return tuple(map(named, folders))
 
@@ -93,29 +93,29 @@ def backend_options(command: Callable[..., Any]) -> Any:
 
 def as_severity(text: str | None) -> Any:
     """The member, None for None; InputError with the nearest."""
-    from trainwreck.scenarios.plans import member
-    from trainwreck.scenarios.spec import Severity
+    from trainwreck.scenarios.datasets.plans import member
+    from trainwreck.scenarios.spec.scenario import Severity
 
     return member(Severity, "severity", text)
 
 
 def as_size(text: str | None) -> Any:
     """The member, None for None; InputError with the nearest."""
-    from trainwreck.scenarios.plans import member
-    from trainwreck.scenarios.sizes import Size
+    from trainwreck.scenarios.config.sizes import Size
+    from trainwreck.scenarios.datasets.plans import member
 
     return member(Size, "size", text)
 
 
 def as_backend(device: str | None, impl: str | None) -> Any:
     """The backend; InputError for one that is not here."""
-    from trainwreck.scenarios.backend import backend
+    from trainwreck.scenarios.training.backend import backend
 
     return backend(device, impl)
 
 
 def default_workers(device: str) -> int:
     """Workers by default: one a core, and one for a GPU."""
-    from trainwreck.scenarios.process import cores
+    from trainwreck.scenarios.training.environment import cores
 
     return cores() if device == "cpu" else 1

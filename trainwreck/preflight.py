@@ -89,7 +89,7 @@ def _on_code(target: str, names: Sequence[str], seed: int, as_json: bool) -> Non
 def _on_all(seed: int, record: bool, as_json: bool) -> None:
     from trainwreck.scenarios.preflight.table import examine_all, markdown
     from trainwreck.scenarios.preflight.table import record as write
-    from trainwreck.scenarios.registry import scenarios
+    from trainwreck.scenarios.spec.registry import scenarios
 
     with progress("preflight", quiet=as_json) as tick:
         found = examine_all(list(scenarios()), seed=seed, tick=tick)

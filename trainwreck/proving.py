@@ -23,7 +23,7 @@ from trainwreck.options import (
 from trainwreck.tables import print_json
 
 if TYPE_CHECKING:
-    from trainwreck.scenarios.proof import Proof
+    from trainwreck.scenarios.proof.verify import Proof
 
 QUICK = (
     "One seed and one severity a scenario: exit code 0 where signature, twin and cure hold on it "
@@ -70,8 +70,8 @@ def verify(
     Slices (ids, families, severities) resume alone, share their healthy runs in one folder, and with
     --record go into one table.
     """
-    from trainwreck.scenarios import proof
-    from trainwreck.scenarios.proof_record import enter, markdown
+    from trainwreck.scenarios.proof import verify
+    from trainwreck.scenarios.proof.record import enter, markdown
 
     if quick and record:
         raise InputError("record: a quick look is no proof; allowed: --record without --quick")
@@ -82,7 +82,7 @@ def verify(
     # One data set a scenario is a slice that resumes alone; a quick look is one slice, which keeps every worker busy.
     for slice_ in [names] if quick else [[name] for name in names]:
         with progress(f"verify {slice_[0] if len(slice_) == 1 else f'{len(slice_)} scenarios'}", quiet=as_json) as tick:
-            proofs += proof.verify(
+            proofs += verify.verify(
                 slice_,
                 out,
                 seeds=1 if quick else seeds,
@@ -99,7 +99,7 @@ def verify(
             )
         if record:
             enter(proofs)
-    rows = proof.to_rows(proofs)
+    rows = verify.to_rows(proofs)
     if as_json:
         print_json(rows)
     else:
@@ -110,7 +110,7 @@ def verify(
 
 def chosen(words: Sequence[str], families: Sequence[str]) -> list[str]:
     """Ids of the scenarios that words or families name; all where neither does."""
-    from trainwreck.scenarios.registry import scenario, scenarios
+    from trainwreck.scenarios.spec.registry import scenario, scenarios
 
     known = list(dict.fromkeys(entry.family.value for entry in scenarios().values()))
     for family in families:

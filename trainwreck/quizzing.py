@@ -13,8 +13,8 @@ from trainwreck.options import as_json, named_folder
 from trainwreck.tables import number, print_json, print_table
 
 if TYPE_CHECKING:
-    from trainwreck.evaluation.dataset import DataSet
-    from trainwreck.evaluation.quiz.quiz import Quiz
+    from trainwreck.evaluation.dataset.dataset import DataSet
+    from trainwreck.evaluation.pages.quiz.quiz import Quiz
 
 SEED = 7
 SHOWN = ("recall", "stopped", "stopped_look_alike", "skill", "top1", "family")
@@ -73,12 +73,12 @@ def quiz(
     The player says stop when sure and names the cause, then sees the truth and what each detector did. Exported answers
     of a room are scored by `trainwreck class`.
     """
-    from trainwreck.evaluation.dataset import load, telemetry_digest
-    from trainwreck.evaluation.quiz.key import write_key
-    from trainwreck.evaluation.quiz.page import SPEEDS, write_page
-    from trainwreck.evaluation.quiz.quiz import make
-    from trainwreck.evaluation.quiz.recipe import Part, Recipe
-    from trainwreck.evaluation.unlabelled import refuse_imported
+    from trainwreck.evaluation.dataset.dataset import load, telemetry_digest
+    from trainwreck.evaluation.pages.quiz.key import write_key
+    from trainwreck.evaluation.pages.quiz.page import SPEEDS, write_page
+    from trainwreck.evaluation.pages.quiz.quiz import make
+    from trainwreck.evaluation.pages.quiz.recipe import Part, Recipe
+    from trainwreck.evaluation.replay.unlabelled import refuse_imported
 
     if speed not in SPEEDS:
         raise InputError(f"speed: {speed} is not allowed; allowed: {', '.join(map(str, SPEEDS))}")
@@ -115,9 +115,9 @@ def quiz(
 
 def _in_terminal(dataset: "DataSet", made: "Quiz", player: str, out: Path) -> None:
     """Play, keep the answers, and print the player beside the detectors."""
-    from trainwreck.evaluation.quiz.answers import write_sheet
-    from trainwreck.evaluation.quiz.scores import results
-    from trainwreck.evaluation.quiz.terminal import play
+    from trainwreck.evaluation.pages.quiz.answers import write_sheet
+    from trainwreck.evaluation.pages.quiz.classroom.scores import results
+    from trainwreck.evaluation.pages.quiz.terminal import play
 
     sheet = play(dataset, made, player)
     write_sheet(out, sheet)
@@ -127,8 +127,8 @@ def _in_terminal(dataset: "DataSet", made: "Quiz", player: str, out: Path) -> No
 
 def causes(dataset: "DataSet", choices: str = "all") -> tuple[dict[str, str], dict[str, str]]:
     """Family and title of every cause that may be named: of the data set's, with "all" of the catalogue's too."""
+    from trainwreck.evaluation.dataset.schema import JOINT
     from trainwreck.evaluation.files import read_json
-    from trainwreck.evaluation.schema import JOINT
 
     pages = read_json(dataset.path / "catalogue.json")
     families = {
@@ -139,7 +139,7 @@ def causes(dataset: "DataSet", choices: str = "all") -> tuple[dict[str, str], di
     }
     titles = {name: pages[name]["title"] for name in families if name in pages}
     if choices == "all":
-        from trainwreck.scenarios.pages import summary
+        from trainwreck.scenarios.spec.pages import summary
 
         for row in summary():
             if row["kind"] == "failing":
@@ -183,12 +183,12 @@ def class_(
 
     Files that were edited, are of another quiz or are there twice are refused. EXPORTS are files or folders of them.
     """
-    from trainwreck.evaluation.quiz.class_page import write_class
-    from trainwreck.evaluation.quiz.collect import collect, quizzes_of
-    from trainwreck.evaluation.quiz.people import ROOM
-    from trainwreck.evaluation.quiz.scores import results
-    from trainwreck.evaluation.quiz.summary import confusions, run_rows
-    from trainwreck.evaluation.submission import Facts
+    from trainwreck.evaluation.leaderboard.submission import Facts
+    from trainwreck.evaluation.pages.quiz.classroom.class_page import write_class
+    from trainwreck.evaluation.pages.quiz.classroom.collect import collect, quizzes_of
+    from trainwreck.evaluation.pages.quiz.classroom.people import ROOM
+    from trainwreck.evaluation.pages.quiz.classroom.scores import results
+    from trainwreck.evaluation.pages.quiz.classroom.summary import confusions, run_rows
 
     if submission is not None and (code is None or contact is None):
         raise InputError(f"{'code' if code is None else 'contact'}: missing; a submission needs --code and --contact")
@@ -201,8 +201,8 @@ def class_(
     found = results(sheets, quizzes)
     runs, wrong = run_rows(found), confusions(found)
     if submission is not None:
-        from trainwreck.evaluation.dataset import load
-        from trainwreck.evaluation.quiz.entry import submit_room
+        from trainwreck.evaluation.dataset.dataset import load
+        from trainwreck.evaluation.pages.quiz.classroom.entry import submit_room
 
         folder = submit_room(submissions, facts, load(data), found)
     if out is not None:

@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
+from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.tables import print_json, print_table
 
 if TYPE_CHECKING:
-    from trainwreck.evaluation.dataset import DataSet
-    from trainwreck.evaluation.real_runs.measure import RealScore
+    from trainwreck.evaluation.dataset.dataset import DataSet
+    from trainwreck.evaluation.logs.real_runs.measure import RealScore
 
 
 def print_real(dataset: "DataSet", labels: Path, detectors: Sequence[str], limits: Limits, as_json: bool) -> None:
     """Scores on real runs, for `score --labels`."""
-    from trainwreck.evaluation.real_runs.measure import score_real
-    from trainwreck.evaluation.real_runs.runs import labelled
+    from trainwreck.evaluation.logs.real_runs.measure import score_real
+    from trainwreck.evaluation.logs.real_runs.runs import labelled
 
     runs = labelled(dataset, labels)
     with progress("replay", quiet=as_json) as tick:
@@ -35,8 +35,8 @@ def print_real(dataset: "DataSet", labels: Path, detectors: Sequence[str], limit
 
 def write_real(dir: Path, labels: Path, out: Path, detectors: Sequence[str], quiet: bool) -> Path:
     """The page of real runs, for `report --labels`."""
-    from trainwreck.evaluation.dataset import load
-    from trainwreck.evaluation.real_runs.page import write_page
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.logs.real_runs.page import write_page
 
     with progress("report", quiet=quiet) as tick:
         return write_page(load(dir), labels, out, detectors, tick)

@@ -23,7 +23,7 @@ from trainwreck.options import (
 from trainwreck.tables import print_json, print_run
 
 if TYPE_CHECKING:
-    from trainwreck.evaluation.serving import LivePage, Show
+    from trainwreck.evaluation.pages.live_page import LivePage, Show
 
 
 @click.command()
@@ -61,7 +61,7 @@ def run(
         raise InputError(f"--port: {port} is not allowed without --serve; allowed: both")
     if serve and as_json:
         raise InputError("--serve: not allowed beside --json; allowed: one of them")
-    from trainwreck.scenarios.live import run_live
+    from trainwreck.scenarios.views.live import run_live
 
     picture = plot or Path(f"{id}.png")
     words = id, seed, as_severity(severity), as_size(size), overrides, picture
@@ -72,7 +72,7 @@ def run(
     with ExitStack() as stack:
 
         def begin(show: "Show") -> "LivePage":
-            from trainwreck.evaluation.serving import serve
+            from trainwreck.evaluation.pages.live_page import serve
 
             page = stack.enter_context(serve(show, port or 0))
             print(f"page: {page.address}", flush=True)

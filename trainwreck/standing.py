@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.isolation.limits import Limits
 from trainwreck.evaluation.progress import progress
+from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.options import alarms_option, as_json, data_set, limits_options, track_option
 from trainwreck.tables import number, print_board, print_json, print_table
 
 if TYPE_CHECKING:
-    from trainwreck.evaluation.measure import Scorecard
+    from trainwreck.evaluation.scoring.scorecard import Scorecard
 
 profiles_option = click.option("--profile", "profiles", multiple=True, default=("full",), show_default=True)
 
@@ -53,7 +53,7 @@ def leaderboard(
 
     A board from stored alarms takes labels alone: DIR needs no telemetry then.
     """
-    from trainwreck.evaluation.registry import absent
+    from trainwreck.evaluation.detectors.registry import absent
 
     missing = ""
     if stored:
@@ -61,15 +61,15 @@ def leaderboard(
         for name, used in (("detector", bool(detectors)), ("alarms", alarms is not None), ("profile", given)):
             if used:
                 raise InputError(f"{name}: not allowed beside --from, which replays nothing; allowed: one of them")
-        from trainwreck.evaluation.board import board_from
+        from trainwreck.evaluation.leaderboard.cache import board_from
 
         scores = board_from(dir, stored)
     else:
         scores = replayed(dir, detectors, profiles, alarms, quiet=as_json, limits=limits)
         missing = absent()
     if out is not None:
-        from trainwreck.evaluation.dataset import load_labels
-        from trainwreck.evaluation.report.board_files import write_board
+        from trainwreck.evaluation.dataset.dataset import load_labels
+        from trainwreck.evaluation.pages.leaderboard.board_files import write_board
 
         command = shlex.join(["trainwreck", *sys.argv[1:]])
         files = write_board(out, load_labels(dir), scores, command)
@@ -96,7 +96,7 @@ def replayed(
     """The board of a replay by all cores."""
     from joblib import cpu_count
 
-    from trainwreck.evaluation.board import leaderboard_of
+    from trainwreck.evaluation.leaderboard.cache import leaderboard_of
 
     with progress("score detectors", quiet=quiet) as tick:
         return leaderboard_of(dir, extra, profiles, tick, cpu_count(), alarms, limits)
@@ -113,9 +113,9 @@ def rescore(dir: Path, paths: Sequence[Path], against: str | None, as_json: bool
     DIR needs manifest.json and runs.parquet only: no telemetry is read. What can't be true of a file is named.
     With --against, in-time recall beside that of one detector, by exact McNemar tests with Holm's correction.
     """
-    from trainwreck.evaluation.dataset import load_labels
-    from trainwreck.evaluation.rescore import rescore as again
-    from trainwreck.evaluation.submission import stored_in
+    from trainwreck.evaluation.dataset.dataset import load_labels
+    from trainwreck.evaluation.leaderboard.rescore import rescore as again
+    from trainwreck.evaluation.leaderboard.submission import stored_in
 
     cards = again(load_labels(dir), stored_in(paths))
     if against is not None:
@@ -127,9 +127,9 @@ def rescore(dir: Path, paths: Sequence[Path], against: str | None, as_json: bool
 
 
 def _print_beside(cards: "Sequence[Scorecard]", name: str, as_json: bool) -> None:
-    from trainwreck.evaluation.measure import plain
-    from trainwreck.evaluation.ranking import beside
-    from trainwreck.evaluation.specification import BUDGETS
+    from trainwreck.evaluation.constants import BUDGETS
+    from trainwreck.evaluation.leaderboard.ranking import beside
+    from trainwreck.evaluation.scoring.scorecard import plain
 
     rows = beside(cards, name)
     if as_json:
@@ -190,9 +190,9 @@ def submit(
     as_json: bool,
 ) -> None:
     """Score a detector and write its submission, OUT/NAME: the facts, and the alarms to score it from."""
-    from trainwreck.evaluation.dataset import load
-    from trainwreck.evaluation.scorecard import score_all
-    from trainwreck.evaluation.submission import Facts, write_submission
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.leaderboard.run import score_all
+    from trainwreck.evaluation.leaderboard.submission import Facts, write_submission
 
     dataset = load(dir)
     facts = Facts(name, detector_version, code, licence, contact, causal)

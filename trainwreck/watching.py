@@ -12,8 +12,8 @@ import click
 from trainwreck.evaluation.errors import InputError
 
 if TYPE_CHECKING:
-    from trainwreck.evaluation.monitoring.monitor import Alarm
-    from trainwreck.evaluation.monitoring.watch import Ended
+    from trainwreck.evaluation.live.monitor import Alarm
+    from trainwreck.evaluation.live.watch import Ended
 
 ALARMED = 1
 SHOWN = ("loss", "validation_loss", "grad_norm", "lr")
@@ -64,11 +64,11 @@ def watch(
     for option, value in (("--pid", pid), ("--idle", idle)):
         if value is not None and not follow:
             raise InputError(f"{option}: {value:g} is not allowed without --follow; allowed: both")
-    from trainwreck.evaluation.monitoring.actions import at_command_line
-    from trainwreck.evaluation.monitoring.monitor import Monitor
-    from trainwreck.evaluation.monitoring.sources import open_log
-    from trainwreck.evaluation.monitoring.watch import watch as run
-    from trainwreck.evaluation.readers import parse_mapping
+    from trainwreck.evaluation.live.actions import at_command_line
+    from trainwreck.evaluation.live.monitor import Monitor
+    from trainwreck.evaluation.live.sources import open_log
+    from trainwreck.evaluation.live.watch import watch as run
+    from trainwreck.evaluation.logs.readers import parse_mapping
 
     screen = _Json() if as_json else _Terminal() if sys.stdout.isatty() else _Lines()
     monitor = Monitor(list(detectors), say=screen.note)

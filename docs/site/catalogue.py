@@ -10,9 +10,9 @@ import references
 import vocabulary
 from words import escaped, link, slug, table
 
-from trainwreck.scenarios.pages import page as facts_of
-from trainwreck.scenarios.proofs import recorded, unproven
-from trainwreck.scenarios.registry import scenarios
+from trainwreck.scenarios.spec.pages import page as facts_of
+from trainwreck.scenarios.spec.proofs import recorded, unproven
+from trainwreck.scenarios.spec.registry import scenarios
 
 ROOT = Path(__file__).resolve().parents[2]
 INDEX = "catalogue/index.md"
@@ -125,7 +125,7 @@ def drawable() -> tuple[tuple[str, str], ...]:
 def draw(folder: Path) -> None:
     """The pictures of what is `drawable`, into catalogue/pictures/ under the folder of the pages."""
     import trainwreck
-    from trainwreck.evaluation.figures import Story, save
+    from trainwreck.evaluation.pages.figures import Story, save
 
     data = trainwreck.load(trainwreck.sample())
     for id, run_id in drawable():

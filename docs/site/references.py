@@ -7,16 +7,16 @@ from typing import Any
 
 from words import escaped, link, slug, table
 
-from trainwreck.scenarios import documents
+from trainwreck.scenarios.catalogue import citations
 
 PAGE = "catalogue/references.md"
-# As the pages of scenarios shorten the titles of `scenarios/documents.py`.
+# As the pages of scenarios shorten the titles of `scenarios/catalogue/citations.py`.
 SHORT = {
-    "Debugging Divergent Loss": documents.DIVERGENT_LOSS,
-    "Recognizing the symptoms": documents.SYMPTOMS,
-    "Debugging Training Instability": documents.INSTABILITY,
-    "Reading the Curves": documents.READING_CURVES,
-    "Debugging training": documents.DEBUGGING,
+    "Debugging Divergent Loss": citations.DIVERGENT_LOSS,
+    "Recognizing the symptoms": citations.SYMPTOMS,
+    "Debugging Training Instability": citations.INSTABILITY,
+    "Reading the Curves": citations.READING_CURVES,
+    "Debugging training": citations.DEBUGGING,
 }
 NAME = r"[A-Z][\w'-]+"
 PAPER = re.compile(
@@ -60,7 +60,7 @@ def work_of(citation: str) -> str | None:
 
 
 def collect(pages: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Work]:
-    """Every work by name. pages: the site's page of each scenario, and `trainwreck.scenarios.pages.page` of it."""
+    """Every work by name. pages: the site's page of each scenario, and `trainwreck.scenarios.spec.pages.page` of it."""
     works = {title: Work(title) for title in SHORT.values()}
     for path, facts in pages:
         for title in facts["sources"]:

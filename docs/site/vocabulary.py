@@ -6,8 +6,8 @@ from functools import cache
 
 from words import escaped, link
 
-from trainwreck.evaluation import shapes
-from trainwreck.scenarios.registry import scenarios
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.spec.registry import scenarios
 
 PAGE = "vocabulary.md"
 PICTURE = re.compile(r"^(?: {2,}|[|0-9])")  # a line of a drawing: it is set in, or begins at an axis

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from trainwreck.evaluation.dataset.schema import JOINT, RunKind
+from trainwreck.evaluation.detectors.learned.forest import filled, from_forest
+from trainwreck.evaluation.detectors.learned.model import CauseHead
 from trainwreck.evaluation.learning.examples import ALARM, Examples
-from trainwreck.evaluation.learning.forest import filled, from_forest
-from trainwreck.evaluation.learning.model import CauseHead
-from trainwreck.evaluation.schema import JOINT, RunKind
 
 THINNED = 2  # of the rows one in so many is fitted to
 FOREST: dict[str, Any] = {

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from trainwreck.evaluation.dataset import DataSet
-from trainwreck.evaluation.learning.features import NAMES, Features
-from trainwreck.evaluation.profiles import PROFILES, observe
+from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
+from trainwreck.evaluation.detectors.learned.features import NAMES, Features
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.rows import rows
-from trainwreck.evaluation.schema import FAILURES, RunKind
+from trainwreck.evaluation.replay.profiles import PROFILES, observe
+from trainwreck.evaluation.replay.rows import rows
 
 SETTLE = 30  # steps
 THINNED = 5  # of the full profile one row in so many is kept: neighbours are all but the same

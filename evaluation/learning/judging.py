@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from trainwreck.evaluation.constants import BUDGETS
+from trainwreck.evaluation.dataset.schema import FAILURES
+from trainwreck.evaluation.detectors.learned.smoothing import Smoothed
 from trainwreck.evaluation.learning.examples import Examples
-from trainwreck.evaluation.learning.smoothing import Smoothed
-from trainwreck.evaluation.metrics.recall import freeze_threshold, in_time
-from trainwreck.evaluation.metrics.records import NEGATIVES
-from trainwreck.evaluation.profiles import PROFILES
-from trainwreck.evaluation.schema import FAILURES
-from trainwreck.evaluation.specification import BUDGETS
+from trainwreck.evaluation.replay.profiles import PROFILES
+from trainwreck.evaluation.scoring.metrics.recall import freeze_threshold, in_time
+from trainwreck.evaluation.scoring.run_labels import NEGATIVES
 
 
 def smoothed(found: Examples, scores: np.ndarray) -> np.ndarray:

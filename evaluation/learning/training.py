@@ -19,21 +19,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from trainwreck.evaluation.dataset import DataSet
+from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
+from trainwreck.evaluation.detectors.learned.features import NAMES
+from trainwreck.evaluation.detectors.learned.model import Model
+from trainwreck.evaluation.detectors.learned.trees import Trees, from_boosting, gains
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.learning.causes import fit_head
 from trainwreck.evaluation.learning.examples import ALARM, LEFT_OUT, QUIET, Examples, examples
-from trainwreck.evaluation.learning.features import NAMES
 from trainwreck.evaluation.learning.judging import quiet_peaks, recalls, smoothed
-from trainwreck.evaluation.learning.model import Model
-from trainwreck.evaluation.learning.trees import Trees, from_boosting, gains
-from trainwreck.evaluation.metrics.recall import freeze_threshold
-from trainwreck.evaluation.metrics.records import NEGATIVES
-from trainwreck.evaluation.profiles import PROFILES
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.schema import FAILURES, RunKind
-from trainwreck.evaluation.unlabelled import refuse_imported
+from trainwreck.evaluation.replay.profiles import PROFILES
+from trainwreck.evaluation.replay.unlabelled import refuse_imported
+from trainwreck.evaluation.scoring.metrics.recall import freeze_threshold
+from trainwreck.evaluation.scoring.run_labels import NEGATIVES
 
 TRAIN = "train"
 FOLDS = 3

@@ -21,21 +21,21 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from trainwreck.evaluation.board import SCORES, kept, scores_of
-from trainwreck.evaluation.dataset import SUMS, DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.dataset.dataset import SUMS, DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.dataset.schema import document
+from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json, sha256, write_json, write_text
-from trainwreck.evaluation.oracles import ORACLES
-from trainwreck.evaluation.profiles import PROFILES
+from trainwreck.evaluation.leaderboard.cache import SCORES, kept, scores_of
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.registry import builtin_detectors
 from trainwreck.evaluation.release.card import card
 from trainwreck.evaluation.release.croissant import metadata
 from trainwreck.evaluation.release.facts import CREATORS, LICENCE, LICENCE_TERMS, LICENCE_URL, Facts
 from trainwreck.evaluation.release.partitions import write_partitions
 from trainwreck.evaluation.release.selection import plan_of, released_rows, scenario_names
-from trainwreck.evaluation.schema import document
-from trainwreck.evaluation.unlabelled import refuse_imported
+from trainwreck.evaluation.replay.oracles import ORACLES
+from trainwreck.evaluation.replay.profiles import PROFILES
+from trainwreck.evaluation.replay.unlabelled import refuse_imported
 
 BESIDE = (SCORES, "report.html")  # what `leaderboard` and `report` leave in a data set
 TIMED = "update_us"  # the one column of the leaderboard that no two runs share

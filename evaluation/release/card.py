@@ -4,8 +4,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from trainwreck.evaluation.pages.report.record import board_lines
 from trainwreck.evaluation.release.facts import LICENCE, LICENCE_TERMS, TAGS, Facts
-from trainwreck.evaluation.report.record import board_lines
 
 # Classes of size as the hub names them: below the first number of rows, the first.
 SIZES = (

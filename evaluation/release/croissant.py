@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SIGNALS, Axis
 from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.release.facts import CREATORS, LICENCE_URL, TAGS, Facts
-from trainwreck.evaluation.schema import RUN_FIELDS, SIGNALS, Axis
 
 PARQUET = "application/x-parquet"  # the name that the reference library knows
 # What a split is, in the vocabulary; calibration is what others call validation.

@@ -5,9 +5,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from trainwreck.evaluation.schema import FAILURES, JOINT, RunKind
-from trainwreck.evaluation.specification import CALIBRATION_RUNS, SCORING_VERSION
-from trainwreck.evaluation.visible import FALSE_POSITIVES, FEWEST
+from trainwreck.evaluation.constants import CALIBRATION_RUNS, SCORING_VERSION
+from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
+from trainwreck.evaluation.labels.visible import FALSE_POSITIVES, FEWEST
 
 LICENCE = "CC-BY-4.0"
 LICENCE_URL = "https://creativecommons.org/licenses/by/4.0/"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trainwreck.evaluation.dataset import DataSet
+from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.files import write_parquet
 
 GROUP_ROWS = 4096  # a row group has at least so many where it can: each costs 46 columns' pages to open

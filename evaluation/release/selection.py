@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from trainwreck.evaluation.dataset import DataSet
+from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.errors import InputError
 
 PRIVATE = "private"  # the split of the runs that a public release leaves out

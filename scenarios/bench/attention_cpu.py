@@ -17,9 +17,9 @@ from trainwreck.scenarios.bench.peak import attention_products, forward_and_back
 from trainwreck.scenarios.bench.rounds import differs
 from trainwreck.scenarios.bench.table import Bars, Limit, Table
 from trainwreck.scenarios.bench.turns import part, processor_seconds, quartiles
-from trainwreck.scenarios.loop import lane_width
-from trainwreck.scenarios.process import prepare
-from trainwreck.scenarios.sizes import Size, healthy
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.training.environment import prepare
+from trainwreck.scenarios.training.loop import lane_width
 
 ROUNDS = 75
 TOLERANCE = 1e-4  # of the largest number, float32

@@ -8,12 +8,12 @@ import torch
 
 from trainwreck.evaluation.progress import Tick
 from trainwreck.models.precision import Format
-from trainwreck.scenarios.batches import training_block
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.lane import Lane, Place
-from trainwreck.scenarios.loop import fresh_state
-from trainwreck.scenarios.settings import replaced
-from trainwreck.scenarios.sizes import Size, healthy
+from trainwreck.scenarios.config.settings import replaced
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.data.batches import training_block
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.training.bundle import Lane, Place
+from trainwreck.scenarios.training.loop import fresh_state
 
 ROUNDS = 15
 STEPS = 25  # of a run, a round

@@ -17,12 +17,12 @@ from trainwreck.models.loss import weighted_mean
 from trainwreck.scenarios.bench.peak import threads
 from trainwreck.scenarios.bench.table import Limit, Table
 from trainwreck.scenarios.bench.turns import part, processor_seconds, quartiles
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.lane import Lane
-from trainwreck.scenarios.loop import fresh_state, lane_width
-from trainwreck.scenarios.process import prepare
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.sizes import Size, healthy
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.training.bundle import Lane
+from trainwreck.scenarios.training.environment import prepare
+from trainwreck.scenarios.training.loop import fresh_state, lane_width
 
 ROUNDS = 15
 STEPS = 10  # a round

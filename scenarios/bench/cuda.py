@@ -9,15 +9,15 @@ import torch
 
 from trainwreck.evaluation.progress import Tick
 from trainwreck.kernels.selection import IMPLS
-from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.bench import bundles
 from trainwreck.scenarios.bench.bundles import Subjects, Work, bundle, seconds_in_turn
 from trainwreck.scenarios.bench.plain import PlainLoop
 from trainwreck.scenarios.bench.stopwatch import require_cuda
 from trainwreck.scenarios.bench.table import Goal, Table
-from trainwreck.scenarios.loop import lane_width
-from trainwreck.scenarios.process import prepare
-from trainwreck.scenarios.sizes import Size, healthy
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.data.batches import training_block
+from trainwreck.scenarios.training.environment import prepare
+from trainwreck.scenarios.training.loop import lane_width
 
 SIZES = (1, 16, 64, 256)  # runs of a bundle
 PEER = "plain loop, one run"

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.trace import Trace
 from trainwreck.models.config import Init, Placement
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios.bench.table import Table
-from trainwreck.scenarios.faults import State
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.loop import train
-from trainwreck.scenarios.plan import Role, family_of
-from trainwreck.scenarios.process import prepare
-from trainwreck.scenarios.settings import Decay, Setup, replaced
-from trainwreck.scenarios.sizes import Size, healthy
+from trainwreck.scenarios.config.settings import Decay, Setup, replaced
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.spec.faults import State
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.spec.run_spec import Role, family_of
+from trainwreck.scenarios.training.environment import prepare
+from trainwreck.scenarios.training.loop import train
 
 SEEDS = range(3)
 RATES = tuple(float(rate) for rate in np.logspace(np.log10(3e-4), np.log10(3e-1), 7))

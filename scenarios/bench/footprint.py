@@ -13,15 +13,15 @@ from time import process_time
 import numpy as np
 
 from trainwreck.evaluation.progress import Tick
-from trainwreck.scenarios import bases
 from trainwreck.scenarios.bench.table import Table
-from trainwreck.scenarios.cost import core_seconds
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.loop import train
-from trainwreck.scenarios.memory import FACTOR, MIB, needed
-from trainwreck.scenarios.process import prepare
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.sizes import Size, healthy
+from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.datasets.cost import core_seconds
+from trainwreck.scenarios.datasets.memory import FACTOR, MIB, needed
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.training.environment import prepare
+from trainwreck.scenarios.training.loop import train
 
 BASES: dict[str, Callable[[], Setup]] = {
     "chain": lambda: bases.chain(healthy(Size.MICRO)),
@@ -65,7 +65,7 @@ def footprint(base: str, runs: int, steps: int) -> Footprint:
 def child() -> None:
     """The process: its words are base, runs and steps; it prints a `Footprint`."""
     base, runs, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    import_module("trainwreck.scenarios.generate")  # as a worker does
+    import_module("trainwreck.scenarios.datasets.generate")  # as a worker does
     prepare()
     planned = setups(base, runs, steps)
     train([Job("first", 0, replaced(planned[0], steps=1))])  # the language and the libraries, once for all bundles
@@ -110,9 +110,9 @@ def against_estimates(tick: Tick) -> Table:
         title="What a bundle takes, against what it is taken for",
         how=(
             "Each bundle of healthy runs is trained on the CPU by a process of its own. Peak: the largest resident "
-            "size of the process, everything imported; estimated: `scenarios/memory.py`, said to be right "
+            "size of the process, everything imported; estimated: `scenarios/datasets/memory.py`, said to be right "
             f"within a factor of {FACTOR:g}. Seconds are processor time of the whole bundle in a process that has "
-            "trained before; estimated: `scenarios/cost.py`, of which ratios only are of use. Their spread "
+            "trained before; estimated: `scenarios/datasets/cost.py`, of which ratios only are of use. Their spread "
             f"here, largest over smallest: {time.max() / time.min():.2f}."
         ),
         command="trainwreck bench footprint --record",

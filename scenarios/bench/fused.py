@@ -17,7 +17,7 @@ from trainwreck.models.rotary import rotary_table
 from trainwreck.scenarios.bench.rounds import Stopwatch, Subject, Work, cells, take
 from trainwreck.scenarios.bench.stopwatch import CudaStopwatch, Peaks, measure_peaks, require_cuda
 from trainwreck.scenarios.bench.table import Table
-from trainwreck.scenarios.sizes import Size, healthy
+from trainwreck.scenarios.config.sizes import Size, healthy
 
 REFERENCE, COMPILED, TRITON = "reference", "reference, torch.compile", "triton"
 TOLERANCE = 0.02  # of the largest number; some of the numbers are bfloat16

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.evaluation.dataset.sample import sample
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.detectors.registry import load_detector
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.isolation.isolated import Isolated
-from trainwreck.evaluation.isolation.limits import Limits
-from trainwreck.evaluation.isolation.opening import isolated_builtin, open_detector
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.registry import load_detector
-from trainwreck.evaluation.replay import replay
-from trainwreck.evaluation.shipped import sample
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.replay.replay import replay
+from trainwreck.evaluation.replay.sandbox.isolated import Isolated
+from trainwreck.evaluation.replay.sandbox.limits import Limits
+from trainwreck.evaluation.replay.sandbox.opening import isolated_builtin, open_detector
 from trainwreck.scenarios.bench.table import Table
-from trainwreck.scenarios.process import cores
+from trainwreck.scenarios.training.environment import cores
 
 ROUNDS = 9
 RUNS = 20

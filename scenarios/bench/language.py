@@ -9,17 +9,17 @@ import torch
 from trainwreck.evaluation.progress import Tick
 from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.models.gpt import Tables
-from trainwreck.scenarios.batches import entropy_floor, validation
 from trainwreck.scenarios.bench.table import Table
 from trainwreck.scenarios.catalogue.attention.mask_zeroed import wipe_scores
-from trainwreck.scenarios.faults import At, State, TableEdit
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.lane import Lane
-from trainwreck.scenarios.loop import train
-from trainwreck.scenarios.process import prepare
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.sizes import Size, healthy
-from trainwreck.scenarios.sources.language import Structure
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.data.batches import entropy_floor, validation
+from trainwreck.scenarios.data.language import Structure
+from trainwreck.scenarios.spec.faults import At, State, TableEdit
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.training.bundle import Lane
+from trainwreck.scenarios.training.environment import prepare
+from trainwreck.scenarios.training.loop import train
 
 SEEDS = range(8)
 LANGUAGES = (0, 1, 2)

@@ -8,15 +8,15 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from trainwreck.evaluation.schema import BUCKETS
+from trainwreck.evaluation.dataset.schema import BUCKETS
 from trainwreck.kernels.attention.statistics import measure, reduce
 from trainwreck.kernels.cross_entropy import bucket_losses
 from trainwreck.kernels.norms import reference, segment_statistics
 from trainwreck.models import gpt, optim
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import layout
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.telemetry import age_buckets, row_statistics
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.training.telemetry import age_buckets, row_statistics
 
 TIMES = 200
 

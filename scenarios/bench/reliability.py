@@ -19,15 +19,15 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.progress import Tick
-from trainwreck.scenarios.backend import Backend
 from trainwreck.scenarios.bench.table import Table
-from trainwreck.scenarios.engines import Local
-from trainwreck.scenarios.generate import Bundle, bundles, train_bundle
-from trainwreck.scenarios.plans import resolve
+from trainwreck.scenarios.datasets.engines import Local
+from trainwreck.scenarios.datasets.generate import Bundle, bundles, train_bundle
+from trainwreck.scenarios.datasets.plans import resolve
+from trainwreck.scenarios.training.backend import Backend
 
 TIMES = 10  # of each fault
 WORDS = (
@@ -96,7 +96,7 @@ def finished(out: Path) -> int:
 
 def child() -> None:
     """A process that generates with little memory and hungry workers. Its word is the folder of the data set."""
-    module = import_module("trainwreck.scenarios.generate")
+    module = import_module("trainwreck.scenarios.datasets.generate")
     vars(module)["train_bundle"] = hungry
     module.generate(resolve(WORDS)[1], Path(sys.argv[1]), name="sweep", engine=Local(2, int(MEMORY * 2**30)))
 

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.dataset.sample import sample
+from trainwreck.evaluation.dataset.schema import SIGNALS
+from trainwreck.evaluation.dataset.trace import SCALARS
+from trainwreck.evaluation.detectors.base import Context, Detector, Row
 from trainwreck.evaluation.files import copy
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.protocol import Context, Detector, Row
-from trainwreck.evaluation.replay import replay
-from trainwreck.evaluation.schema import SIGNALS
-from trainwreck.evaluation.shipped import sample
-from trainwreck.evaluation.trace import SCALARS
+from trainwreck.evaluation.replay.replay import replay
 from trainwreck.scenarios.bench.table import Bars, Limit, Table
 from trainwreck.scenarios.bench.turns import processor_seconds, quartiles
 

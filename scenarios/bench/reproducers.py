@@ -4,8 +4,8 @@ from pathlib import Path
 
 from trainwreck.evaluation.progress import Tick
 from trainwreck.scenarios.bench.table import Table
-from trainwreck.scenarios.registry import scenarios
 from trainwreck.scenarios.reproducers.agreement import CLOSE, check
+from trainwreck.scenarios.spec.registry import scenarios
 
 KEPT = Path("results/runs/reproducers")
 HOW = (

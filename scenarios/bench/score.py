@@ -14,22 +14,22 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainwreck.evaluation.alarms import Alarms
-from trainwreck.evaluation.baseline import baseline
-from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.constants import RESAMPLES
+from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.dataset.sample import sample
+from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.files import write_parquet
-from trainwreck.evaluation.measure import measure
+from trainwreck.evaluation.leaderboard.rescore import alarm_files, keep_alarms, rescore
+from trainwreck.evaluation.leaderboard.run import BLIND, score
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.replay import replay
-from trainwreck.evaluation.rescore import alarm_files, keep_alarms, rescore
-from trainwreck.evaluation.schema import FAILURES
-from trainwreck.evaluation.scorecard import BLIND, score
-from trainwreck.evaluation.shipped import sample
-from trainwreck.evaluation.specification import RESAMPLES
+from trainwreck.evaluation.replay.alarms import Alarms
+from trainwreck.evaluation.replay.replay import replay
+from trainwreck.evaluation.scoring.reference import baseline
+from trainwreck.evaluation.scoring.scorecard import measure
 from trainwreck.scenarios.bench.replay import SCALAR_COLUMNS, Silent, decoded
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table
 from trainwreck.scenarios.bench.turns import processor_seconds, quartiles
-from trainwreck.scenarios.process import cores
+from trainwreck.scenarios.training.environment import cores
 
 ROUNDS = 5
 COPIES = 48  # of the sample: as many runs as the plan `standard` has

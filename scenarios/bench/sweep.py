@@ -13,15 +13,15 @@ import numpy as np
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.progress import Tick
-from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations, threads
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table
 from trainwreck.scenarios.bench.trainers import Train, lightning_trainer, plain, transformers_trainer
-from trainwreck.scenarios.generate import bundles, generate
-from trainwreck.scenarios.plan import Role, RunSpec, calibration, family_of
-from trainwreck.scenarios.process import cores, prepare
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.sizes import Size
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.config.sizes import Size
+from trainwreck.scenarios.data.batches import training_block
+from trainwreck.scenarios.datasets.generate import bundles, generate
+from trainwreck.scenarios.spec.run_spec import Role, RunSpec, calibration, family_of
+from trainwreck.scenarios.training.environment import cores, prepare
 
 RUNS, ROUNDS, WORKERS, THREADS = 64, 3, 2, 2
 RATES = (0.003, 0.006, 0.01, 0.02)

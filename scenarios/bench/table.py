@@ -7,7 +7,7 @@ from typing import Any
 
 from trainwreck.evaluation.files import write_json, write_text
 from trainwreck.evaluation.progress import Tick
-from trainwreck.scenarios.process import environment
+from trainwreck.scenarios.training.environment import environment
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,17 @@ from joblib import Parallel, delayed
 
 from trainwreck.evaluation.progress import Tick
 from trainwreck.models.precision import Format
-from trainwreck.scenarios.batches import training_block
 from trainwreck.scenarios.bench import bundles
 from trainwreck.scenarios.bench.bundles import Work, bundle, seconds_in_turn
 from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations, threads
 from trainwreck.scenarios.bench.plain import PlainLoop
 from trainwreck.scenarios.bench.readings import costs
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table
-from trainwreck.scenarios.loop import lane_width
-from trainwreck.scenarios.process import prepare
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.sizes import Size, healthy
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.data.batches import training_block
+from trainwreck.scenarios.training.environment import prepare
+from trainwreck.scenarios.training.loop import lane_width
 
 AUTOCAST = "plain loop under bfloat16 autocast"
 LOW = "bf16 products"

@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainwreck.evaluation.extras import require
-from trainwreck.scenarios.batches import Batch
 from trainwreck.scenarios.bench.plain import Plain, PlainLoop
-from trainwreck.scenarios.schedule import learning_rate
-from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.config.schedule import learning_rate
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch
 
 EXTRA = "monitors"
 Train = Callable[[Setup, Batch], list[float]]

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from trainwreck.evaluation.files import write_json, write_text
-from trainwreck.scenarios import proofs
-from trainwreck.scenarios.plan import Role, family_of
+from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.preflight.check import Finding, Verdict, checks, preflight
 from trainwreck.scenarios.preflight.view import views
-from trainwreck.scenarios.process import environment, prepare
-from trainwreck.scenarios.sizes import Size
-from trainwreck.scenarios.spec import Severity
+from trainwreck.scenarios.spec import proofs
+from trainwreck.scenarios.spec.run_spec import Role, family_of
+from trainwreck.scenarios.spec.scenario import Severity
+from trainwreck.scenarios.training.environment import environment, prepare
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,16 @@ from torch import Tensor, nn
 
 from trainwreck.kernels.attention.api import KERNEL_VARIANTS
 from trainwreck.models.precision import Format
-from trainwreck.scenarios import telemetry
-from trainwreck.scenarios.batches import source, source_key
-from trainwreck.scenarios.faults import At, Setting, State
-from trainwreck.scenarios.feed import run_batches
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.lane import Lane
-from trainwreck.scenarios.loop import fresh_state, train
-from trainwreck.scenarios.plan import RunSpec
+from trainwreck.scenarios.config.settings import replaced
+from trainwreck.scenarios.data.batches import source, source_key
 from trainwreck.scenarios.preflight.subject import Preflight, share
-from trainwreck.scenarios.settings import replaced
+from trainwreck.scenarios.spec.faults import At, Setting, State
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.spec.run_spec import RunSpec
+from trainwreck.scenarios.training import telemetry
+from trainwreck.scenarios.training.bundle import Lane
+from trainwreck.scenarios.training.inputs import run_batches
+from trainwreck.scenarios.training.loop import fresh_state, train
 
 IGNORED = -100
 

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from trainwreck.evaluation.files import read_json, write_json
-from trainwreck.scenarios.loop import train
-from trainwreck.scenarios.plan import family_of
 from trainwreck.scenarios.reproducers.program import Program
+from trainwreck.scenarios.spec.run_spec import family_of
+from trainwreck.scenarios.training.loop import train
 
 # Nats per token. Runs that stay this close to the lab's to their last step agree as floats; rounding grows
 # in a training that is chaotic, as the lab's own float32 and float64 runs leave each other.

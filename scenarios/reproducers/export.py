@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
+from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import write_text
-from trainwreck.evaluation.schema import JOINT
-from trainwreck.scenarios.proofs import proven_severities, unproven
-from trainwreck.scenarios.registry import scenario
 from trainwreck.scenarios.reproducers.program import Program
-from trainwreck.scenarios.spec import Severity
+from trainwreck.scenarios.spec.proofs import proven_severities, unproven
+from trainwreck.scenarios.spec.registry import scenario
+from trainwreck.scenarios.spec.scenario import Severity
 
 
 def write(id: str, out: Path, *, seed: int = 0, severity: Severity | None = None, force: bool = False) -> Path:

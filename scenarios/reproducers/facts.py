@@ -3,13 +3,13 @@
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from trainwreck.scenarios.batches import SPECS
-from trainwreck.scenarios.proofs import recorded
+from trainwreck.scenarios.config.settings import Dialect
+from trainwreck.scenarios.data.batches import SPECS
+from trainwreck.scenarios.data.language import LanguageSpec
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.values import NotPlainError
-from trainwreck.scenarios.settings import Dialect
-from trainwreck.scenarios.sources.language import LanguageSpec
-from trainwreck.scenarios.spec import Scenario
+from trainwreck.scenarios.spec.proofs import recorded
+from trainwreck.scenarios.spec.scenario import Scenario
 
 if TYPE_CHECKING:
     from trainwreck.scenarios.reproducers.program import Program

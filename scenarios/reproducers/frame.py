@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainwreck.scenarios.batches import entropy_floor
+from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.syntax import WIDTH, literal
 from trainwreck.scenarios.reproducers.values import NotPlainError

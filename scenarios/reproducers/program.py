@@ -6,14 +6,14 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from trainwreck.scenarios import faults
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.plan import Role, family_of
-from trainwreck.scenarios.registry import scenario
 from trainwreck.scenarios.reproducers import facts, frame
 from trainwreck.scenarios.reproducers.source import Harvest
 from trainwreck.scenarios.reproducers.values import told
-from trainwreck.scenarios.spec import Severity
+from trainwreck.scenarios.spec import faults
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.spec.registry import scenario
+from trainwreck.scenarios.spec.run_spec import Role, family_of
+from trainwreck.scenarios.spec.scenario import Severity
 
 LONGEST = 249  # lines of a file
 # Where a program is too long: sections of the page that are left out, and blank lines that are.

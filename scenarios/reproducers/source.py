@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.schema import BY_NAME
+from trainwreck.evaluation.dataset.schema import BY_NAME
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import Slot, layout
-from trainwreck.scenarios.batches import Batch, validation
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch, validation
+from trainwreck.scenarios.data.language import Language, LanguageSpec
 from trainwreck.scenarios.reproducers.syntax import (
     OF_A_RUN,
     Edit,
@@ -39,9 +41,7 @@ from trainwreck.scenarios.reproducers.syntax import (
     without_annotations,
 )
 from trainwreck.scenarios.reproducers.values import NotPlainError, name_of, settings
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.sources.language import Language, LanguageSpec
-from trainwreck.scenarios.spec import Scenario
+from trainwreck.scenarios.spec.scenario import Scenario
 
 # Functions and classes that the plain program has under the same name.
 KNOWN = {
@@ -49,7 +49,7 @@ KNOWN = {
     "replaced", "sample", "taken", "training_batch", "validation",
 }  # fmt: skip
 # Modules whose functions can be taken along.
-OWN = ("trainwreck.scenarios.catalogue", "trainwreck.scenarios.padding", "trainwreck.evaluation.shapes")
+OWN = ("trainwreck.scenarios.catalogue", "trainwreck.scenarios.catalogue.padding", "trainwreck.scenarios.shapes")
 # Functions that are shorter where numbers are few and nobody is told of a warning.
 SHORTER = {
     "smooth": """\

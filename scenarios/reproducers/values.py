@@ -17,9 +17,9 @@ from trainwreck.models.gpt import Tables
 from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.rotary import rotary_table
 from trainwreck.models.wiring import Updates
-from trainwreck.scenarios.distributed.exchange import Exchange, Matrix
-from trainwreck.scenarios.job import Segment
-from trainwreck.scenarios.settings import Setup
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.exchange import Exchange, Matrix
+from trainwreck.scenarios.spec.job import Segment
 
 # Settings whose own name says too little without their group.
 LONGER = {

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trainwreck.evaluation import shapes
-from trainwreck.scenarios.registry import scenarios
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.spec.registry import scenarios
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKE = ROOT / "docs" / "site" / "make.py"

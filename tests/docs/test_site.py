@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import trainwreck
-from trainwreck.scenarios.registry import scenarios
+from trainwreck.scenarios.spec.registry import scenarios
 
 pytestmark = pytest.mark.site
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
+from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
+from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SIGNALS, Axis
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.files import write_json
-from trainwreck.evaluation.metrics.records import Records
-from trainwreck.evaluation.schema import RUN_FIELDS, SIGNALS, Axis
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.scoring.run_labels import Records
 
 # The same examples every time, and no failure for a machine that is busy.
 settings.register_profile("trainwreck", deadline=None, derandomize=True, database=None)

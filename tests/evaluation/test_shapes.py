@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from trainwreck.evaluation import shapes
+from trainwreck.scenarios import shapes
 
 T = np.arange(200)
 FLAT, NAN = np.ones(200), np.full(200, np.nan)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.evaluation.schema import SIGNALS
+from trainwreck.evaluation.dataset.schema import SIGNALS
 from trainwreck.kernels.selection import IMPLS
 from trainwreck.models.precision import Format
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.lane import Lane, Place
-from trainwreck.scenarios.loop import fresh_state, train
-from trainwreck.scenarios.settings import replaced
-from trainwreck.scenarios.sizes import Size, healthy
+from trainwreck.scenarios.config.settings import replaced
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.training.bundle import Lane, Place
+from trainwreck.scenarios.training.loop import fresh_state, train
 
 pytestmark = [
     pytest.mark.gpu,

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.loop import train
-from trainwreck.scenarios.settings import replaced
-from trainwreck.scenarios.sizes import Size, healthy
+from trainwreck.scenarios.config.settings import replaced
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.training.loop import train
 
 pytestmark = [
     pytest.mark.gpu,

@@ -89,10 +89,10 @@ def test_a_training_step_on_the_reference_loads_no_triton():
     code = (
         "import sys\n"
         "from trainwreck.kernels import attention, cross_entropy, norms, rotary\n"
-        "from trainwreck.scenarios.job import Job\n"
-        "from trainwreck.scenarios.loop import train\n"
-        "from trainwreck.scenarios.settings import replaced\n"
-        "from trainwreck.scenarios.sizes import Size, healthy\n"
+        "from trainwreck.scenarios.spec.job import Job\n"
+        "from trainwreck.scenarios.training.loop import train\n"
+        "from trainwreck.scenarios.config.settings import replaced\n"
+        "from trainwreck.scenarios.config.sizes import Size, healthy\n"
         "train([Job('run', 0, replaced(healthy(Size.MICRO), steps=1))])\n"
         "assert 'triton' not in sys.modules\n"
     )

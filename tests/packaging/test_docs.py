@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from trainwreck.evaluation.exporters import EXPORTERS
-from trainwreck.evaluation.monitors import document as monitors
-from trainwreck.evaluation.readers import FORMATS
-from trainwreck.evaluation.readers.document import document as names
-from trainwreck.evaluation.schema import document
+from trainwreck.evaluation.dataset.schema import document
+from trainwreck.evaluation.detectors.document import document as monitors
+from trainwreck.evaluation.logs.document import document as names
+from trainwreck.evaluation.logs.exporters import EXPORTERS
+from trainwreck.evaluation.logs.readers import FORMATS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]

@@ -14,7 +14,7 @@ LAYERS = {
 }
 HEAVY = {"torch", "triton", "safetensors"}
 HYDRA = {"hydra", "omegaconf"}
-HYDRA_HOME = "scenarios/compose.py"
+HYDRA_HOME = "scenarios/spec/overrides.py"
 
 
 def imported(source: str, package: str) -> set[str]:
@@ -65,16 +65,16 @@ def test_imports_go_one_way(file):
         ("kernels/random.py", "from trainwreck.models import gpt"),
         ("kernels/random.py", "from trainwreck import evaluation"),
         ("kernels/attention/api.py", "from ...models.config import Init"),
-        ("models/gpt.py", "import trainwreck.scenarios.loop"),
+        ("models/gpt.py", "import trainwreck.scenarios.training.loop"),
         ("models/gpt.py", "from trainwreck.evaluation.errors import InputError"),
-        ("evaluation/shapes.py", "def f():\n    import torch"),
-        ("evaluation/shapes.py", "from torch import nn"),
-        ("evaluation/detectors/mine.py", "from trainwreck.scenarios.plan import Role"),
+        ("scenarios/shapes.py", "def f():\n    import torch"),
+        ("scenarios/shapes.py", "from torch import nn"),
+        ("evaluation/detectors/mine.py", "from trainwreck.scenarios.spec.run_spec import Role"),
         ("evaluation/files.py", "from ..kernels import random"),
-        ("scenarios/loop.py", "from trainwreck.cli import main"),
-        ("scenarios/loop.py", "import trainwreck"),
-        ("scenarios/loop.py", "from evaluation import schema"),
-        ("scenarios/plan.py", "from hydra import compose"),
+        ("scenarios/training/loop.py", "from trainwreck.cli import main"),
+        ("scenarios/training/loop.py", "import trainwreck"),
+        ("scenarios/training/loop.py", "from evaluation import schema"),
+        ("scenarios/spec/run_spec.py", "from hydra import compose"),
         ("trainwreck/cli.py", "def f():\n    from omegaconf import OmegaConf"),
     ],
 )
@@ -85,8 +85,8 @@ def test_a_wrong_import_is_found(file, source):
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("scenarios/compose.py", "from hydra import compose"),
-        ("scenarios/loop.py", "from trainwreck.kernels.random import generator"),
+        ("scenarios/spec/overrides.py", "from hydra import compose"),
+        ("scenarios/training/loop.py", "from trainwreck.kernels.random import generator"),
         ("models/gpt.py", "from trainwreck.kernels import attention"),
         ("evaluation/files.py", "from .errors import InputError"),
         ("trainwreck/cli.py", "from trainwreck.scenarios import proof"),

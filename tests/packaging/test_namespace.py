@@ -54,7 +54,7 @@ def test_a_users_folders_do_no_harm(workplace):
 def test_a_users_folders_stay_importable(workplace):
     code = (
         "import json, models, kernels, evaluation, scenarios, trainwreck\n"
-        "import trainwreck.models.gpt, trainwreck.scenarios.plan\n"
+        "import trainwreck.models.gpt, trainwreck.scenarios.spec.run_spec\n"
         "print(json.dumps([m.OWNER for m in (kernels, models, scenarios, evaluation)]))"
     )
     done = python("-c", code, cwd=workplace)

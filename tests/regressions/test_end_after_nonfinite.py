@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from trainwreck.models.config import ModelConfig
-from trainwreck.scenarios.faults import At, DataTransform, Scaled
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.loop import train
-from trainwreck.scenarios.settings import DataConfig, EvaluationConfig, PrecisionConfig, Setup
+from trainwreck.scenarios.config.settings import DataConfig, EvaluationConfig, PrecisionConfig, Setup
+from trainwreck.scenarios.spec.faults import At, DataTransform, Scaled
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.training.loop import train
 
 TAIL, FIRST_BAD, STEPS = 5, 8, 24
 

@@ -10,10 +10,10 @@ import torch
 from trainwreck.kernels.attention import Mask, attention
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.gpt import healthy_tables
-from trainwreck.scenarios.faults import At, TableEdit
-from trainwreck.scenarios.job import Job, leaks
-from trainwreck.scenarios.loop import train
-from trainwreck.scenarios.settings import DataConfig, EvaluationConfig, Setup
+from trainwreck.scenarios.config.settings import DataConfig, EvaluationConfig, Setup
+from trainwreck.scenarios.spec.faults import At, TableEdit
+from trainwreck.scenarios.spec.job import Job, leaks
+from trainwreck.scenarios.training.loop import train
 
 CONTEXT = 16
 SETUP = Setup(

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.faults import At, DataTransform
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.loop import train
-from trainwreck.scenarios.settings import replaced
-from trainwreck.scenarios.sizes import Size, healthy
+from trainwreck.scenarios.config.settings import replaced
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.spec.faults import At, DataTransform
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.training.loop import train
 
 SETUP = replaced(healthy(Size.MICRO), steps=4, data__rows=2, evaluation__rows=2)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.scenarios.faults import At, State
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.loop import Result
-from trainwreck.scenarios.process import prepare
-from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.spec.faults import At, State
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.training.environment import prepare
+from trainwreck.scenarios.training.loop import Result
 
 
 @pytest.fixture(scope="session", autouse=True)

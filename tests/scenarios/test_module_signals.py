@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from trainwreck.evaluation.dataset.schema import BY_NAME
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.schema import BY_NAME
 from trainwreck.scenarios.module_signals import ModuleSignals
 
 

@@ -7,9 +7,9 @@ import inspect
 import pytest
 
 import trainwreck
-from trainwreck.evaluation.dataset import DataSet
-from trainwreck.evaluation.scorecard import Scorecard
-from trainwreck.scenarios.spec import Scenario
+from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.leaderboard.run import Scorecard
+from trainwreck.scenarios.spec.scenario import Scenario
 
 
 @pytest.mark.parametrize("name", trainwreck.__all__)

@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from trainwreck.evaluation.audit import LEAKS, UNKNOWN, Audit, Channel
-from trainwreck.evaluation.channels import CHANNELS
-from trainwreck.evaluation.dataset import load, write_manifest, write_telemetry
-from trainwreck.evaluation.equivalence_record import page
-from trainwreck.evaluation.profiles import PROFILES
+from trainwreck.evaluation.audits.confusable.record import page
+from trainwreck.evaluation.audits.leak_features import CHANNELS
+from trainwreck.evaluation.audits.leakage import LEAKS, UNKNOWN, Audit, Channel
+from trainwreck.evaluation.dataset.dataset import load, write_manifest, write_telemetry
+from trainwreck.evaluation.replay.profiles import PROFILES
 
 
 def test_audit_of_a_small_data_set(call, data_set):
@@ -49,7 +49,7 @@ def test_equivalence_prints_what_was_found(call, data_set, monkeypatch):
         asked.append(([len(one) for one in datasets], tuple(profiles)))
         return FOUND
 
-    monkeypatch.setattr("trainwreck.evaluation.equivalence.equivalence", measured)
+    monkeypatch.setattr("trainwreck.evaluation.audits.confusable.equivalence.equivalence", measured)
     said = call("equivalence", data_set, data_set, "--json")
     assert json.loads(said.out) == FOUND
     assert asked == [([len(load(data_set))] * 2, tuple(PROFILES))]
@@ -72,7 +72,7 @@ def leaking(dataset, tick):
 
 
 def test_a_leak_is_told_by_the_exit_code(call, data_set, monkeypatch):
-    monkeypatch.setattr("trainwreck.evaluation.audit.audit", leaking)
+    monkeypatch.setattr("trainwreck.evaluation.audits.leakage.audit", leaking)
     said = call("audit", data_set)
     assert said.code == 1
     assert (

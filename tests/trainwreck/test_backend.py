@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.backend import recorded
-from trainwreck.scenarios.plan import Role, family_of
+from trainwreck.scenarios.spec.run_spec import Role, family_of
+from trainwreck.scenarios.training.backend import recorded
 
 COMMAND = (sys.executable, "-m", "trainwreck")
 needs_triton = pytest.mark.skipif(not find_spec("triton"), reason="needs the package triton")

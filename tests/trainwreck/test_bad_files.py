@@ -5,7 +5,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from trainwreck.evaluation.dataset import load, write_runs
+from trainwreck.evaluation.dataset.dataset import load, write_runs
 
 
 def telemetry(folder):

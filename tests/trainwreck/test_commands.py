@@ -5,13 +5,13 @@ import json
 import pytest
 
 from trainwreck.cli import cli
-from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.files import sha256
-from trainwreck.evaluation.oracles import ORACLES
-from trainwreck.evaluation.registry import builtin_detectors
+from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.scenarios.bench import Table
-from trainwreck.scenarios.registry import scenarios
-from trainwreck.scenarios.spec import Family
+from trainwreck.scenarios.spec.registry import scenarios
+from trainwreck.scenarios.spec.scenario import Family
 
 
 def parsed(said):
@@ -101,7 +101,7 @@ def test_a_quick_look_is_one_slice_of_one_seed_and_shares_healthy_runs(call, her
 
 def test_verify_of_a_family_is_its_scenarios(call, here, tiny, monkeypatch):
     asked = []
-    monkeypatch.setattr("trainwreck.scenarios.proof.verify", lambda names, *a, **k: asked.extend(names) or [])
+    monkeypatch.setattr("trainwreck.scenarios.proof.verify.verify", lambda names, *a, **k: asked.extend(names) or [])
     assert call("verify", "--family", "numerics").code == 0
     assert asked == [name for name, entry in scenarios().items() if entry.family is Family.NUMERICS]
 
@@ -112,7 +112,7 @@ def test_generate_again_trains_nothing(call, copied, sweep, monkeypatch):
     def refuse(*details, **where):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr("trainwreck.scenarios.generate.train", refuse)
+    monkeypatch.setattr("trainwreck.scenarios.datasets.generate.train", refuse)
     facts = parsed(call("generate", *sweep, "--out", copied, "--workers", "1", "--json"))
     assert facts["runs"] == sum(facts["kinds"].values()) == len(load(copied))
     assert {path: (path.stat().st_mtime_ns, sha256(path)) for path in copied.rglob("*") if path.is_file()} == before
@@ -196,7 +196,7 @@ def test_bench(call, monkeypatch):
 
 
 def test_demo_plans_trains_scores_and_reports(call, here, sweep, monkeypatch):
-    from trainwreck.scenarios import plans
+    from trainwreck.scenarios.datasets import plans
 
     _, specs = plans.resolve(sweep)
     monkeypatch.setitem(plans.PLANS, "demo", lambda: specs)

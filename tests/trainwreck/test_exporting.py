@@ -4,7 +4,7 @@ import ast
 import json
 
 from trainwreck.scenarios.reproducers.program import Program
-from trainwreck.scenarios.spec import Severity
+from trainwreck.scenarios.spec.scenario import Severity
 
 
 def test_a_scenario_is_one_file(call, here):

@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.files import sha256
-from trainwreck.scenarios import branching
-from trainwreck.scenarios.generate import Bundle
+from trainwreck.scenarios.datasets.generate import Bundle
+from trainwreck.scenarios.proof import no_return_dataset
 
 
 def parsed(said):
@@ -55,13 +55,13 @@ def test_again_it_trains_nothing_and_changes_nothing(call, labelled, monkeypatch
         raise AssertionError("searched again")
 
     before = {path: sha256(path) for path in labelled.rglob("*.*") if path.is_file()}
-    monkeypatch.setattr(branching, "search", refuse)
+    monkeypatch.setattr(no_return_dataset, "search", refuse)
     parsed(call("label", labelled, "--workers", "1", "--json"))
     assert {path: sha256(path) for path in labelled.rglob("*.*") if path.is_file()} == before
 
 
 def test_stopped_between_two_bundles_it_goes_on(call, copied, labelled, monkeypatch):
-    real, calls = branching.search, []
+    real, calls = no_return_dataset.search, []
 
     def once(searches, backend):
         if calls:
@@ -69,11 +69,11 @@ def test_stopped_between_two_bundles_it_goes_on(call, copied, labelled, monkeypa
         calls.append(len(searches))
         real(searches, backend)
 
-    monkeypatch.setattr(branching, "bundles", lambda specs, device: [Bundle((spec,)) for spec in specs])
-    monkeypatch.setattr(branching, "search", once)
+    monkeypatch.setattr(no_return_dataset, "bundles", lambda specs, device: [Bundle((spec,)) for spec in specs])
+    monkeypatch.setattr(no_return_dataset, "search", once)
     assert call("label", copied, "--workers", "1").code == 130
     assert len(list((copied / "no_return").glob("*.json"))) == 1
-    monkeypatch.setattr(branching, "search", real)
+    monkeypatch.setattr(no_return_dataset, "search", real)
     assert call("label", copied, "--workers", "1").code == 0
     assert (copied / "runs.parquet").read_bytes() == (labelled / "runs.parquet").read_bytes()
 
@@ -91,7 +91,7 @@ def test_points_measured_elsewhere_are_taken_over(call, copied, elsewhere, label
     def refuse(*details):
         raise AssertionError("searched again")
 
-    monkeypatch.setattr(branching, "search", refuse)
+    monkeypatch.setattr(no_return_dataset, "search", refuse)
     points = len(list((labelled / "no_return").glob("*.json")))
     said = call("label", copied, "--from", elsewhere, "--workers", "1")
     assert said.code == 0, said.err
@@ -146,7 +146,7 @@ def test_a_damaged_point_is_named(call, copied, content):
 
 
 def test_given_a_moment_it_does_a_piece_and_says_that_it_is_not_done(call, copied, labelled, monkeypatch):
-    monkeypatch.setattr(branching, "bundles", lambda specs, device: [Bundle((spec,)) for spec in specs])
+    monkeypatch.setattr(no_return_dataset, "bundles", lambda specs, device: [Bundle((spec,)) for spec in specs])
     ended = call("label", copied, "--minutes", "0.0001", "--workers", "1")
     assert ended.code == 3
     assert "the same command goes on" in ended.err.splitlines()[-1]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from trainwreck.evaluation.learning.model import Model, read_model, shipped
-from trainwreck.evaluation.profiles import PROFILES
+from trainwreck.evaluation.detectors.learned.model import Model, read_model, shipped
+from trainwreck.evaluation.replay.profiles import PROFILES
 
 RECALL = {profile: {"recall_0.01": 0.25, "recall_0.05": 0.5} for profile in PROFILES}
 ABOUT = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.dataset.dataset import load
 
 LOG = "step;train/loss;note\n" + "".join(f"{10 * i};{4 - i / 50:.2f};x\n".replace(".", ",") for i in range(60))
 

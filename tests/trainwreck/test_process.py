@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import pytest
 
-from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.errors import InputError
 
 COMMAND = (sys.executable, "-m", "trainwreck")
@@ -59,7 +59,7 @@ def test_ctrl_c_leaves_a_folder_that_goes_on(workers, tmp_path, tiny, call, monk
         assert len(jobs) == 9  # the healthy ones are a bundle
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("trainwreck.scenarios.generate.train", again)
+    monkeypatch.setattr("trainwreck.scenarios.datasets.generate.train", again)
     said = call(*words, 1)
     assert said.code == 130
     assert said.err.splitlines()[-1] == "trainwreck: interrupted; the same command goes on from here"

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from trainwreck.evaluation.quiz.answers import Answer, Sheet, write_sheet
-from trainwreck.evaluation.quiz.key import read_key
+from trainwreck.evaluation.pages.quiz.answers import Answer, Sheet, write_sheet
+from trainwreck.evaluation.pages.quiz.key import read_key
 
 ONE = ("--detector", "zclip")
 

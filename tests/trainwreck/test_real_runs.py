@@ -33,8 +33,8 @@ def test_score(call, mine):
 
 
 def test_report(call, mine, monkeypatch):
-    from trainwreck.evaluation.detectors.nonfinite_loss import NonfiniteLoss
-    from trainwreck.evaluation.real_runs import page
+    from trainwreck.evaluation.detectors.sanity.nonfinite_loss import NonfiniteLoss
+    from trainwreck.evaluation.logs.real_runs import page
 
     monkeypatch.setattr(page, "builtin_detectors", lambda: {"nonfinite_loss": NonfiniteLoss})
     said = call("report", "mine", "--labels", "said.csv", "--detector", "zclip")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from trainwreck.evaluation.dataset import load
-from trainwreck.evaluation.shipped import sample
-from trainwreck.scenarios.demo import SAMPLE
-from trainwreck.scenarios.plan import RunSpec
-from trainwreck.scenarios.plans import resolve
+from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.evaluation.dataset.sample import sample
+from trainwreck.scenarios.datasets.demo import SAMPLE
+from trainwreck.scenarios.datasets.plans import resolve
+from trainwreck.scenarios.spec.run_spec import RunSpec
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from threading import Event, Thread
 
 import pytest
 
-from trainwreck.evaluation.serving.stream import Stream
+from trainwreck.evaluation.pages.live_page.stream import Stream
 
 COMMAND = (sys.executable, "-m", "trainwreck", "run", "mask_missing", "--serve", "--no-open")
 PATIENCE = 300  # seconds
@@ -110,7 +110,7 @@ def untrained(monkeypatch):
     def train(*words, **more):
         raise AssertionError("nothing is to be trained")
 
-    monkeypatch.setattr("trainwreck.scenarios.live.train", train)
+    monkeypatch.setattr("trainwreck.scenarios.views.live.train", train)
 
 
 @pytest.mark.usefixtures("untrained")

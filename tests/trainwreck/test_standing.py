@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainwreck.evaluation.board import board_from
+from trainwreck.evaluation.dataset.sample import sample
 from trainwreck.evaluation.files import sha256
-from trainwreck.evaluation.shipped import sample
+from trainwreck.evaluation.leaderboard.cache import board_from
 
 SOURCE = (
     "import trainwreck\n\n\nclass Mine(trainwreck.Detector):\n    rule = 'loss over 6'\n\n"

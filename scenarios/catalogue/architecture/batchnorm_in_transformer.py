@@ -19,13 +19,13 @@ References: Debugging Training Instability ("LayerNorm vs BatchNorm issues"); De
     discrepancy between training and inference).
 """
 
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Norm
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, Variant
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Variant
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -35,7 +35,7 @@ class BatchnormInTransformer(Scenario):
     id = "batchnorm_in_transformer"
     family = Family.ARCHITECTURE
     kinds = (FaultKind.VARIANT,)
-    sources = (documents.INSTABILITY, documents.DEBUGGING)
+    sources = (citations.INSTABILITY, citations.DEBUGGING)
     telling = "validation_loss"
     onset = None
     cure_after = 30

@@ -13,13 +13,13 @@ References: Debugging training ("plateaus far above expected: model capacity ins
     capacity"); Reading the Curves (loss plateau); Yang et al. 2018, "Breaking the softmax bottleneck".
 """
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, FaultKind, Variant
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Variant
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -29,7 +29,7 @@ class CapacityTooSmall(Scenario):
     id = "capacity_too_small"
     family = Family.ARCHITECTURE
     kinds = (FaultKind.VARIANT,)
-    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    sources = (citations.READING_CURVES, citations.DEBUGGING)
     telling = "loss"
     onset = None
 

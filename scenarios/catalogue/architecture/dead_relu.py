@@ -17,15 +17,15 @@ References: Debugging training ("for ReLU, a high dead neuron fraction is bad, c
 
 from dataclasses import dataclass
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Activation
 from trainwreck.models.parameters import layout
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, Setting, State, StateEdit, Variant
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit, Variant
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -42,7 +42,7 @@ class DeadReLU(Scenario):
     id = "dead_relu"
     family = Family.ARCHITECTURE
     kinds = (FaultKind.VARIANT, FaultKind.SETTING)
-    sources = (documents.DEBUGGING,)
+    sources = (citations.DEBUGGING,)
     telling = "dead_share"
     onset = None
     knobs = Bias()

@@ -16,13 +16,13 @@ References: Debugging training ("model not in train mode"; classical overfitting
     Srivastava et al. 2014; Wager et al. 2013.
 """
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -32,7 +32,7 @@ class EvalModeInTraining(Scenario):
     id = "eval_mode_in_training"
     family = Family.ARCHITECTURE
     kinds = (FaultKind.SETTING,)
-    sources = (documents.DEBUGGING,)
+    sources = (citations.DEBUGGING,)
     telling = "validation_loss"
     onset = MidRun(0.1, 0.2)
     cure_after = 20

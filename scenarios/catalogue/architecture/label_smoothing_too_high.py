@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -43,7 +43,7 @@ class LabelSmoothingTooHigh(Scenario):
     id = "label_smoothing_too_high"
     family = Family.ARCHITECTURE
     kinds = (FaultKind.SETTING,)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "loss"
     onset = None
     severities = {

@@ -17,15 +17,15 @@ References: Debugging training ("loss exactly constant: detached gradient").
 import numpy as np
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.wiring import Updates
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, UpdateEdit, restore_updates
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -35,7 +35,7 @@ class LossDetached(Scenario):
     id = "loss_detached"
     family = Family.ARCHITECTURE
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.DEBUGGING,)
+    sources = (citations.DEBUGGING,)
     telling = "grad_norm"
     onset = MidRun(0.04, 0.12)
     cure_after = 20

@@ -18,14 +18,14 @@ References: Debugging training ("bug in the loss: wrong reduction"); Debugging T
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.optim import Kind
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, Setting, State, StateEdit
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Reduction, Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Reduction, Setup, replaced
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -35,7 +35,7 @@ class LossWrongReduction(Scenario):
     id = "loss_wrong_reduction"
     family = Family.ARCHITECTURE
     kinds = (FaultKind.SETTING,)
-    sources = (documents.INSTABILITY, documents.DEBUGGING)
+    sources = (citations.INSTABILITY, citations.DEBUGGING)
     telling = "loss"
     cure_after = 6
 

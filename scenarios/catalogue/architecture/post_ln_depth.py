@@ -15,15 +15,15 @@ References: Reading the Curves (divergence, vanishing gradients); Xiong et al. 2
     2022, "DeepNet: scaling transformers to 1,000 layers".
 """
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Placement
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, FaultKind, Setting, Variant
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, get
-from trainwreck.scenarios.sizes import Size
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.sizes import Size
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, Variant
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -34,7 +34,7 @@ class PostLNDepth(Scenario):
     family = Family.ARCHITECTURE
     sizes = (Size.DEEP,)
     kinds = (FaultKind.VARIANT,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "layer_grad_norm"
     onset = None
 

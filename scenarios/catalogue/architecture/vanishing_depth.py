@@ -19,14 +19,14 @@ import dataclasses
 
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -36,7 +36,7 @@ class VanishingDepth(Scenario):
     id = "vanishing_depth"
     family = Family.ARCHITECTURE
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    sources = (citations.READING_CURVES, citations.DEBUGGING)
     telling = "layer_grad_norm"
     onset = None
     cure_after = 60

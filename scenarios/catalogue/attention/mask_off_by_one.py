@@ -20,14 +20,14 @@ from dataclasses import dataclass
 
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,7 @@ class MaskOffByOne(Scenario):
     id = "mask_off_by_one"
     family = Family.ATTENTION
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.INSTABILITY, documents.READING_CURVES)
+    sources = (citations.INSTABILITY, citations.READING_CURVES)
     telling = "attention_mass_future"
     knobs = Shift()
     cure_after = 8

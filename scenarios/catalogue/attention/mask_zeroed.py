@@ -18,14 +18,14 @@ import dataclasses
 
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -35,7 +35,7 @@ class MaskZeroed(Scenario):
     id = "mask_zeroed"
     family = Family.ATTENTION
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "head_entropy"
     cure_after = 15
 

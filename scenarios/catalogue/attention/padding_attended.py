@@ -20,15 +20,15 @@ import dataclasses
 import numpy as np
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch, source, source_key
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, TableEdit, restore_tables
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.data.batches import Batch, source, source_key
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -38,7 +38,7 @@ class PaddingAttended(Scenario):
     id = "padding_attended"
     family = Family.ATTENTION
     kinds = (FaultKind.TENSOR, FaultKind.DATA)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "attention_mass_padding"
     onset = None
     cure_after = 6

@@ -15,14 +15,14 @@ import dataclasses
 
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -32,7 +32,7 @@ class RopeOnKeysOnly(Scenario):
     id = "rope_on_keys_only"
     family = Family.ATTENTION
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "age_loss"
     cure_after = 8
 

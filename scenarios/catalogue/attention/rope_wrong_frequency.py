@@ -17,15 +17,15 @@ References: Reading the Curves ("RoPE rotated with the wrong frequencies"); Chen
 import dataclasses
 from dataclasses import dataclass
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
 from trainwreck.models.rotary import rotary_table
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -42,7 +42,7 @@ class RopeWrongFrequency(Scenario):
     id = "rope_wrong_frequency"
     family = Family.ATTENTION
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.INSTABILITY, documents.READING_CURVES)
+    sources = (citations.INSTABILITY, citations.READING_CURVES)
     telling = "age_loss"
     severities = {
         Severity.SUBTLE: Stretch(stretch=6.0),

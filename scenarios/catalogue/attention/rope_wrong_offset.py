@@ -17,14 +17,14 @@ References: Reading the Curves ("RoPE rotated with the wrong frequencies or offs
 import dataclasses
 from dataclasses import dataclass
 
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
 from trainwreck.models.rotary import rotary_table
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, restore_tables
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -41,7 +41,7 @@ class RopeWrongOffset(Scenario):
     id = "rope_wrong_offset"
     family = Family.ATTENTION
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "age_loss"
     severities = {
         Severity.SUBTLE: Offset(offset=2),

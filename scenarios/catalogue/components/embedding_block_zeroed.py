@@ -17,15 +17,15 @@ References: Debugging Training Instability ("replace or isolate suspect layers")
 
 from dataclasses import dataclass
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.wiring import Wiring
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -46,7 +46,7 @@ class EmbeddingBlockZeroed(Scenario):
     id = "embedding_block_zeroed"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.INSTABILITY, documents.DEBUGGING)
+    sources = (citations.INSTABILITY, citations.DEBUGGING)
     telling = "layer_weight_norm"
     knobs = Block()
     cure_after = 8

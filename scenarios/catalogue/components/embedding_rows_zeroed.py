@@ -19,16 +19,16 @@ from dataclasses import dataclass
 
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
 from trainwreck.models.parameters import Layout
 from trainwreck.models.wiring import Wiring
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -49,7 +49,7 @@ class EmbeddingRowsZeroed(Scenario):
     id = "embedding_rows_zeroed"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.INSTABILITY, documents.DEBUGGING)
+    sources = (citations.INSTABILITY, citations.DEBUGGING)
     telling = "layer_weight_norm"
     severities = {
         Severity.SUBTLE: Rows(share=0.1875),

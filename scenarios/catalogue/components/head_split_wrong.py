@@ -16,15 +16,15 @@ References: Debugging Training Instability (attention bugs; "replace or isolate 
     Reading the Curves (attention patterns).
 """
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.wiring import Wiring, projections
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -34,7 +34,7 @@ class HeadSplitWrong(Scenario):
     id = "head_split_wrong"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.INSTABILITY, documents.READING_CURVES)
+    sources = (citations.INSTABILITY, citations.READING_CURVES)
     telling = "head_entropy"
     cure_after = 4
 

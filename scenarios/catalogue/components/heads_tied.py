@@ -15,15 +15,15 @@ References: Debugging training (attention entropy); Debugging Training Instabili
     suspect layers"); Michel et al. 2019; Ainslie et al. 2023.
 """
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.wiring import Wiring, projections
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -33,7 +33,7 @@ class HeadsTied(Scenario):
     id = "heads_tied"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.DEBUGGING, documents.INSTABILITY)
+    sources = (citations.DEBUGGING, citations.INSTABILITY)
     telling = "head_entropy"
     cure_after = 8
 

@@ -21,19 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import (
-    Change,
-    FaultKind,
-    TableEdit,
-    restore_tables,
-)
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -54,7 +49,7 @@ class LogitsScaled(Scenario):
     id = "logits_scaled"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.DEBUGGING, documents.INSTABILITY)
+    sources = (citations.DEBUGGING, citations.INSTABILITY)
     telling = "log_z"
     severities = {
         Severity.SUBTLE: Temperature(factor=2.0),

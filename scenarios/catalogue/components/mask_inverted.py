@@ -17,19 +17,14 @@ References: Reading the Curves ("the mask may be zeroed or malformed"); Debuggin
 
 import dataclasses
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import (
-    Change,
-    FaultKind,
-    TableEdit,
-    restore_tables,
-)
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -39,7 +34,7 @@ class MaskInverted(Scenario):
     id = "mask_inverted"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.READING_CURVES, documents.INSTABILITY)
+    sources = (citations.READING_CURVES, citations.INSTABILITY)
     telling = "attention_mass_future"
     cure_after = 8
 

@@ -18,15 +18,15 @@ References: Debugging training (activations: mean and standard deviation); Debug
 
 from dataclasses import dataclass
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.wiring import Wiring
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, WiringEdit, restore_wiring
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -43,7 +43,7 @@ class NormBiasShifted(Scenario):
     id = "norm_bias_shifted"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.DEBUGGING, documents.INSTABILITY)
+    sources = (citations.DEBUGGING, citations.INSTABILITY)
     telling = "activation_mean"
     knobs = Amount()
     cure_after = 4

@@ -18,15 +18,15 @@ References: Debugging training ("check loss at initialisation"); Debugging Train
 import numpy as np
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
 from trainwreck.models.parameters import layout
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, State, StateEdit
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -36,7 +36,7 @@ class OutputReinitialised(Scenario):
     id = "output_reinitialised"
     family = Family.COMPONENTS
     kinds = (FaultKind.STATE,)
-    sources = (documents.DEBUGGING, documents.INSTABILITY, documents.READING_CURVES)
+    sources = (citations.DEBUGGING, citations.INSTABILITY, citations.READING_CURVES)
     telling = "output_max"
     cure_after = 2
 

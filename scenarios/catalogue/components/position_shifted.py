@@ -20,20 +20,15 @@ from dataclasses import dataclass
 
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
 from trainwreck.models.rotary import rotary_table
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import (
-    Change,
-    FaultKind,
-    TableEdit,
-    restore_tables,
-)
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -57,7 +52,7 @@ class PositionShifted(Scenario):
     id = "position_shifted"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.READING_CURVES, documents.INSTABILITY)
+    sources = (citations.READING_CURVES, citations.INSTABILITY)
     telling = "loss"
     knobs = Skip()
     cure_after = 8

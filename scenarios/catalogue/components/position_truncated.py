@@ -19,19 +19,14 @@ from dataclasses import dataclass
 
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import (
-    Change,
-    FaultKind,
-    TableEdit,
-    restore_tables,
-)
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -52,7 +47,7 @@ class PositionTruncated(Scenario):
     id = "position_truncated"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.READING_CURVES, documents.INSTABILITY)
+    sources = (citations.READING_CURVES, citations.INSTABILITY)
     telling = "position_loss"
     severities = {
         Severity.SUBTLE: Limit(share=0.75),

@@ -20,20 +20,15 @@ import dataclasses
 
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.wiring import Updates, projections
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import (
-    Change,
-    FaultKind,
-    UpdateEdit,
-    restore_updates,
-)
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -43,7 +38,7 @@ class ProjectionsFrozen(Scenario):
     id = "projections_frozen"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.DEBUGGING, documents.READING_CURVES)
+    sources = (citations.DEBUGGING, citations.READING_CURVES)
     telling = "attention_entropy"
     onset = MidRun(0.04, 0.08)
     cure_after = 25

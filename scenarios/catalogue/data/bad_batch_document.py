@@ -18,14 +18,14 @@ import dataclasses
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch, refilled, source, source_key
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch, refilled, source, source_key
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -35,7 +35,7 @@ class BadBatchDocument(Scenario):
     id = "bad_batch_document"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.SYMPTOMS, documents.READING_CURVES, documents.DEBUGGING)
+    sources = (citations.SYMPTOMS, citations.READING_CURVES, citations.DEBUGGING)
     telling = "row_loss_max"
 
     def base(self, setup: Setup) -> Setup:

@@ -17,14 +17,14 @@ References: Reading the Curves ("a language the tokenizer mangles", spike then r
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch, refilled, training_batch
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, Stream
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.data.batches import Batch, refilled, training_batch
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Stream
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 CONTINUATIONS = 8  # bytes that may follow a lead byte
 
@@ -36,7 +36,7 @@ class BadBatchForeign(Scenario):
     id = "bad_batch_foreign"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "loss"
 
     def base(self, setup: Setup) -> Setup:

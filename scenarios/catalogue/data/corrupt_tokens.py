@@ -21,15 +21,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.batches import Batch, refilled, source, source_key
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch, refilled, source, source_key
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -46,7 +46,7 @@ class CorruptTokens(Scenario):
     id = "corrupt_tokens"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.INSTABILITY, documents.READING_CURVES)
+    sources = (citations.INSTABILITY, citations.READING_CURVES)
     telling = "grad_norm"
     severities = {
         Severity.SUBTLE: Rows(rows=0.25),

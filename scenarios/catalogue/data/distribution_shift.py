@@ -16,14 +16,14 @@ References: Debugging Divergent Loss (distribution shifts); Debugging Training I
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch, training_batch
-from trainwreck.scenarios.faults import Change, FaultKind, Stream
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Dialect, Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Dialect, Setup, replaced
+from trainwreck.scenarios.data.batches import Batch, training_batch
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -33,7 +33,7 @@ class DistributionShift(Scenario):
     id = "distribution_shift"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.DIVERGENT_LOSS, documents.INSTABILITY)
+    sources = (citations.DIVERGENT_LOSS, citations.INSTABILITY)
     telling = "loss"
     cure_after = 8
 

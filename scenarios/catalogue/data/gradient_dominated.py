@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch, training_batch
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, Stream
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.data.batches import Batch, training_batch
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Stream
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 EVERY = 30  # steps until the odd rows come from another language
 
@@ -45,7 +45,7 @@ class GradientDominated(Scenario):
     id = "gradient_dominated"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.DIVERGENT_LOSS,)
+    sources = (citations.DIVERGENT_LOSS,)
     telling = "row_grad_share"
     knobs = Weight()
     cure_after = 15

@@ -17,14 +17,14 @@ References: Debugging Training Instability (label leak); Debugging Divergent Los
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -34,7 +34,7 @@ class LabelLeak(Scenario):
     id = "label_leak"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.INSTABILITY, documents.DIVERGENT_LOSS)
+    sources = (citations.INSTABILITY, citations.DIVERGENT_LOSS)
     telling = "loss"
     cure_after = 15
 

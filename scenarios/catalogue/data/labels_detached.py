@@ -16,14 +16,14 @@ import dataclasses
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -33,7 +33,7 @@ class LabelsDetached(Scenario):
     id = "labels_detached"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.DEBUGGING, documents.DIVERGENT_LOSS)
+    sources = (citations.DEBUGGING, citations.DIVERGENT_LOSS)
     telling = "loss"
     onset = None
     cure_after = 12

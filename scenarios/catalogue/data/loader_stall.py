@@ -17,12 +17,12 @@ References: Reading the Curves ("tokens per second, as a cheap sanity check that
 
 from dataclasses import dataclass
 
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, Clock, FaultKind
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, Clock, FaultKind
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -40,7 +40,7 @@ class LoaderStall(Scenario):
     id = "loader_stall"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "tokens_per_second"
     knobs = Stall()
     cure_after = 32

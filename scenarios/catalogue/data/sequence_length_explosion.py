@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch, cut, training_batch
-from trainwreck.scenarios.faults import Change, FaultKind, Stream, restore_batches
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.data.batches import Batch, cut, training_batch
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, restore_batches
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -45,7 +45,7 @@ class SequenceLengthExplosion(Scenario):
     id = "sequence_length_explosion"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "step_seconds"
     knobs = Growth()
     cure_after = 30

@@ -18,13 +18,13 @@ import dataclasses
 
 import numpy as np
 
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch, validation
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch, validation
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -34,7 +34,7 @@ class TokenToEmpty(Scenario):
     id = "token_to_empty"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.DIVERGENT_LOSS,)
+    sources = (citations.DIVERGENT_LOSS,)
     telling = "pad_share"
     cure_after = 15
 

@@ -17,13 +17,13 @@ References: Debugging training ("loss jumps up at exactly epoch boundaries: data
 
 import numpy as np
 
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch, pool, taken
-from trainwreck.scenarios.faults import Change, FaultKind, Stream, restore_batches
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch, pool, taken
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, restore_batches
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 EPOCH = 50  # steps
 
@@ -35,7 +35,7 @@ class UnshuffledEpochs(Scenario):
     id = "unshuffled_epochs"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.DEBUGGING,)
+    sources = (citations.DEBUGGING,)
     telling = "loss"
     onset = None
     cure_after = 110

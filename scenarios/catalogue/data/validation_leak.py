@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch, taken, validation
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, restore_batches
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch, taken, validation
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -42,7 +42,7 @@ class ValidationLeak(Scenario):
     id = "validation_leak"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.DIVERGENT_LOSS, documents.READING_CURVES)
+    sources = (citations.DIVERGENT_LOSS, citations.READING_CURVES)
     telling = "fresh_loss"
     knobs = Share()
     cure_after = 4

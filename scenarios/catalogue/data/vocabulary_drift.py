@@ -20,14 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch, validation
-from trainwreck.scenarios.faults import Change, FaultKind, Stream, restore_batches
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch, validation
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, restore_batches
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -48,7 +48,7 @@ class VocabularyDrift(Scenario):
     id = "vocabulary_drift"
     family = Family.DATA
     kinds = (FaultKind.DATA,)
-    sources = (documents.DIVERGENT_LOSS,)
+    sources = (citations.DIVERGENT_LOSS,)
     telling = "unique_share"
     knobs = Drift()
     cure_after = 40

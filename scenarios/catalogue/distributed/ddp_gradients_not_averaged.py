@@ -23,14 +23,14 @@ from enum import Enum
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.distributed.exchange import Exchange, square
-from trainwreck.scenarios.faults import Change, FaultKind, Process, StateEdit, restore_exchange
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.exchange import Exchange, square
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, restore_exchange
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 class How(Enum):
@@ -54,7 +54,7 @@ class DdpGradientsNotAveraged(Scenario):
     id = "ddp_gradients_not_averaged"
     family = Family.DISTRIBUTED
     kinds = (FaultKind.PROCESS,)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "grad_norm"
     knobs = Reduction()
     cure_after = 30

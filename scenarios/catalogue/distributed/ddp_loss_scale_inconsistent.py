@@ -22,15 +22,15 @@ import dataclasses
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.precision import Format
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.distributed.exchange import Exchange
-from trainwreck.scenarios.faults import Change, FaultKind, Process, StateEdit, restore_exchange
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.spec.exchange import Exchange
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, restore_exchange
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -40,7 +40,7 @@ class DdpLossScaleInconsistent(Scenario):
     id = "ddp_loss_scale_inconsistent"
     family = Family.DISTRIBUTED
     kinds = (FaultKind.PROCESS,)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "rank_weight_hash"
     cure_after = 30
 

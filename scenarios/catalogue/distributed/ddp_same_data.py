@@ -17,14 +17,14 @@ References: Debugging training (all GPUs see the same data); McCandlish et al. 2
 
 import dataclasses
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.distributed.exchange import Exchange
-from trainwreck.scenarios.faults import Change, FaultKind, Process, restore_exchange
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.exchange import Exchange
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, restore_exchange
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -34,7 +34,7 @@ class DdpSameData(Scenario):
     id = "ddp_same_data"
     family = Family.DISTRIBUTED
     kinds = (FaultKind.PROCESS,)
-    sources = (documents.DEBUGGING,)
+    sources = (citations.DEBUGGING,)
     telling = "rank_batch_hash"
     cure_after = 30
 

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.distributed.exchange import Exchange, square
-from trainwreck.scenarios.faults import Change, FaultKind, Process, StateEdit, restore_exchange
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.exchange import Exchange, square
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, restore_exchange
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -49,7 +49,7 @@ class DdpStaleGradients(Scenario):
     id = "ddp_stale_gradients"
     family = Family.DISTRIBUTED
     kinds = (FaultKind.PROCESS,)
-    sources = (documents.DIVERGENT_LOSS,)
+    sources = (citations.DIVERGENT_LOSS,)
     telling = "rank_weight_hash"
     onset = MidRun(0.2, 0.35)  # while the steep directions are still there
     knobs = Late()

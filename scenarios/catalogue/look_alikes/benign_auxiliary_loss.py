@@ -17,12 +17,12 @@ References: Chowdhery et al. 2022, "PaLM", section 5; Wortsman et al. 2023; Read
 
 from dataclasses import dataclass
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.faults import Change, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -41,7 +41,7 @@ class BenignAuxiliaryLoss(Scenario):
     look_alike = True
     imitates = ("corrupt_tokens", "lr_jump")
     kinds = (FaultKind.SETTING,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "loss"
     knobs = Term()
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.batches import Batch
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -42,7 +42,7 @@ class BenignBatchRamp(Scenario):
     look_alike = True
     imitates = ("small_batch_oscillation",)
     kinds = (FaultKind.DATA,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "grad_norm"
     onset = None
     knobs = Ramp()

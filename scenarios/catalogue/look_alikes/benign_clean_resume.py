@@ -10,11 +10,11 @@ References: Debugging Training Instability (optimizer state mismatch, as the con
     Curves (tokens per second).
 """
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, FaultKind, StateEdit
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, StateEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -26,7 +26,7 @@ class BenignCleanResume(Scenario):
     look_alike = True
     imitates = ("stale_optimizer_state", "optimizer_state_lost", "loader_stall")
     kinds = (FaultKind.STATE,)
-    sources = (documents.INSTABILITY, documents.READING_CURVES)
+    sources = (citations.INSTABILITY, citations.READING_CURVES)
     telling = "tokens_per_second"
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:

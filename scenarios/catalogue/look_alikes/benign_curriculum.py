@@ -13,15 +13,15 @@ References: Bengio et al. 2009, "Curriculum learning"; Reading the Curves (diver
 import dataclasses
 from dataclasses import dataclass
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.batches import Batch, sample
-from trainwreck.scenarios.faults import Change, FaultKind, Stream
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.sources.language import Language
-from trainwreck.scenarios.sources.language import chain as chain_spec
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch, sample
+from trainwreck.scenarios.data.language import Language
+from trainwreck.scenarios.data.language import chain as chain_spec
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -41,7 +41,7 @@ class BenignCurriculum(Scenario):
     look_alike = True
     imitates = ("distribution_shift", "tokenizer_mismatch")
     kinds = (FaultKind.DATA,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "loss"
     onset = None
     knobs = Stage()

@@ -16,12 +16,12 @@ References: Reading the Curves (learning rate schedule issues); Haegele et al. 2
 import math
 from dataclasses import dataclass
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.faults import Change, Curve, FaultKind
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -41,7 +41,7 @@ class BenignDecayPhase(Scenario):
     look_alike = True
     imitates = ("lr_too_low",)
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "loss"
     onset = None
     knobs = Cooldown()

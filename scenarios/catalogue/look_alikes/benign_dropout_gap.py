@@ -15,12 +15,12 @@ References: Reading the Curves (validation loss diverges from training loss); De
 
 from dataclasses import dataclass
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.faults import Change, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -39,7 +39,7 @@ class BenignDropoutGap(Scenario):
     look_alike = True
     imitates = ("dropout_too_high", "dropout_on_at_eval")
     kinds = (FaultKind.SETTING,)
-    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    sources = (citations.READING_CURVES, citations.DEBUGGING)
     telling = "log_z"
     onset = MidRun(0.85, 0.92)
     knobs = Rate()

@@ -10,11 +10,11 @@ Realism: Fine-tuning on narrow data, and the last stretch of every run.
 References: Reading the Curves (loss plateau early); Debugging training (loss plateaus).
 """
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, FaultKind
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Dialect, Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Dialect, Setup, replaced
+from trainwreck.scenarios.spec.faults import Change, FaultKind
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -27,7 +27,7 @@ class BenignEntropyFloor(Scenario):
     imitates = ("lr_too_low", "capacity_too_small")
     own_twin = True
     kinds = (FaultKind.SETTING,)
-    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    sources = (citations.READING_CURVES, citations.DEBUGGING)
     telling = "loss"
     onset = None
     tolerance = 0.12

@@ -15,12 +15,12 @@ References: Reading the Curves (divergence, as the contrast); Defazio 2025, "Why
 
 from dataclasses import dataclass
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.faults import Change, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -39,7 +39,7 @@ class BenignGradientRise(Scenario):
     look_alike = True
     imitates = ("high_lr", "slow_divergence")
     kinds = (FaultKind.SETTING,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "grad_norm"
     onset = MidRun(0.3, 0.4)
     knobs = Decay()

@@ -16,12 +16,12 @@ import dataclasses
 from dataclasses import dataclass
 
 from trainwreck.models.gpt import Tables
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.faults import Change, FaultKind, TableEdit
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -40,7 +40,7 @@ class BenignHighEntropyHead(Scenario):
     look_alike = True
     imitates = ("mask_zeroed", "attention_unscaled", "attention_logit_growth")
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.DEBUGGING,)
+    sources = (citations.DEBUGGING,)
     telling = "attention_entropy"
     knobs = Temperature()
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.batches import Batch
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -43,7 +43,7 @@ class BenignHugeTransient(Scenario):
     look_alike = True
     imitates = ("bad_batch_repeats", "clipping_off")
     kinds = (FaultKind.DATA,)
-    sources = (documents.READING_CURVES, documents.SYMPTOMS)
+    sources = (citations.READING_CURVES, citations.SYMPTOMS)
     telling = "grad_norm"
     knobs = Burst()
 

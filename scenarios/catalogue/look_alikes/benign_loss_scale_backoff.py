@@ -15,12 +15,12 @@ References: Micikevicius et al. 2018, "Mixed precision training"; Debugging Trai
 from dataclasses import dataclass
 
 from trainwreck.models.precision import Format
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.faults import Change, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -39,7 +39,7 @@ class BenignLossScaleBackoff(Scenario):
     look_alike = True
     imitates = ("loss_scale_collapse", "loss_scale_stuck_high")
     kinds = (FaultKind.SETTING,)
-    sources = (documents.INSTABILITY, documents.DIVERGENT_LOSS)
+    sources = (citations.INSTABILITY, citations.DIVERGENT_LOSS)
     telling = "loss_scale"
     onset = None
     knobs = Growth()

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.batches import Batch
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, Scaled
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Scaled
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -43,7 +43,7 @@ class BenignNoisySmallBatch(Scenario):
     look_alike = True
     imitates = ("small_batch_oscillation",)
     kinds = (FaultKind.DATA, FaultKind.SETTING)
-    sources = (documents.READING_CURVES, documents.INSTABILITY)
+    sources = (citations.READING_CURVES, citations.INSTABILITY)
     telling = "grad_norm"
     knobs = Small()
 

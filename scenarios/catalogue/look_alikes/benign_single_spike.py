@@ -13,12 +13,12 @@ import dataclasses
 
 import numpy as np
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.batches import Batch
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -30,7 +30,7 @@ class BenignSingleSpike(Scenario):
     look_alike = True
     imitates = ("bad_batch_repeats", "corrupt_tokens")
     kinds = (FaultKind.DATA,)
-    sources = (documents.READING_CURVES, documents.SYMPTOMS, documents.DEBUGGING)
+    sources = (citations.READING_CURVES, citations.SYMPTOMS, citations.DEBUGGING)
     telling = "grad_norm"
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:

@@ -14,12 +14,12 @@ References: Reading the Curves ("over a fixed held-out set, fixed so the curve i
 
 from dataclasses import dataclass
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.faults import Change, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -38,7 +38,7 @@ class BenignValidationNoise(Scenario):
     look_alike = True
     imitates = ("overfit_small_set",)
     kinds = (FaultKind.SETTING,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "validation_loss"
     onset = MidRun(0.85, 0.92)
     knobs = Few()

@@ -12,11 +12,11 @@ References: Loshchilov and Hutter 2017, "SGDR: stochastic gradient descent with 
 
 import math
 
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, Curve, FaultKind
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -28,7 +28,7 @@ class BenignWarmRestart(Scenario):
     look_alike = True
     imitates = ("schedule_restarted", "lr_jump")
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "lr"
     onset = MidRun(0.4, 0.55)
 

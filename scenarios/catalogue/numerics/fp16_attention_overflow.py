@@ -22,14 +22,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.gpt import Tables
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, FaultKind, TableEdit, Variant, restore_tables
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Dialect, Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Dialect, Setup, replaced
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, Variant, restore_tables
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -46,7 +46,7 @@ class Fp16AttentionOverflow(Scenario):
     id = "fp16_attention_overflow"
     family = Family.NUMERICS
     kinds = (FaultKind.VARIANT, FaultKind.TENSOR)
-    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    sources = (citations.READING_CURVES, citations.DEBUGGING)
     telling = "attention_logit_max"
     onset = MidRun(0.05, 0.15)
     knobs = Scale()

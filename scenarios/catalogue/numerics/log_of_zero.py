@@ -20,14 +20,14 @@ import dataclasses
 
 import numpy as np
 
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain_fp16
-from trainwreck.scenarios.batches import Batch
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, Variant
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import LossForm, Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain_fp16
+from trainwreck.scenarios.config.settings import LossForm, Setup, replaced
+from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Variant
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -37,7 +37,7 @@ class LogOfZero(Scenario):
     id = "log_of_zero"
     family = Family.NUMERICS
     kinds = (FaultKind.VARIANT, FaultKind.DATA)
-    sources = (documents.SYMPTOMS, documents.INSTABILITY)
+    sources = (citations.SYMPTOMS, citations.INSTABILITY)
     telling = "loss"
     onset = MidRun(0.75, 0.85)
     cure_after = 20

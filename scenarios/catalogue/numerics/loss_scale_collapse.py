@@ -20,15 +20,15 @@ References: Debugging Training Instability (loss scale, dividing by zero in cust
 import numpy as np
 import torch
 
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Variance
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain_fp16
-from trainwreck.scenarios.faults import Change, FaultKind, State, StateEdit, Variant
-from trainwreck.scenarios.padding import padded
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain_fp16
+from trainwreck.scenarios.catalogue.padding import padded
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Variant
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 LOWEST = 2.0**-10  # a scale under which little of a gradient is left
 
@@ -40,7 +40,7 @@ class LossScaleCollapse(Scenario):
     id = "loss_scale_collapse"
     family = Family.NUMERICS
     kinds = (FaultKind.VARIANT, FaultKind.DATA, FaultKind.STATE)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "loss_scale"
     cure_after = 40
 

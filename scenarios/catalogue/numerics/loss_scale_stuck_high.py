@@ -20,14 +20,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain_fp16
-from trainwreck.scenarios.faults import Change, FaultKind, Setting, State, StateEdit
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain_fp16
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,7 @@ class LossScaleStuckHigh(Scenario):
     id = "loss_scale_stuck_high"
     family = Family.NUMERICS
     kinds = (FaultKind.SETTING, FaultKind.STATE)
-    sources = (documents.DIVERGENT_LOSS, documents.INSTABILITY)
+    sources = (citations.DIVERGENT_LOSS, citations.INSTABILITY)
     telling = "skipped"
     onset = MidRun(0.15, 0.3)
     knobs = Scale()

@@ -16,15 +16,15 @@ References: Reading the Curves ("once a NaN appears in a single weight it does n
 
 import math
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import layout
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.faults import Change, FaultKind, State, StateEdit
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -34,7 +34,7 @@ class NanWeightSpread(Scenario):
     id = "nan_weight_spread"
     family = Family.NUMERICS
     kinds = (FaultKind.STATE,)
-    sources = (documents.READING_CURVES,)
+    sources = (citations.READING_CURVES,)
     telling = "nonfinite_weights"
     cure_after = 5
 

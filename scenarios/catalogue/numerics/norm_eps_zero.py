@@ -15,15 +15,15 @@ References: Recognizing the symptoms of training instability (NaN from dividing 
     Training Instability (dividing by zero); Ba et al. 2016.
 """
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.faults import Change, FaultKind, Setting, StateEdit
-from trainwreck.scenarios.padding import padded
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.catalogue.padding import padded
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -33,7 +33,7 @@ class NormEpsZero(Scenario):
     id = "norm_eps_zero"
     family = Family.NUMERICS
     kinds = (FaultKind.SETTING, FaultKind.DATA, FaultKind.STATE)
-    sources = (documents.SYMPTOMS, documents.INSTABILITY)
+    sources = (citations.SYMPTOMS, citations.INSTABILITY)
     telling = "pad_share"
     cure_after = 15
 

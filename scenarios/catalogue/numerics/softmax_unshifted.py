@@ -17,14 +17,14 @@ References: Recognizing the symptoms of training instability (NaN from a numeric
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain_one_hot_head
-from trainwreck.scenarios.faults import Change, FaultKind, Variant
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain_one_hot_head
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Variant
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 LARGEST = 88.72  # of which exp is finite in float32
 
@@ -36,7 +36,7 @@ class SoftmaxUnshifted(Scenario):
     id = "softmax_unshifted"
     family = Family.NUMERICS
     kinds = (FaultKind.VARIANT,)
-    sources = (documents.SYMPTOMS, documents.READING_CURVES)
+    sources = (citations.SYMPTOMS, citations.READING_CURVES)
     telling = "attention_logit_max"
     onset = MidRun(0.02, 0.05)
     cure_after = 3

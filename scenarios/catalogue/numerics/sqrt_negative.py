@@ -20,16 +20,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Variance
 from trainwreck.models.parameters import layout
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.faults import Change, FaultKind, State, StateEdit, Variant
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Variant
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -58,7 +58,7 @@ class SqrtNegative(Scenario):
     id = "sqrt_negative"
     family = Family.NUMERICS
     kinds = (FaultKind.VARIANT, FaultKind.STATE)
-    sources = (documents.SYMPTOMS,)
+    sources = (citations.SYMPTOMS,)
     telling = "activation_max"
     knobs = Offset()
     cure_after = 5

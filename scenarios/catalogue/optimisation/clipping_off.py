@@ -19,13 +19,13 @@ import dataclasses
 
 import numpy as np
 
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.batches import Batch
-from trainwreck.scenarios.faults import Change, DataTransform, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, get
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -35,7 +35,7 @@ class ClippingOff(Scenario):
     id = "clipping_off"
     family = Family.OPTIMISATION
     kinds = (FaultKind.SETTING, FaultKind.DATA)
-    sources = (documents.DIVERGENT_LOSS, documents.READING_CURVES)
+    sources = (citations.DIVERGENT_LOSS, citations.READING_CURVES)
     telling = "loss"
     cure_after = 1
 

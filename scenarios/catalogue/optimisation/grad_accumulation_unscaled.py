@@ -18,15 +18,15 @@ from dataclasses import dataclass
 
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.wiring import Updates
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, UpdateEdit, restore_updates
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -43,7 +43,7 @@ class GradAccumulationUnscaled(Scenario):
     id = "grad_accumulation_unscaled"
     family = Family.OPTIMISATION
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "grad_norm"
     onset = None
     knobs = Accumulation()

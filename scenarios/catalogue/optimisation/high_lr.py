@@ -18,14 +18,14 @@ References: Reading the Curves (divergence); Debugging training (loss diverges);
 
 from dataclasses import dataclass
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Placement
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, Curve, FaultKind, Scaled
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Decay, Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario, Severity
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Decay, Setup, replaced
+from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind, Scaled
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -50,11 +50,11 @@ class HighLR(Scenario):
     family = Family.OPTIMISATION
     kinds = (FaultKind.TENSOR,)
     sources = (
-        documents.DIVERGENT_LOSS,
-        documents.SYMPTOMS,
-        documents.INSTABILITY,
-        documents.READING_CURVES,
-        documents.DEBUGGING,
+        citations.DIVERGENT_LOSS,
+        citations.SYMPTOMS,
+        citations.INSTABILITY,
+        citations.READING_CURVES,
+        citations.DEBUGGING,
     )
     telling = "grad_norm"
     onset = MidRun(0.2, 0.35)

@@ -14,13 +14,13 @@ References: Reading the Curves (early plateau); Debugging training (loss plateau
 
 from dataclasses import dataclass
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, Scaled
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -41,7 +41,7 @@ class LRTooLow(Scenario):
     id = "lr_too_low"
     family = Family.OPTIMISATION
     kinds = (FaultKind.SETTING,)
-    sources = (documents.DIVERGENT_LOSS, documents.READING_CURVES, documents.DEBUGGING)
+    sources = (citations.DIVERGENT_LOSS, citations.READING_CURVES, citations.DEBUGGING)
     telling = "loss"
     onset = None
     severities = {

@@ -16,13 +16,13 @@ References: Debugging Divergent Loss (momentum that clashes with slow dynamics);
 
 from dataclasses import dataclass
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, get
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -39,7 +39,7 @@ class MomentumTooHigh(Scenario):
     id = "momentum_too_high"
     family = Family.OPTIMISATION
     kinds = (FaultKind.SETTING,)
-    sources = (documents.DIVERGENT_LOSS, documents.INSTABILITY)
+    sources = (citations.DIVERGENT_LOSS, citations.INSTABILITY)
     telling = "loss"
     onset = None
     severities = {

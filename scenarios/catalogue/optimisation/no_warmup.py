@@ -17,15 +17,15 @@ References: Debugging Training Instability; Reading the Curves; Debugging traini
 
 from dataclasses import dataclass
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Placement
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, get, replaced
-from trainwreck.scenarios.sizes import Size
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup, get, replaced
+from trainwreck.scenarios.config.sizes import Size
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -43,7 +43,7 @@ class NoWarmup(Scenario):
     family = Family.OPTIMISATION
     sizes = (Size.DEEP,)
     kinds = (FaultKind.SETTING,)
-    sources = (documents.INSTABILITY, documents.READING_CURVES, documents.DEBUGGING)
+    sources = (citations.INSTABILITY, citations.READING_CURVES, citations.DEBUGGING)
     telling = "layer_grad_norm"
     onset = None
     knobs = Warmup()

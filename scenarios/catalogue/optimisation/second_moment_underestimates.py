@@ -25,14 +25,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.wiring import Updates
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, Setting, UpdateEdit
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, UpdateEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -49,7 +49,7 @@ class SecondMomentUnderestimates(Scenario):
     id = "second_moment_underestimates"
     family = Family.OPTIMISATION
     kinds = (FaultKind.TENSOR,)
-    sources = (documents.DIVERGENT_LOSS,)
+    sources = (citations.DIVERGENT_LOSS,)
     telling = "layer_update_ratio"
     knobs = Growth()
     cure_after = 1

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, Scaled, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, get
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,7 @@ class SmallBatchOscillation(Scenario):
     id = "small_batch_oscillation"
     family = Family.OPTIMISATION
     kinds = (FaultKind.SETTING,)
-    sources = (documents.SYMPTOMS, documents.READING_CURVES)
+    sources = (citations.SYMPTOMS, citations.READING_CURVES)
     telling = "loss"
     onset = None
     knobs = Rate()

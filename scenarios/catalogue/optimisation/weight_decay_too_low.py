@@ -15,12 +15,12 @@ References: Debugging training ("growing without bound: weight decay too low, or
     (e.g. softmax saturation pushing logits to infinity)"); Wortsman et al. 2023.
 """
 
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, get, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup, get, replaced
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -30,7 +30,7 @@ class WeightDecayTooLow(Scenario):
     id = "weight_decay_too_low"
     family = Family.OPTIMISATION
     kinds = (FaultKind.SETTING,)
-    sources = (documents.DEBUGGING,)
+    sources = (citations.DEBUGGING,)
     telling = "layer_weight_norm"
     onset = None
     cure_after = 30

@@ -16,13 +16,13 @@ References: Reading the Curves (learning rate schedule issues: "the plateau coin
 
 from dataclasses import dataclass
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import bases, documents
-from trainwreck.scenarios.faults import Change, FaultKind, Setting
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, get
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -40,7 +40,7 @@ class ScheduleFloorEarly(Scenario):
     id = "schedule_floor_early"
     family = Family.SCHEDULE
     kinds = (FaultKind.SETTING,)
-    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    sources = (citations.READING_CURVES, citations.DEBUGGING)
     telling = "lr"
     onset = None
     knobs = Floor()

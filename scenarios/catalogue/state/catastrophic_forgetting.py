@@ -20,14 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain, language_of
-from trainwreck.scenarios.batches import Batch, training_batch
-from trainwreck.scenarios.faults import Change, FaultKind, Scaled, Stream
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain, language_of
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.data.batches import Batch, training_batch
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Stream
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,7 @@ class CatastrophicForgetting(Scenario):
     id = "catastrophic_forgetting"
     family = Family.STATE
     kinds = (FaultKind.DATA,)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "validation_loss"
     knobs = Task()
     cure_after = 20

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.batches import Batch, training_batch
-from trainwreck.scenarios.faults import RESUME_STEPS, Change, Clock, FaultKind, Stream
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch, training_batch
+from trainwreck.scenarios.spec.faults import RESUME_STEPS, Change, Clock, FaultKind, Stream
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -42,7 +42,7 @@ class DataReplayed(Scenario):
     id = "data_replayed"
     family = Family.STATE
     kinds = (FaultKind.DATA,)
-    sources = (documents.DIVERGENT_LOSS, documents.READING_CURVES)
+    sources = (citations.DIVERGENT_LOSS, citations.READING_CURVES)
     telling = "validation_loss"
     onset = MidRun(0.25, 0.4)
     knobs = Resumes()

@@ -15,14 +15,14 @@ References: Debugging Training Instability ("plateau followed by catastrophic di
 
 from dataclasses import dataclass
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.faults import Change, Curve, FaultKind, SchedulePosition, Setting, StateEdit
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind, SchedulePosition, Setting, StateEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -40,7 +40,7 @@ class LateFinetuneDivergence(Scenario):
     id = "late_finetune_divergence"
     family = Family.STATE
     kinds = (FaultKind.TENSOR, FaultKind.SETTING, FaultKind.STATE)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "loss"
     onset = MidRun(0.4, 0.5)
     knobs = Ramp()

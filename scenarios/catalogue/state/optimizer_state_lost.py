@@ -15,14 +15,14 @@ References: Debugging Training Instability (optimizer state mismatch in checkpoi
 
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain_hot
-from trainwreck.scenarios.faults import Change, FaultKind, State, StateEdit
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain_hot
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -33,7 +33,7 @@ class OptimizerStateLost(Scenario):
     version = 2
     family = Family.STATE
     kinds = (FaultKind.STATE,)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "layer_update_ratio"
     onset = MidRun(0.4, 0.5)  # the rate is high enough for a first step to hurt, and not for lasting harm
     cure_after = 3

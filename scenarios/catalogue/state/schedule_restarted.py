@@ -16,13 +16,13 @@ References: Reading the Curves (the schedule points at the wrong step count; log
 
 import numpy as np
 
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain_hot
-from trainwreck.scenarios.faults import Change, FaultKind, SchedulePosition, StateEdit
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, MidRun, Scenario
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain_hot
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, SchedulePosition, StateEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -32,7 +32,7 @@ class ScheduleRestarted(Scenario):
     id = "schedule_restarted"
     family = Family.STATE
     kinds = (FaultKind.TENSOR, FaultKind.STATE)
-    sources = (documents.READING_CURVES, documents.DEBUGGING)
+    sources = (citations.READING_CURVES, citations.DEBUGGING)
     telling = "lr"
     onset = MidRun(0.5, 0.6)
     cure_after = 60

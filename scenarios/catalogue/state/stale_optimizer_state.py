@@ -21,13 +21,13 @@ from dataclasses import dataclass
 
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.evaluation.trace import Trace
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.faults import Change, Curve, FaultKind, State, StateEdit
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup, replaced
-from trainwreck.scenarios.spec import Family, Knobs, Scenario, Severity
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind, State, StateEdit
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,7 @@ class StaleOptimizerState(Scenario):
     id = "stale_optimizer_state"
     family = Family.STATE
     kinds = (FaultKind.STATE,)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "layer_update_ratio"
     severities = {
         Severity.SUBTLE: Stale(step=5),

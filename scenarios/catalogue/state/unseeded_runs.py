@@ -17,15 +17,15 @@ References: Debugging Training Instability ("high run variance: RNG, unseeded da
 
 import numpy as np
 
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios import documents
-from trainwreck.scenarios.bases import chain
-from trainwreck.scenarios.batches import Batch, training_batch
-from trainwreck.scenarios.faults import Change, FaultKind, StateEdit, Stream
-from trainwreck.scenarios.registry import register
-from trainwreck.scenarios.settings import Setup
-from trainwreck.scenarios.spec import Family, Knobs, Scenario
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch, training_batch
+from trainwreck.scenarios.spec.faults import Change, FaultKind, StateEdit, Stream
+from trainwreck.scenarios.spec.registry import register
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
 @register
@@ -35,7 +35,7 @@ class UnseededRuns(Scenario):
     id = "unseeded_runs"
     family = Family.STATE
     kinds = (FaultKind.DATA, FaultKind.STATE)
-    sources = (documents.INSTABILITY,)
+    sources = (citations.INSTABILITY,)
     telling = "loss"
     cure_after = 30
 

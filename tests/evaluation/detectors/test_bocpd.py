@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.detectors.bocpd import Bocpd, BocpdGated
+from trainwreck.evaluation.detectors.generic.bocpd import Bocpd, BocpdGated
 
 
 def fed(detector: Bocpd, losses: Any) -> Bocpd:

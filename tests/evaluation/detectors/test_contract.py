@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainwreck.evaluation import detectors
-from trainwreck.evaluation.profiles import PROFILES
-from trainwreck.evaluation.protocol import normalise
-from trainwreck.evaluation.registry import builtin_causes, known_detectors
-from trainwreck.evaluation.replay import replay
-from trainwreck.evaluation.schema import SIGNALS
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.dataset.schema import SIGNALS
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.detectors.base import normalise
+from trainwreck.evaluation.detectors.registry import builtin_causes, known_detectors
+from trainwreck.evaluation.replay.profiles import PROFILES
+from trainwreck.evaluation.replay.replay import replay
 
 KNOWN = known_detectors()
 NEEDY = {detector.__module__ for detector in KNOWN.values() if detector.requires}
@@ -112,6 +112,6 @@ def test_reset_starts_afresh(name: str, make_trace: Any) -> None:
 
 
 def _rows(trace: Trace) -> Any:
-    from trainwreck.evaluation.replay import rows
+    from trainwreck.evaluation.replay.replay import rows
 
     return rows(trace)

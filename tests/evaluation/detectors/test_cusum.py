@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.detectors.cusum import Cusum, CusumGated
+from trainwreck.evaluation.detectors.generic.cusum import Cusum, CusumGated
 
 
 def scores(detector: Any, losses: Any) -> list[float]:

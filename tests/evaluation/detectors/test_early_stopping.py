@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from trainwreck.evaluation.detectors.hf_early_stopping import HfEarlyStopping
-from trainwreck.evaluation.detectors.lightning_early_stopping import LightningEarlyStopping
+from trainwreck.evaluation.detectors.frameworks.hf_early_stopping import HfEarlyStopping
+from trainwreck.evaluation.detectors.frameworks.lightning_early_stopping import LightningEarlyStopping
 
 pytestmark = pytest.mark.monitors
 

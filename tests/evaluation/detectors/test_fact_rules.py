@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.detectors.fact_rules import FACT_RULES
-from trainwreck.evaluation.detectors.integrity import REMEMBERED, Integrity
-from trainwreck.evaluation.detectors.playbook import Playbook
-from trainwreck.evaluation.replay import replay
+from trainwreck.evaluation.detectors.playbook.fact_rules import FACT_RULES
+from trainwreck.evaluation.detectors.playbook.integrity import REMEMBERED, Integrity
+from trainwreck.evaluation.detectors.playbook.playbook import Playbook
+from trainwreck.evaluation.replay.replay import replay
 
 S, ONSET = 120, 60
 T = np.arange(S)

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.detectors.learned import Learned, with_weights
+from trainwreck.evaluation.detectors.learned.features import NAMES
+from trainwreck.evaluation.detectors.learned.forest import Forest
+from trainwreck.evaluation.detectors.learned.learned import Learned, with_weights
+from trainwreck.evaluation.detectors.learned.model import CauseHead, Model, write_model
+from trainwreck.evaluation.detectors.learned.trees import Trees
+from trainwreck.evaluation.detectors.registry import load_detector
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.learning.features import NAMES
-from trainwreck.evaluation.learning.forest import Forest
-from trainwreck.evaluation.learning.model import CauseHead, Model, write_model
-from trainwreck.evaluation.learning.trees import Trees
-from trainwreck.evaluation.registry import load_detector
-from trainwreck.evaluation.replay import replay
+from trainwreck.evaluation.replay.replay import replay
 
 STEPS, ONSET = 120, 60
 
@@ -52,7 +52,7 @@ def test_other_weights_decide_and_the_score_is_averaged(weights: Path, make_trac
 def test_weights_in_a_file_of_ones_own(weights: Path, monkeypatch: pytest.MonkeyPatch, make_trace: Any) -> None:
     monkeypatch.chdir(weights.parent)
     Path("mine.py").write_text(
-        "from trainwreck.evaluation.detectors.learned import with_weights\n\nMine = with_weights('mine.npz')\n"
+        "from trainwreck.evaluation.detectors.learned.learned import with_weights\n\nMine = with_weights('mine.npz')\n"
     )
     alarms = replay(load_detector("mine.py:Mine"), jumped(make_trace))
     assert alarms.causes == ("corrupt_tokens", "high_lr")

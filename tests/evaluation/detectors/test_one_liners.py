@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from trainwreck.evaluation.detectors.any_zscore import AnyZScore
-from trainwreck.evaluation.detectors.grad_norm_zscore import GradNormZScore
-from trainwreck.evaluation.detectors.loss_over_minimum import LossOverMinimum
-from trainwreck.evaluation.detectors.nonfinite_loss import NonfiniteLoss
+from trainwreck.evaluation.detectors.sanity.any_zscore import AnyZScore
+from trainwreck.evaluation.detectors.sanity.grad_norm_zscore import GradNormZScore
+from trainwreck.evaluation.detectors.sanity.loss_over_minimum import LossOverMinimum
+from trainwreck.evaluation.detectors.sanity.nonfinite_loss import NonfiniteLoss
 
 
 def run(detector: Any, signal: str, values: Sequence[float | None]) -> list[Any]:

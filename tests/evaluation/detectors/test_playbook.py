@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.detectors.playbook import RULES, Playbook
-from trainwreck.evaluation.replay import replay
-from trainwreck.scenarios.registry import scenarios
+from trainwreck.evaluation.detectors.playbook.playbook import RULES, Playbook
+from trainwreck.evaluation.replay.replay import replay
+from trainwreck.scenarios.spec.registry import scenarios
 
 S, ONSET = 120, 60
 T = np.arange(S)

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from trainwreck.evaluation.detectors.axolotl_watchdog import AxolotlWatchdog
-from trainwreck.evaluation.detectors.composer_nan_monitor import ComposerNanMonitor
-from trainwreck.evaluation.detectors.llm_foundry_kill_loss_spike import LlmFoundryKillLossSpike
-from trainwreck.evaluation.detectors.megatron_nan import MegatronNan
-from trainwreck.evaluation.detectors.megatron_spiky import MegatronSpiky
-from trainwreck.evaluation.detectors.metaseq_skip_spike import MetaseqSkipSpike
-from trainwreck.evaluation.detectors.olmo_stability import OlmoStability
-from trainwreck.evaluation.detectors.terminate_on_nan import TerminateOnNan
-from trainwreck.evaluation.detectors.wandb_zscore import WandbZScore
-from trainwreck.evaluation.detectors.zclip import ZClip
+from trainwreck.evaluation.detectors.frameworks.axolotl_watchdog import AxolotlWatchdog
+from trainwreck.evaluation.detectors.frameworks.composer_nan_monitor import ComposerNanMonitor
+from trainwreck.evaluation.detectors.frameworks.llm_foundry_kill_loss_spike import LlmFoundryKillLossSpike
+from trainwreck.evaluation.detectors.frameworks.megatron_nan import MegatronNan
+from trainwreck.evaluation.detectors.frameworks.megatron_spiky import MegatronSpiky
+from trainwreck.evaluation.detectors.frameworks.metaseq_skip_spike import MetaseqSkipSpike
+from trainwreck.evaluation.detectors.frameworks.olmo_stability import OlmoStability
+from trainwreck.evaluation.detectors.frameworks.terminate_on_nan import TerminateOnNan
+from trainwreck.evaluation.detectors.published.wandb_zscore import WandbZScore
+from trainwreck.evaluation.detectors.published.zclip import ZClip
 
 Stream = Sequence[float | None]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.detectors.adwin import LADDER, Adwin, AdwinGated
-from trainwreck.evaluation.detectors.half_space_trees import HalfSpaceTrees
-from trainwreck.evaluation.detectors.kswin import Kswin, KswinGated
-from trainwreck.evaluation.detectors.page_hinkley import PageHinkley, PageHinkleyGated
+from trainwreck.evaluation.detectors.generic.adwin import LADDER, Adwin, AdwinGated
+from trainwreck.evaluation.detectors.generic.half_space_trees import HalfSpaceTrees
+from trainwreck.evaluation.detectors.generic.kswin import Kswin, KswinGated
+from trainwreck.evaluation.detectors.generic.page_hinkley import PageHinkley, PageHinkleyGated
 
 pytestmark = pytest.mark.monitors
 

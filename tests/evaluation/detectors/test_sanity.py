@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainwreck.evaluation.detectors.sanity import Always, Clock, Never, Periodic, Random, StepFraction
-from trainwreck.evaluation.replay import replay
+from trainwreck.evaluation.detectors.sanity.blind import Always, Clock, Never, Periodic, Random, StepFraction
+from trainwreck.evaluation.replay.replay import replay
 
 
 def test_never_and_always(make_trace: Any) -> None:

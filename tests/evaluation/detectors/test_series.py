@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.detectors.cusum import Cusum, CusumGated
-from trainwreck.evaluation.detectors.series import LEAST, Gated, SeriesDetector, Surprise
-from trainwreck.evaluation.protocol import LARGEST_SCORE, Verdict
-from trainwreck.evaluation.registry import known_detectors
+from trainwreck.evaluation.detectors.base import LARGEST_SCORE, Verdict
+from trainwreck.evaluation.detectors.generic.cusum import Cusum, CusumGated
+from trainwreck.evaluation.detectors.generic.series import LEAST, Gated, SeriesDetector, Surprise
+from trainwreck.evaluation.detectors.registry import known_detectors
 
 
 class Seen(SeriesDetector):

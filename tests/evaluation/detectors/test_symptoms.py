@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from trainwreck.evaluation.detectors.autotrainer import AutoTrainer
-from trainwreck.evaluation.detectors.deepdiagnosis import DeepDiagnosis
-from trainwreck.evaluation.detectors.smdebug_rules import SmdebugRules
+from trainwreck.evaluation.detectors.published.autotrainer import AutoTrainer
+from trainwreck.evaluation.detectors.published.deepdiagnosis import DeepDiagnosis
+from trainwreck.evaluation.detectors.published.smdebug_rules import SmdebugRules
 
 CALM = {
     "loss": 4.0, "layer_grad_norm": [1.0, 1.0], "layer_update_ratio": [1e-3, 1e-3], "activation_std": [1.0, 2.0],

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.detectors.capa import Capa, CapaGated
-from trainwreck.evaluation.detectors.first_rows import FIRST, Ecod, EcodGated, IForest
-from trainwreck.evaluation.detectors.matrix_profile import MatrixProfile
-from trainwreck.evaluation.detectors.pelt import Pelt, PeltGated
+from trainwreck.evaluation.detectors.generic.capa import Capa, CapaGated
+from trainwreck.evaluation.detectors.generic.first_rows import FIRST, Ecod, EcodGated, IForest
+from trainwreck.evaluation.detectors.generic.matrix_profile import MatrixProfile
+from trainwreck.evaluation.detectors.generic.pelt import Pelt, PeltGated
 
 pytestmark = pytest.mark.monitors
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from trainwreck.evaluation.detectors.learned.features import NAMES
 from trainwreck.evaluation.learning.causes import fit_head
 from trainwreck.evaluation.learning.examples import ALARM, QUIET, Examples
-from trainwreck.evaluation.learning.features import NAMES
 
 CAUSES = [f"cause_{i}" for i in range(12)]
 SEEDS, ROWS = 6, 8

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from trainwreck.evaluation.dataset import DataSet
+from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.detectors.learned.features import NAMES, Features
 from trainwreck.evaluation.learning.examples import ALARM, LEFT_OUT, QUIET, SETTLE, THINNED, examples, target
-from trainwreck.evaluation.learning.features import NAMES, Features
-from trainwreck.evaluation.profiles import PROFILES, observe
-from trainwreck.evaluation.replay import rows
+from trainwreck.evaluation.replay.profiles import PROFILES, observe
+from trainwreck.evaluation.replay.replay import rows
 
 STEPS = np.arange(100)
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.learning.features import (
+from trainwreck.evaluation.dataset.schema import SIGNALS, Axis
+from trainwreck.evaluation.detectors.learned.features import (
     BEGUN,
     FAST,
     FAST_SHARE,
@@ -17,7 +18,6 @@ from trainwreck.evaluation.learning.features import (
     SLOW_SHARE,
     Features,
 )
-from trainwreck.evaluation.schema import SIGNALS, Axis
 
 PLACE = {name: i for i, name in enumerate(NAMES)}
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trainwreck.evaluation.detectors.learned.features import NAMES
+from trainwreck.evaluation.detectors.learned.forest import Forest
+from trainwreck.evaluation.detectors.learned.model import CauseHead, Model, read_model, shipped, write_model
+from trainwreck.evaluation.detectors.learned.trees import Trees
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.learning.features import NAMES
-from trainwreck.evaluation.learning.forest import Forest
-from trainwreck.evaluation.learning.model import CauseHead, Model, read_model, shipped, write_model
-from trainwreck.evaluation.learning.trees import Trees
 
 
 def small_model() -> Model:

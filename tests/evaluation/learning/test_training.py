@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.dataset import DataSet, load
+from trainwreck.evaluation.dataset.dataset import DataSet, load
+from trainwreck.evaluation.detectors.learned.model import write_model
+from trainwreck.evaluation.detectors.learned.smoothing import Smoothed
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.learning import training
 from trainwreck.evaluation.learning.examples import ALARM, LEFT_OUT, QUIET, Examples, examples
 from trainwreck.evaluation.learning.judging import quiet_peaks, recalls, smoothed
-from trainwreck.evaluation.learning.model import write_model
-from trainwreck.evaluation.learning.smoothing import Smoothed
-from trainwreck.evaluation.profiles import PROFILES
+from trainwreck.evaluation.replay.profiles import PROFILES
 
 STEPS, ONSET = 60, 30
 SEEDS = 6

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from trainwreck.evaluation.board import leaderboard_of
-from trainwreck.evaluation.dataset import DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.leaderboard.cache import leaderboard_of
 from trainwreck.evaluation.release import release
 
 PUBLISHED, URL = "2026-01-31", "https://example.org/data"

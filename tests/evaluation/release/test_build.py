@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
-from trainwreck.evaluation.dataset import load
+from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.evaluation.dataset.schema import SIGNALS
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.label import relabel
+from trainwreck.evaluation.labels.labelling import relabel
+from trainwreck.evaluation.leaderboard.run import score
 from trainwreck.evaluation.release import build, partitions, release
-from trainwreck.evaluation.schema import SIGNALS
-from trainwreck.evaluation.scorecard import score
 
 PUBLISHED, URL = "2026-01-31", "https://example.org/data"
 FILES = {

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from trainwreck.evaluation.dataset import load
-from trainwreck.evaluation.oracles import ORACLES
-from trainwreck.evaluation.registry import builtin_detectors
+from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.release.card import size_category
 from trainwreck.evaluation.release.facts import Facts
+from trainwreck.evaluation.replay.oracles import ORACLES
 
 
 @pytest.fixture(scope="session")

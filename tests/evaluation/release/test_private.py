@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from trainwreck.evaluation.dataset import load, write_manifest, write_runs
+from trainwreck.evaluation.dataset.dataset import load, write_manifest, write_runs
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.release import release
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pytest
 
-from trainwreck.evaluation.dataset import load
-from trainwreck.evaluation.schema import RUN_FIELDS, SIGNALS, Axis
+from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SIGNALS, Axis
 
 COLUMNS = ["run_id", "step", *(signal.name for signal in SIGNALS), "split", "kind"]
 

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from trainwreck.kernels.attention import Dropout
-from trainwreck.kernels.attention.triton_parts import draws
+from trainwreck.kernels.attention.triton.parts import draws
 from trainwreck.kernels.random import philox_4x32, run_keys
 
 Fn = Callable[..., Any]

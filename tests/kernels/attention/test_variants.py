@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trainwreck.kernels.attention import VARIANTS, reduce
-from trainwreck.kernels.attention.biased_rounding import cut
+from trainwreck.kernels.attention.variants.biased_rounding import cut
 
 Fn = Callable[..., Any]
 FAULTY = VARIANTS[1:]

@@ -3,7 +3,7 @@
 import pytest
 
 from trainwreck.scenarios.preflight.table import examine, markdown, record
-from trainwreck.scenarios.registry import scenario, scenarios
+from trainwreck.scenarios.spec.registry import scenario, scenarios
 
 SHORT = ("steps=24", "evaluation.rows=8")
 QUICK = ("labels_aligned", "token_ids_in_range", "future_is_hidden", "loss_at_init_is_log_vocab", "fp32_versus_mixed")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.scenarios.loop import train
-from trainwreck.scenarios.plan import Role, family_of
 from trainwreck.scenarios.preflight import view as module
 from trainwreck.scenarios.preflight.view import IGNORED, one_step, views
+from trainwreck.scenarios.spec.run_spec import Role, family_of
+from trainwreck.scenarios.training.loop import train
 
 SMALL = (
     "steps=24", "model.layers=2", "model.width=16", "model.heads=2", "model.context=32", "data.rows=4",

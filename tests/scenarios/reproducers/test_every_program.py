@@ -3,8 +3,8 @@
 import pytest
 
 from trainwreck.scenarios.bench.reproducers import KEPT
-from trainwreck.scenarios.registry import scenarios
 from trainwreck.scenarios.reproducers.agreement import CLOSE, check
+from trainwreck.scenarios.spec.registry import scenarios
 
 LIMIT = 60.0  # seconds of one core
 

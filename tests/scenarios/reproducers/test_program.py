@@ -10,11 +10,11 @@ import types
 import numpy as np
 import pytest
 
-from trainwreck.scenarios.loop import train
-from trainwreck.scenarios.plan import Role, family_of
-from trainwreck.scenarios.registry import scenarios
 from trainwreck.scenarios.reproducers.program import LONGEST, Program
-from trainwreck.scenarios.spec import Severity
+from trainwreck.scenarios.spec.registry import scenarios
+from trainwreck.scenarios.spec.run_spec import Role, family_of
+from trainwreck.scenarios.spec.scenario import Severity
+from trainwreck.scenarios.training.loop import train
 
 # One of each kind of change, all in force within thirty steps, but for the last two.
 KINDS = (

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from trainwreck.evaluation import shipped
-from trainwreck.evaluation.dataset import load
-from trainwreck.scenarios.registry import scenario
+from trainwreck.evaluation.dataset import sample as shipped
+from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.scenarios.reproducers.program import Program
+from trainwreck.scenarios.spec.registry import scenario
 
 
 @pytest.fixture(scope="module")

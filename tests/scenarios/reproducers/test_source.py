@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.evaluation import shapes
-from trainwreck.scenarios.plan import Role, family_of
-from trainwreck.scenarios.registry import scenario
+from trainwreck.scenarios import shapes
+from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.reproducers.source import SHORTER, Harvest
 from trainwreck.scenarios.reproducers.syntax import applied, definition, edited
 from trainwreck.scenarios.reproducers.values import NotPlainError
-from trainwreck.scenarios.settings import replaced
-from trainwreck.scenarios.spec import Knobs
+from trainwreck.scenarios.spec.registry import scenario
+from trainwreck.scenarios.spec.run_spec import Role, family_of
+from trainwreck.scenarios.spec.scenario import Knobs
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -7,9 +7,9 @@ import torch
 
 from trainwreck.models.gpt import healthy_tables
 from trainwreck.models.rotary import rotary_table
-from trainwreck.scenarios.faults import At, Setting, TableEdit, UpdateEdit, Variant
 from trainwreck.scenarios.reproducers.frame import positions
 from trainwreck.scenarios.reproducers.values import NotPlainError, told
+from trainwreck.scenarios.spec.faults import At, Setting, TableEdit, UpdateEdit, Variant
 
 
 @pytest.fixture

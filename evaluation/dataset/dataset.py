@@ -1,0 +1,194 @@
+"""A data set on disk: a runs table, telemetry files, and a manifest with a checksum for each.
+
+DIR/manifest.json        format version, plan, provenance, {file: sha256, bytes}
+DIR/runs.parquet         one row a run, with its label     (columns: schema.RUN_FIELDS)
+DIR/telemetry/*.parquet  one row a step, a row group a run (columns: schema.SIGNALS)
+DIR/catalogue.json       the page of every scenario in it
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SCHEMA_VERSION, runs_schema
+from trainwreck.evaluation.dataset.telemetry_file import TelemetryFile
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.files import read_json, sha256, write_json, write_parquet
+
+FORMAT = "trainwreck-data-set"
+IMPORTED = "imported"  # key of the manifest, see `readers.imported`
+SUMS = "SHA256SUMS"  # of every file of a release
+
+
+class DataSet:
+    """Runs and their telemetry. Use `load`."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any], runs: pd.DataFrame) -> None:
+        self.path, self.manifest, self.runs = path, manifest, runs
+        self._files: dict[str, TelemetryFile] = {}
+
+    @classmethod
+    def unlisted(cls, path: Path) -> "DataSet":
+        """A data set under way, without a manifest: for the steps that lead to one."""
+        return cls(path, {}, _runs(path))
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    @property
+    def imported(self) -> bool:
+        """Whether its runs are someone else's logs."""
+        return IMPORTED in self.manifest
+
+    def run(self, run_id: str) -> pd.Series:
+        """The row of a run."""
+        if run_id not in self.runs.index:
+            raise unknown("run", run_id, self.runs.index)
+        row = self.runs.loc[run_id]
+        assert isinstance(row, pd.Series)
+        return row
+
+    def trace(self, run_id: str) -> Trace:
+        """Telemetry of a run."""
+        name = self.run(run_id)["file"]
+        if name not in self._files:
+            self._files[name] = TelemetryFile(self.path / name)
+        return self._files[name].trace(run_id)
+
+    def by_file(self) -> list[str]:
+        """Run ids in the order in which a release's files hold them, which is the fastest to read all in."""
+        return self.runs.sort_index().sort_values("file", kind="stable")["run_id"].tolist()
+
+    def traces(self) -> Iterator[Trace]:
+        """Telemetry of every run, in the order of the runs table."""
+        for run_id in self.runs.index:
+            yield self.trace(run_id)
+
+
+def load(path: str | Path, *, verify: bool = True) -> DataSet:
+    """Open a data set. With `verify` every file is checked against its checksum first.
+
+    Raises InputError that names every file that is missing, truncated or edited, or says what else
+    is wrong: not finished, not a data set, of another version.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise InputError(f"data set: {str(root)!r} is not a folder")
+    begun = (root / "plan.json").exists() and not (root / SUMS).exists()  # a release has a plan too
+    if begun and not (root / "manifest.json").exists():
+        raise InputError(f"{root}: not finished; `trainwreck generate {root}/plan.json --out {root}` goes on with it")
+    manifest = _manifest(root / "manifest.json")
+    wrong = [
+        complaint
+        for name, facts in sorted(manifest["files"].items())
+        if (complaint := _wrong(root / name, facts, verify))
+    ]
+    if wrong:
+        raise InputError("; ".join(wrong))
+    return DataSet(root, manifest, _listed_runs(root, manifest))
+
+
+def load_labels(path: str | Path) -> DataSet:
+    """A data set of which only manifest and runs table are here, or read: enough to score stored alarms.
+
+    Telemetry is neither checked nor needed. Raises InputError as `load` does.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise InputError(f"data set: {str(root)!r} is not a folder")
+    manifest = _manifest(root / "manifest.json")
+    complaint = _wrong(root / "runs.parquet", manifest["files"]["runs.parquet"], verify=True)
+    if complaint:
+        raise InputError(complaint)
+    return DataSet(root, manifest, _listed_runs(root, manifest))
+
+
+def telemetry_digest(dataset: DataSet) -> str:
+    """Which telemetry this is: SHA-256 over the names and checksums of the files that the runs lie in.
+
+    Labels don't count: alarms hold for the rows that they were raised on, however often those are labelled anew.
+    """
+    files = dataset.manifest["files"]
+    lines = [f"{files[name]['sha256']}  {name}\n" for name in sorted(set(dataset.runs["file"]))]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _manifest(file: Path) -> dict[str, Any]:
+    """The manifest, known to be one of this version, with a size and a checksum for each file."""
+    manifest = read_json(file)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f"{file}: not a Trainwreck data set")
+    version = manifest.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise InputError(f"{file}: schema version {version} is not allowed; allowed: {SCHEMA_VERSION}")
+    files = manifest.get("files")
+    if not isinstance(files, dict) or "runs.parquet" not in files:
+        raise InputError(f"{file}: damaged, it does not list runs.parquet")
+    for name, facts in files.items():
+        if not isinstance(facts, dict) or not {"bytes", "sha256"} <= set(facts):
+            raise InputError(f"{file}: damaged, it has no size and checksum of {name}")
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise InputError(f"{file}: damaged, {name} is not in the folder")
+    return manifest
+
+
+def _wrong(file: Path, facts: dict[str, Any], verify: bool) -> str:
+    """What is wrong with a file; empty if nothing is."""
+    if not file.is_file():
+        return f"{file}: missing"
+    if file.stat().st_size != facts["bytes"]:
+        return f"{file}: damaged, {file.stat().st_size} bytes where the manifest says {facts['bytes']}"
+    if verify and sha256(file) != facts["sha256"]:
+        return f"{file}: damaged or edited, its checksum is not the manifest's"
+    return ""
+
+
+def _listed_runs(root: Path, manifest: dict[str, Any]) -> pd.DataFrame:
+    runs = _runs(root)
+    unlisted = sorted(set(runs["file"]) - set(manifest["files"]))
+    if unlisted:
+        raise InputError(f"{root / 'manifest.json'}: damaged, it does not list {', '.join(unlisted)}")
+    return runs
+
+
+def _runs(root: Path) -> pd.DataFrame:
+    file = root / "runs.parquet"
+    try:
+        table = pq.read_table(file)
+    except pa.ArrowException as error:
+        raise InputError(f"{file}: damaged, not Parquet ({' '.join(str(error).split())})") from None
+    missing = [name for name, _, _ in RUN_FIELDS if name not in table.column_names]
+    if missing:
+        raise InputError(f"{file}: damaged, it has no column {', '.join(missing)}")
+    frame: pd.DataFrame = table.to_pandas()
+    return frame.set_index("run_id", drop=False)
+
+
+def write_runs(root: Path, rows: list[dict[str, Any]], name: str = "runs.parquet") -> None:
+    """Write the runs table. rows: one dict a run with every field of `schema.RUN_FIELDS`."""
+    write_parquet(root / name, [pa.Table.from_pylist(rows, schema=runs_schema())])
+
+
+def write_telemetry(root: Path, name: str, traces: list[Trace]) -> None:
+    """Write one telemetry file, `name` relative to the data set, a row group a run."""
+    write_parquet(root / name, [trace.to_table() for trace in traces])
+
+
+def write_manifest(root: Path, facts: dict[str, Any], also: Sequence[str] = ()) -> None:
+    """Checksum the tables, every telemetry file that they name and the files of `also`; write the manifest last."""
+    telemetry = pq.read_table(root / "runs.parquet", columns=["file"]).column(0).unique().to_pylist()
+    tables = [name for name in ("runs.parquet", "catalogue.json") if (root / name).exists()]
+    files = {
+        name: {"sha256": sha256(root / name), "bytes": (root / name).stat().st_size}
+        for name in [*tables, *sorted(telemetry), *also]
+    }
+    write_json(
+        root / "manifest.json",
+        {"format": FORMAT, "schema_version": SCHEMA_VERSION, "files": files, **facts},
+    )

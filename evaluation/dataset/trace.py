@@ -1,0 +1,185 @@
+"""The telemetry of one run in memory: one array a signal, a row a step."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS, Axis, column_type, telemetry_schema
+
+NO_STEPS = np.zeros(0, int)
+
+SCALARS = tuple(signal.name for signal in SIGNALS if signal.axis is Axis.SCALAR)
+LISTS = tuple(signal.name for signal in SIGNALS if signal.axis is not Axis.SCALAR)
+
+
+@dataclass
+class Trace:
+    """Signals of one run: [S] for scalars, [S, K] for the others, float32.
+
+    `validation_loss` is NaN where there was no evaluation; `evaluated` tells those steps apart
+    from an evaluation that gave NaN. `fresh_loss` is NaN there too, and at every step of a run
+    without a second held-out set.
+
+    A run of the lab has every signal at every step, and its steps are 0, 1, 2 ... An imported one
+    has the steps and signals of its log: `logged` tells at which of the steps a signal was, where
+    that is not all of them. It is NaN at the others, and one that never was is not in `signals`.
+    """
+
+    run_id: str
+    signals: Mapping[str, np.ndarray]
+    evaluated: np.ndarray  # bool, [S]
+    steps: np.ndarray = field(default_factory=lambda: NO_STEPS)  # int, [S], ascending; by default 0, 1, 2 ...
+    logged: dict[str, np.ndarray] = field(default_factory=dict)  # bool, [S]
+
+    def __post_init__(self) -> None:
+        if self.steps is NO_STEPS:
+            self.steps = np.arange(len(self.evaluated))
+
+    def __len__(self) -> int:
+        return len(self.evaluated)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.signals[name]
+
+    @property
+    def evaluations(self) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and values of the validation loss."""
+        return self.steps[self.evaluated], self.signals["validation_loss"][self.evaluated]
+
+    def to_table(self) -> pa.Table:
+        """As in a telemetry file."""
+        columns: list[pa.Array] = [
+            pa.array([self.run_id] * len(self), pa.string()),
+            pa.array(self.steps.astype(np.int32)),
+        ]
+        for signal in SIGNALS:
+            if signal.name in self.logged and signal.name not in self.signals:
+                columns.append(pa.nulls(len(self), column_type(signal)))
+                continue
+            values = np.ascontiguousarray(self.signals[signal.name], dtype=np.float32)
+            missing = ~self.logged[signal.name] if signal.name in self.logged else None
+            if signal.name == "validation_loss":
+                columns.append(pa.array(values, mask=~self.evaluated, from_pandas=False))
+            elif signal.name in EVALUATIONS:
+                columns.append(pa.array(values, from_pandas=True))
+            elif signal.axis is Axis.SCALAR:
+                columns.append(pa.array(values, mask=missing, from_pandas=False))
+            else:
+                columns.append(_lists(values, missing))
+        return pa.Table.from_arrays(columns, schema=telemetry_schema())
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> "Trace":
+        """The inverse of `to_table`, for a table with the rows of one run in order."""
+        table = table.select(["run_id", "step", *SCALARS, *LISTS])  # a KeyError for one that is missing
+        return Columns(table.select).trace(table.column("run_id")[0].as_py(), 0, len(table))
+
+    def finite(self) -> bool:
+        """Whether the training loss is finite at every step."""
+        return bool(np.isfinite(self.signals["loss"]).all())
+
+    def final_loss(self) -> float:
+        """The last validation loss; NaN where there is none, or it or the last training loss is not finite."""
+        _, values = self.evaluations
+        last = (*values[-1:], *self.signals["loss"][-1:])
+        return float(last[0]) if len(values) and np.isfinite(last).all() else float("nan")
+
+
+def _lists(values: np.ndarray, missing: np.ndarray | None) -> pa.ListArray:
+    """A list a step, [S, K], null where `missing`."""
+    there = np.ones(len(values), bool) if missing is None else ~missing
+    offsets = np.concatenate([[0], np.cumsum(there * values.shape[1])]).astype(np.int32)
+    mask = None if missing is None else pa.array(missing)
+    return pa.ListArray.from_arrays(offsets, pa.array(values[there].ravel(), from_pandas=False), mask=mask)
+
+
+def _with_gaps(run_id: str, table: pa.Table) -> Trace:
+    """The rows of a run that does not have every signal at every step."""
+    signals: dict[str, np.ndarray] = {}
+    logged: dict[str, np.ndarray] = {}
+    evaluated = np.ones(len(table), bool)
+    for signal in SIGNALS:
+        column = table.column(signal.name).combine_chunks()
+        there = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+        if signal.name in EVALUATIONS:
+            if signal.name == "validation_loss" and there is not None:
+                evaluated = there
+        elif there is not None:
+            logged[signal.name] = there
+            if not there.any():
+                continue
+        if signal.axis is Axis.SCALAR:
+            signals[signal.name] = column.to_numpy(zero_copy_only=False).astype(np.float32)
+        elif there is None:
+            signals[signal.name] = column.flatten().to_numpy().reshape(len(table), -1)
+        else:
+            known = column.flatten().to_numpy().reshape(int(there.sum()), -1)
+            signals[signal.name] = np.full((len(table), known.shape[1]), np.nan, np.float32)
+            signals[signal.name][there] = known
+    steps = table.column("step").to_numpy().astype(np.int64)
+    return Trace(run_id, signals, evaluated, steps, logged)
+
+
+class Columns:
+    """Telemetry of several runs as arrays, out of which each is cut; decoding once what they share is faster.
+
+    read: gives the table of some columns. The lists are most of the work and few detectors ask for one,
+    so that they are read with the first that is asked for.
+    """
+
+    def __init__(self, read: Callable[[list[str]], pa.Table]) -> None:
+        self._read = read
+        table = read(["step", *SCALARS])
+        self._steps = table.column("step").to_numpy().astype(np.int64)
+        self._scalars = {name: table.column(name).to_numpy() for name in SCALARS}
+        self._whole = not any(table.column(name).null_count for name in SCALARS if name not in EVALUATIONS)
+        self._evaluated = table.column("validation_loss").is_valid().to_numpy()
+        self._lists: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # numbers, and where those of each row begin
+
+    def trace(self, run_id: str, start: int, stop: int) -> Trace:
+        """Rows start to before stop as the telemetry of a run."""
+        if not self._whole:  # an imported log
+            return _with_gaps(run_id, self._read(["step", *SCALARS, *LISTS]).slice(start, stop - start))
+        scalars = {name: values[start:stop].astype(np.float32) for name, values in self._scalars.items()}
+        signals = _Signals(scalars, self, start, stop)
+        return Trace(run_id, signals, self._evaluated[start:stop].copy(), self._steps[start:stop].copy())
+
+    def lists(self, name: str, start: int, stop: int) -> np.ndarray:
+        """A signal of several numbers a row, [stop - start, K]."""
+        if not self._lists:
+            table = self._read(list(LISTS))
+            for column in LISTS:
+                values = table.column(column).combine_chunks()
+                begins = np.concatenate([[0], np.cumsum(values.value_lengths().to_numpy())])
+                self._lists[column] = values.flatten().to_numpy(), begins
+        numbers, begins = self._lists[name]
+        return np.asarray(numbers[begins[start] : begins[stop]]).reshape(stop - start, -1)
+
+
+class _Signals(Mapping[str, np.ndarray]):
+    """Signals of a run in the order of the schema; lists are cut out when they are asked for."""
+
+    def __init__(self, scalars: dict[str, np.ndarray], columns: Columns, start: int, stop: int) -> None:
+        self._held, self._columns, self._start, self._stop = scalars, columns, start, stop
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._held:
+            if name not in LISTS:
+                raise KeyError(name)
+            self._held[name] = self._columns.lists(name, self._start, self._stop)
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (signal.name for signal in SIGNALS)
+
+    def __len__(self) -> int:
+        return len(SIGNALS)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)  # a copy, or another process, has no file to read from
+
+
+Traces = Mapping[str, Trace]

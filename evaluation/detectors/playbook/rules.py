@@ -1,0 +1,41 @@
+"""What a rule of the playbook is, and the documents that teach them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainwreck.evaluation.detectors.playbook.evidence import Evidence
+from trainwreck.evaluation.detectors.playbook.integrity import Integrity
+
+CURVES = "Debugging Transformer Training Runs: Reading the Curves"
+INSTABILITY = "Debugging Training Instability"
+TRAINING = "Debugging training: interpreting training curves and gradient statistics"
+SYMPTOMS = "Recognizing the early signs of training instability"
+DIVERGENCE = "Debugging Divergent Loss During Training"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that the playbook knows after a row."""
+
+    curves: Evidence
+    facts: Integrity
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of the playbook.
+
+    strength: how far the evidence goes, 1 at the rule's threshold, NaN where it has none. hold: rows for
+    which it must have stayed at 1 or more, as far as was logged, before the rule fires. then: causes that
+    the same picture fits less well, in order. says: the rule in words. source: the document that teaches
+    it. reads: signals without any of which a row says nothing either way, so that a logger that shows them
+    now and then is waited for.
+    """
+
+    cause: str
+    hold: int
+    strength: Callable[[Seen], float]
+    says: str
+    source: str
+    then: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()

@@ -1,0 +1,331 @@
+"""The runs and the harness: every run of a data set through detectors, and the board of their scores."""
+
+import contextlib
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from joblib import Parallel, delayed
+
+from trainwreck.evaluation.constants import HEADLINE_COST, HEADLINE_PREVALENCE, LOG_EVERY, ONE_LINERS
+from trainwreck.evaluation.dataset.consistency import check_telemetry
+from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.dataset.schema import JOINT
+from trainwreck.evaluation.detectors.base import Detector
+from trainwreck.evaluation.detectors.registry import builtin_causes, builtin_detectors, check_settings
+from trainwreck.evaluation.detectors.sanity import blind
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.leaderboard.ranking import table
+from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
+from trainwreck.evaluation.replay.profiles import PROFILES
+from trainwreck.evaluation.replay.replay import Alarms, replay, replay_order
+from trainwreck.evaluation.replay.sandbox.command import PREFIX, shown
+from trainwreck.evaluation.replay.sandbox.isolated import Isolated
+from trainwreck.evaluation.replay.sandbox.limits import Limits
+from trainwreck.evaluation.replay.sandbox.opening import about, isolated_builtin, open_detector
+from trainwreck.evaluation.replay.unlabelled import refuse_imported
+from trainwreck.evaluation.scoring.detector_seeds import Seeded
+from trainwreck.evaluation.scoring.reference import Baseline, baseline
+from trainwreck.evaluation.scoring.run_labels import scored
+from trainwreck.evaluation.scoring.scorecard import Recall, Scorecard, measure
+
+__all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
+
+BLIND = "blind"
+TRACKS = (BLIND, "informed")
+CHUNK = 8  # runs a process replays at a time, at least
+ROUNDS = 4  # pieces of work for each process where detectors need processes of their own, which take time to begin
+Asked = str | Detector | type[Detector] | Seeded
+Progress = Callable[[int, int, str], None]
+"""Called as progress(runs done, runs in all, run_id)."""
+
+
+def score(
+    detector: str | Detector | type[Detector],
+    dataset: DataSet,
+    *,
+    profile: str = "full",
+    track: str = "blind",
+    k: int = LOG_EVERY,
+    limits: Limits | None = None,
+    isolate: bool = False,
+    progress: Progress | None = None,
+) -> Scorecard:
+    """Replay every run of a data set through a detector and measure it.
+
+    detector: a name (`open_detector`, or an oracle's), a class, or an object that is copied for
+    each run. track: "blind", or "informed" with the declared configuration as context. limits: of
+    detectors that run in a process of their own: of files, plug-ins and commands, and with `isolate`
+    the built-in ones too. A crash of the detector ends one run's replay and is counted, never raised.
+    Raises InputError for an unknown detector, profile or track, or for labels that contradict themselves.
+    """
+    return score_all(
+        dataset,
+        [detector],
+        profiles=[profile],
+        track=track,
+        k=k,
+        limits=limits,
+        isolate=isolate,
+        progress=progress,
+    )[0]
+
+
+def score_all(
+    dataset: DataSet,
+    detectors: Sequence[str | Detector | type[Detector]],
+    *,
+    profiles: Sequence[str] = ("full",),
+    track: str = "blind",
+    k: int = LOG_EVERY,
+    workers: int = 1,
+    limits: Limits | None = None,
+    isolate: bool = False,
+    seeds: int = 1,
+    progress: Progress | None = None,
+) -> list[Scorecard]:
+    """`score` for several detectors and profiles, by profile, then detector; each trace is read once.
+
+    workers: processes to replay in; with more than one, detectors are given by name, or can be pickled. seeds: with
+    more than one each detector is replayed with `seed` 0, 1, ... and its scorecard, of seed 0, has the scores of all.
+    Raises InputError for a detector that takes no seed then.
+    """
+    chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)] if seeds > 1 else detectors
+    cards = _score_all(dataset, _frame(dataset), chosen, profiles, track, k, progress, workers, limits, isolate)
+    if seeds == 1:
+        return cards
+    names = [_entry_name(one) for one in detectors] * len(profiles)
+    return [_of_seeds(name, cards[i * seeds : (i + 1) * seeds]) for i, name in enumerate(names)]
+
+
+def board_cards(
+    dataset: DataSet,
+    extra: Sequence[str | Detector | type[Detector]] = (),
+    profiles: Sequence[str] = ("full",),
+    *,
+    workers: int = 1,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> list[Scorecard]:
+    """Scorecards of every built-in detector, the oracles, and `extra`; `workers` and `limits` as in `score_all`.
+
+    A name in `extra` that is on the board anyway stands there once.
+    """
+    always = [*builtin_detectors(), *ORACLES]
+    chosen = [*always, *(detector for detector in extra if detector not in always)]
+    return score_all(dataset, chosen, profiles=profiles, workers=workers, limits=limits, progress=progress)
+
+
+def leaderboard(
+    dataset: DataSet,
+    detectors: Sequence[str | Detector | type[Detector]] | None = None,
+    profiles: Iterable[str] = tuple(PROFILES),
+    *,
+    track: str = "blind",
+    k: int = LOG_EVERY,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """One row a detector and profile, best first within a profile; see `ranking.table` for columns.
+
+    detectors: by default every built-in one and the oracles. Scenarios that every one-liner solves
+    stand in `.attrs["easy"]` by profile, and the headline is given without them too.
+    """
+    chosen = list(detectors) if detectors is not None else [*builtin_detectors(), *ORACLES]
+    names = [_entry_name(detector) for detector in chosen]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
+    extra = [name for name in ONE_LINERS if name not in names]
+    cards = _score_all(dataset, _frame(dataset), [*chosen, *extra], list(profiles), track, k, progress)
+    return table(cards, hidden=extra)
+
+
+def known_causes(dataset: DataSet) -> frozenset[str]:
+    """The causes that a detector may name on a data set: its own, and those of the built-in detectors."""
+    there = {cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)}
+    return builtin_causes() | there
+
+
+def _frame(dataset: DataSet) -> Baseline:
+    refuse_imported(dataset, "scored")
+    return baseline(dataset.runs)
+
+
+def _score_all(
+    dataset: DataSet,
+    frame: Baseline,
+    detectors: Sequence[Asked],
+    profiles: Sequence[str],
+    track: str,
+    k: int,
+    progress: Progress | None,
+    workers: int = 1,
+    limits: Limits | None = None,
+    isolate: bool = False,
+) -> list[Scorecard]:
+    """Scorecards by profile, then detector. Each trace is read once and shown to all."""
+    if track not in TRACKS:
+        raise unknown("track", track, TRACKS)
+    for profile in profiles:
+        if profile not in PROFILES:
+            raise unknown("profile", profile, PROFILES)
+    known = known_causes(dataset)
+    asked = (profiles, track, k, known)
+    asked_about = dataset.runs[scored(dataset.runs)]
+    order = replay_order(asked_about["run_id"])
+    with ExitStack() as stack:
+        # Here, so that a wrong one is told before any work.
+        entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
+        said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
+        if workers > 1:
+            apart = any(isinstance(entry.make, Isolated) for entry in entries)
+            stack.close()  # each process begins its own
+            size = max(CHUNK, -(-len(asked_about) // (ROUNDS * workers))) if apart else CHUNK
+            tables = [dataset.runs.loc[order[i : i + size]] for i in range(0, len(asked_about), size)]
+            pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
+            replies = pool(
+                delayed(_elsewhere)(Path.cwd(), dataset.path, table, frame, list(detectors), limits, isolate, *asked)
+                for table in tables
+            )
+        else:
+            replies = (_replayed(dataset, [run_id], entries, *asked) for run_id in order)
+        done = 0
+        for heard in replies:
+            for run_id, alarms in heard.items():
+                for key, alarm in alarms.items():
+                    said[key][run_id] = alarm
+                done += 1
+                if progress is not None:
+                    progress(done, len(asked_about), run_id)
+    return [
+        measure(entry.name, profile, track, entry.about, dataset.runs, said[profile, entry.name], frame)
+        for profile in profiles
+        for entry in entries
+    ]
+
+
+def _replayed(
+    dataset: DataSet,
+    run_ids: Sequence[str],
+    entries: "Sequence[_Entry]",
+    profiles: Sequence[str],
+    track: str,
+    k: int,
+    known: Collection[str],
+) -> dict[str, dict[tuple[str, str], Alarms]]:
+    """What each entry says of some runs: by run, then profile and name."""
+    heard: dict[str, dict[tuple[str, str], Alarms]] = {}
+    for run_id in run_ids:
+        run = dataset.run(run_id)
+        context = json.loads(run["context"] or "{}") if track == "informed" else None
+        trace = dataset.trace(run_id)
+        check_telemetry(run, trace)
+        heard[run_id] = {
+            (profile, entry.name): (
+                oracle_alarms(entry.name, run)
+                if entry.make is None
+                else replay(entry.make, trace, profile, context, k=k, known=known)
+            )
+            for profile in profiles
+            for entry in entries
+        }
+    return heard
+
+
+def _elsewhere(
+    here: Path,
+    path: Path,
+    runs: pd.DataFrame,
+    frame: Baseline,
+    detectors: list[Any],
+    limits: Limits | None,
+    isolate: bool,
+    *asked: Any,
+) -> Any:
+    """`_replayed` in another process, which opens the files and makes the detectors for itself, in the same folder."""
+    with contextlib.chdir(here), ExitStack() as stack:
+        entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
+        return _replayed(DataSet(path, {}, runs), list(runs["run_id"]), entries, *asked)
+
+
+class _Entry:
+    """What stands on the board: its name, how to make it for a run (None: an oracle), what it says of itself.
+
+    stack: ends its process, where it has one of its own.
+    """
+
+    def __init__(
+        self,
+        detector: Asked,
+        frame: Baseline,
+        stack: ExitStack,
+        limits: Limits | None,
+        isolate: bool,
+    ) -> None:
+        self.name = _entry_name(detector)
+        seed: dict[str, int] = {}
+        if isinstance(detector, Seeded):
+            seed = {"seed": detector.seed}
+            detector = detector.detector
+        if isinstance(detector, str) and detector in ORACLES:
+            self.make: Any = None
+            if seed:
+                raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
+            self.about: dict[str, Any] = dict(ABOUT_ORACLES)
+            return
+        subject = open_detector(detector, limits, seed) if isinstance(detector, str) else detector
+        self.about = about(subject)
+        if isinstance(subject, Isolated):
+            self.make = stack.enter_context(subject)
+            return
+        for method in ("reset", "update"):
+            if not callable(getattr(subject, method, None)):
+                raise InputError(f"detector: {self.name!r} has no {method}")
+        self.make = _tuned(subject, frame) or subject
+        if seed:
+            if not isinstance(subject, type):
+                raise InputError(f"detector-seeds: {_entry_name(detector)} is made already; allowed: classes and names")
+            check_settings(subject, seed, f"detector {_entry_name(detector)}")
+            self.make = partial(self.make, **seed)
+        if isolate:
+            if not isinstance(detector, str):
+                raise InputError(f"isolate: {self.name!r} is an object of this process; allowed: detectors by name")
+            settings = self.make.keywords if isinstance(self.make, partial) else {}
+            self.make = stack.enter_context(isolated_builtin(detector, settings, limits))
+
+
+def _of_seeds(name: str, cards: Sequence[Scorecard]) -> Scorecard:
+    """One scorecard of those by seed: the first, with the scores of all."""
+    seeds = {f"recall_{point}": [card.recall[point].value for card in cards] for point in cards[0].recall}
+    seeds |= {"lead": [card.lead.value for card in cards], "skill": [card.headline_skill.value for card in cards]}
+    failed = {i: sum(said.crashed for said in card.alarms) for i, card in enumerate(cards) if i}
+    notes = tuple(f"with seed {i} it failed on {count} runs" for i, count in failed.items() if count)
+    return replace(cards[0], detector=name, seeds=seeds, notes=cards[0].notes + notes)
+
+
+def _entry_name(detector: object) -> str:
+    if isinstance(detector, Seeded):
+        return f"{_entry_name(detector.detector)}, seed {detector.seed}"
+    if isinstance(detector, str):  # of a file, the folder is nobody's business
+        if detector.startswith(PREFIX):
+            return shown(detector)
+        return Path(detector).name
+    kind = detector if isinstance(detector, type) else type(detector)
+    return str(getattr(detector, "name", "") or kind.__name__)
+
+
+def _tuned(subject: object, frame: Baseline) -> Callable[[], Detector] | None:
+    """The blind entries at their best: as tuned for the headline cost skill."""
+    policies = {policy.name: policy.value for policy in frame.blind[HEADLINE_COST, HEADLINE_PREVALENCE].policies}
+    if subject is blind.Clock:
+        return partial(blind.Clock, step=int(policies["clock"]))
+    if subject is blind.Periodic:
+        return partial(blind.Periodic, every=int(policies["periodic"]))
+    if subject is blind.Random:
+        return partial(blind.Random, rate=policies["random"])
+    return None

@@ -1,0 +1,30 @@
+"""CSVLogger of Lightning: `metrics.csv` in a folder `version_0`, `version_1` ..., each a run.
+
+Training and validation stand in rows of their own, with the same step where both were logged there.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainwreck.evaluation.logs.log import Log
+from trainwreck.evaluation.logs.names import Target
+from trainwreck.evaluation.logs.readers.csv import read_csv
+
+NAME = "metrics.csv"
+
+
+def metrics_of(folder: Path) -> list[Path]:
+    """The metrics files of a version's folder, or of the versions in a folder."""
+    if (folder / NAME).is_file():
+        return [folder / NAME]
+    return sorted(folder.glob(f"version_*/{NAME}"))
+
+
+def read_lightning(files: list[Path], mapping: Mapping[str, Target]) -> list[Log]:
+    """A run a file, named by its folder where there are several."""
+    logs = []
+    for file in files:
+        (log,) = read_csv(file, mapping, "lightning")
+        log.name = file.parent.name if len(files) > 1 else ""
+        logs.append(log)
+    return logs

@@ -1,5 +1,0 @@
-"""Detectors on a training run that is under way: rows as its trainer logs them, alarms as they come."""
-
-from trainwreck.evaluation.monitoring.monitor import Alarm, Monitor
-
-__all__ = ["Alarm", "Monitor"]

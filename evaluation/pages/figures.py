@@ -1,0 +1,175 @@
+"""Pictures of runs: faulty, twin and cured over the steps, with the clocks and the alarms marked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainwreck.evaluation.dataset.schema import BY_NAME, EVALUATIONS, Axis, Role
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.errors import unknown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
+COLOURS = {"faulty": "#D55E00", "twin": "#0072B2", "cured": "#009E73"}
+CLOCKS = {"s": ("#000000", "-"), "cure": ("#009E73", ":"), "v": ("#CC79A7", "--")}
+ALWAYS = ("loss", "grad_norm")
+
+
+@dataclass
+class Story:
+    """What one figure shows. steps: s, v and cure by name; alarms: detector to its first alarm.
+
+    signals: a panel for each; by default loss, gradient norm and the one that tells.
+    """
+
+    title: str
+    traces: Mapping[str, Trace]  # "faulty", "twin", "cured"
+    telling: str
+    steps: Mapping[str, int | None] = field(default_factory=dict)
+    alarms: Mapping[str, int] = field(default_factory=dict)
+    floor: float | None = None
+    signals: Sequence[str] = ()
+
+
+def draw(story: Story) -> "Figure":
+    """A figure with a panel for each signal, and a row of alarms. Raises InputError for a signal that is none."""
+    from matplotlib.figure import Figure
+
+    signals = _signals(story)
+    rows = len(signals) + (1 if story.alarms else 0)
+    heights = [1.0] * len(signals) + ([0.18 + 0.11 * len(story.alarms)] if story.alarms else [])
+    figure = Figure(figsize=(7.2, 1.75 * sum(heights) + 0.5), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(rows, 1, sharex=True, height_ratios=heights))
+    figure.suptitle(story.title, fontsize=11)
+    for axis, name in zip(axes, signals, strict=False):
+        _panel(axis, story, name)
+    if story.alarms:
+        _alarms(axes[-1], story.alarms)
+    for axis in axes:
+        _clocks(axis, story.steps, label=axis is axes[0])
+    handles, labels = axes[0].get_legend_handles_labels()
+    axes[0].legend(
+        handles, labels, fontsize=7, ncols=len(labels), loc="lower right", bbox_to_anchor=(1.0, 0.98), frameon=False
+    )
+    axes[-1].set_xlabel("step", fontsize=8)
+    return figure
+
+
+def _signals(story: Story) -> list[str]:
+    wanted = list(dict.fromkeys(story.signals)) or shown(story.telling)
+    for name in wanted:
+        if name not in BY_NAME:
+            raise unknown("signal", name, BY_NAME)
+    return wanted
+
+
+def shown(telling: str) -> list[str]:
+    """The three signals of a picture: loss, gradient norm and the one that tells, or else the validation loss."""
+    wanted = list(dict.fromkeys([*ALWAYS, telling]))
+    return wanted if len(wanted) == 3 else [*wanted, "validation_loss"]
+
+
+def caption(name: str) -> str:
+    """What a signal's one curve is called; its unit is the signal's."""
+    signal = BY_NAME[name]
+    return name.replace("_", " ") + (", ranks with another" if signal.role is Role.HASH else WORDS[signal.axis])
+
+
+def save(story: Story, path: Path) -> None:
+    """Draw and write a PNG."""
+    from trainwreck.evaluation.files import write_atomically
+
+    figure = draw(story)
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format="png", dpi=110))
+
+
+def reduced(trace: Trace, name: str) -> np.ndarray:
+    """One curve for a signal: the number itself, or what the layers, heads or positions have to say.
+
+    The worst layer for norms, maxima and shares, the spread over heads, the late against the early
+    positions. Units as the signal's; of a hash, how many ranks have another than the first.
+    """
+    values = trace[name].astype(np.float64)
+    if values.ndim == 1:
+        return values
+    axis = BY_NAME[name].axis
+    if BY_NAME[name].role is Role.HASH:
+        return np.asarray((values[:, 1:] != values[:, :1]).sum(1), np.float64)
+    if axis is Axis.HEADS:
+        high, low = values.max(1), values.min(1)
+    elif axis in (Axis.POSITIONS, Axis.AGES):
+        high, low = _mean(values[:, :2]), _mean(values[:, -2:])
+    else:
+        return np.asarray(values.max(1))
+    with np.errstate(invalid="ignore"):  # infinite on both sides
+        return np.asarray(high - low)
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Mean over the last axis of what is known, [S]; NaN where nothing is."""
+    known = (~np.isnan(values)).sum(1)
+    total = np.nansum(values, 1)
+    return np.asarray(np.divide(total, known, out=np.full(len(values), np.nan), where=known > 0))
+
+
+WORDS = {
+    Axis.LAYERS: ", largest layer",
+    Axis.BLOCKS: ", largest layer",
+    Axis.HEADS: ", spread over heads",
+    Axis.POSITIONS: ", early less late",
+    Axis.AGES: ", early less late",
+    Axis.RANKS: ", largest of the ranks",
+    Axis.SCALAR: "",
+}
+
+
+def _panel(axis: "Axes", story: Story, name: str) -> None:
+    signal = BY_NAME[name]
+    drawn = []
+    for role in ("twin", "cured", "faulty"):
+        if role not in story.traces:
+            continue
+        trace = story.traces[role]
+        curve = reduced(trace, name)
+        steps = trace.steps
+        if name in EVALUATIONS:
+            steps, curve = steps[trace.evaluated], curve[trace.evaluated]
+        finite = np.isfinite(curve)
+        axis.plot(steps, np.where(finite, curve, np.nan), color=COLOURS[role], lw=1.1, label=role, alpha=0.9)
+        drawn.append(curve[finite])
+        if not finite.all():
+            first = int(steps[np.flatnonzero(~finite)[0]])
+            axis.plot([first], [0.96], "x", color=COLOURS[role], transform=axis.get_xaxis_transform(), ms=6, mew=2)
+    values = np.concatenate(drawn) if drawn else np.zeros(0)
+    if signal.positive and len(values) and values.min() > 0 and values.max() > 5 * values.min():
+        axis.set_yscale("log")
+    elif signal.unit == "share" and len(values):
+        axis.set_ylim(-0.03, max(0.1, 1.06 * float(values.max())))
+    if name in ("loss", *EVALUATIONS) and story.floor is not None:
+        axis.axhline(story.floor, color="#999999", lw=0.8, ls="-.")
+    axis.set_title(f"{caption(name)} ({signal.unit})", fontsize=8, loc="left")
+    axis.tick_params(which="both", labelsize=7)
+    axis.grid(alpha=0.2, lw=0.5)
+
+
+def _clocks(axis: "Axes", steps: Mapping[str, int | None], label: bool) -> None:
+    for name, (colour, style) in CLOCKS.items():
+        step = steps.get(name)
+        if step is not None:
+            axis.axvline(step, color=colour, ls=style, lw=0.9, label=f"{name} = {step}" if label else None)
+
+
+def _alarms(axis: "Axes", alarms: Mapping[str, int]) -> None:
+    names: Sequence[str] = sorted(alarms, key=lambda name: alarms[name])
+    axis.scatter([alarms[n] for n in names], range(len(names)), marker="v", s=14, color="#E69F00", zorder=3)
+    axis.set_yticks(range(len(names)), names, fontsize=5.5)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    axis.set_title("first alarms", fontsize=8, loc="left")
+    axis.grid(alpha=0.2, lw=0.5, axis="x")
+    axis.tick_params(axis="x", labelsize=7)

@@ -1,0 +1,176 @@
+"""What detectors say of the runs on show: at their published defaults, and frozen on calibration runs as on the board.
+
+Thresholds are frozen once over the distinct calibration runs of all data sets given, at the board's headline budget.
+"""
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from trainwreck.evaluation.constants import CALIBRATION, HEADLINE_BUDGET
+from trainwreck.evaluation.dataset.dataset import DataSet, load, telemetry_digest
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.leaderboard.rescore import alarm_files, check
+from trainwreck.evaluation.leaderboard.run import known_causes
+from trainwreck.evaluation.leaderboard.stored_alarms import StoredAlarms, reduced
+from trainwreck.evaluation.pages.gallery.choose import Exhibit
+from trainwreck.evaluation.progress import Tick
+from trainwreck.evaluation.replay.replay import replay
+from trainwreck.evaluation.replay.status import OK
+from trainwreck.evaluation.replay.unlabelled import opened
+from trainwreck.evaluation.scoring.metrics.recall import first_above, freeze_threshold, peak
+
+# One of each kind of rule, and none that was trained: `learned` may have seen the very seeds that are on show.
+DETECTORS = (
+    "nonfinite_loss",
+    "loss_over_minimum",
+    "grad_norm_zscore",
+    "zclip",
+    "olmo_stability",
+    "wandb_zscore",
+    "smdebug_rules",
+    "playbook",
+)
+PIECE = 16  # runs that a process replays at a time
+
+Said = dict[str, dict[str, StoredAlarms]]
+"""Detector, then run, to what it said."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """thresholds: detector to its frozen threshold, NaN without calibration runs. calibration: how many there were."""
+
+    said: Said
+    thresholds: Mapping[str, float]
+    calibration: int
+
+    def of(self, run_id: str) -> list[dict[str, object]]:
+        """By detector: steps of new alarms at the default, the first one frozen, and how the replay ended if badly.
+
+        Empty for a run of which stored alarms say nothing: they need not be of the runs that no score looks at.
+        """
+        rows = []
+        for name, by_run in self.said.items():
+            if run_id not in by_run:
+                continue
+            one = by_run[run_id]
+            first = float(first_above([one.steps], [one.scores], self.thresholds[name])[0])
+            rows.append(
+                {
+                    "detector": name,
+                    "default": one.edges.tolist(),
+                    "frozen": int(first) if np.isfinite(first) else None,
+                    "causes": list(one.causes),
+                    "failed": "" if one.status == OK else one.status,
+                }
+            )
+        return rows
+
+
+def replayed(
+    datasets: Sequence[DataSet],
+    shown: Iterable[Exhibit],
+    detectors: Sequence[str],
+    tick: Tick | None = None,
+    workers: int = 1,
+) -> Marks:
+    """Replay the runs on show and the calibration runs. InputError for an unknown detector, or one named twice."""
+    twice = sorted({name for name in detectors if list(detectors).count(name) > 1})
+    if twice:
+        raise InputError(f"detector: {twice[0]!r} is named twice; allowed: each name once")
+    with opened(detectors):
+        pass  # a wrong one is told before any work
+    wanted: dict[int, list[str]] = {}
+    known: set[str] = set()
+    calibration = _calibration(datasets)
+    on_show = {exhibit.faulty["run_id"]: exhibit.place for exhibit in shown}
+    for run_id, place in (calibration | on_show).items():
+        wanted.setdefault(place, []).append(run_id)
+        known |= known_causes(datasets[place])
+    pieces = [(place, piece) for place, run_ids in wanted.items() for piece in _pieces(run_ids)]
+    pool = Parallel(n_jobs=workers, return_as="generator")
+    replies = pool(
+        delayed(_replay)(Path.cwd(), datasets[place].path, piece, list(detectors), frozenset(known))
+        for place, piece in pieces
+    )
+    said: Said = {name: {} for name in detectors}
+    done, every = 0, sum(len(piece) for _, piece in pieces)
+    for reply in replies:
+        for name, by_run in reply.items():
+            said[name] |= by_run
+        done += len(next(iter(reply.values()), {}))
+        if tick:
+            tick(done, every, "alarms")
+    return _frozen(said, list(calibration))
+
+
+def stored(datasets: Sequence[DataSet], shown: Iterable[Exhibit], paths: Sequence[Path]) -> Marks:
+    """The same from stored alarms of the full profile, blind, that `leaderboard --alarms` wrote.
+
+    paths: files or folders, one a data set that has runs on show. InputError for alarms of other telemetry, and where
+    a data set lacks a detector that another one has.
+    """
+    places = {telemetry_digest(dataset): place for place, dataset in enumerate(datasets)}
+    said: dict[int, Said] = {}
+    for path in paths:
+        for file in alarm_files([path]):
+            if file.telemetry not in places:
+                raise InputError(f"{file.path}: made on other telemetry; allowed: alarms on a data set of the gallery")
+            place = places[file.telemetry]
+            check(file, datasets[place].runs, known_causes(datasets[place]))
+            if (file.profile, file.track) == ("full", "blind"):
+                said.setdefault(place, {})[file.detector] = {one.run_id: one for one in file.alarms}
+    names = list(dict.fromkeys(name for one in said.values() for name in one))
+    needed = {exhibit.place for exhibit in shown} | set(_calibration(datasets).values())
+    for place in sorted(needed):
+        lacking = [name for name in names if name not in said.get(place, {})]
+        if lacking or place not in said:
+            what = f"of {', '.join(lacking[:3])} " if lacking else ""
+            raise InputError(f"alarms: none {what}on {datasets[place].path}; allowed: the same detectors on each")
+    merged: Said = {name: {} for name in names}
+    for one in said.values():
+        for name, by_run in one.items():
+            merged[name] |= by_run
+    return _frozen(merged, list(_calibration(datasets)))
+
+
+def _calibration(datasets: Sequence[DataSet]) -> dict[str, int]:
+    """Calibration runs to the first data set that has each: several proofs on one base share theirs."""
+    found: dict[str, int] = {}
+    for place, dataset in enumerate(datasets):
+        for run_id in dataset.runs.index[dataset.runs["split"] == CALIBRATION]:
+            found.setdefault(str(run_id), place)
+    return found
+
+
+def _frozen(said: Said, calibration: Sequence[str]) -> Marks:
+    thresholds = {}
+    for name, by_run in said.items():
+        peaks = peak([by_run[run_id].scores for run_id in calibration])
+        crashed = np.array([by_run[run_id].crashed for run_id in calibration], dtype=bool)
+        thresholds[name] = freeze_threshold(np.where(crashed, np.inf, peaks), HEADLINE_BUDGET)
+    return Marks(said, thresholds, len(calibration))
+
+
+def _pieces(run_ids: Sequence[str]) -> Iterable[list[str]]:
+    left = iter(run_ids)
+    while piece := list(islice(left, PIECE)):
+        yield piece
+
+
+def _replay(here: Path, folder: Path, run_ids: Sequence[str], detectors: Sequence[str], known: frozenset[str]) -> Said:
+    """Some runs of a data set through every detector, perhaps in another process. here: where names of files begin."""
+    dataset = load(folder, verify=False)  # which was verified before
+    with contextlib.chdir(here), opened(detectors) as found:
+        said: Said = {name: {} for name in detectors}
+        for run_id in run_ids:
+            trace = dataset.trace(run_id)
+            for name, detector in found.items():
+                said[name][run_id] = reduced(replay(detector, trace, known=known))
+        return said

@@ -1,0 +1,87 @@
+"""The page of runs under way: what is told to it, as events."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from trainwreck.evaluation.dataset.schema import EVALUATIONS
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.errors import InputError, WorkerLostError
+from trainwreck.evaluation.pages.figures import reduced
+from trainwreck.evaluation.pages.live_page.page import Show, render
+from trainwreck.evaluation.pages.live_page.server import serving
+from trainwreck.evaluation.pages.live_page.stream import Stream
+from trainwreck.evaluation.pages.numbers import written
+
+
+class LivePage:
+    """A page that is open at `address`."""
+
+    def __init__(self, show: Show, stream: Stream, address: str) -> None:
+        self.show, self.stream, self.address = show, stream, address
+        self.ended = False
+
+    def block(self, role: str, trace: Trace) -> None:
+        """Show the steps that a run has just done."""
+        self.stream.add(block(self.show, role, trace))
+
+    def finish(self, facts: Mapping[str, Any]) -> None:
+        """Training has ended; facts: what `run_live` returns."""
+        self._end({"state": "finished", "facts": dict(facts)})
+
+    def stop(self, state: str, reason: str = "") -> None:
+        """Training has ended before its end: "interrupted", or "failed" with a reason. Nothing after `finish`."""
+        self._end({"state": state, "reason": reason})
+
+    def _end(self, event: dict[str, Any]) -> None:
+        if not self.ended:
+            self.ended = True
+            self.stream.add(event)
+
+
+@contextmanager
+def serve(show: Show, port: int = 0) -> Iterator[LivePage]:
+    """Open a page at a port of this machine; whatever ends the context early is told on it.
+
+    InputError for a port that can't be had.
+    """
+    stream = Stream()
+    with serving(render(show, stream.id), stream, port) as address:
+        page = LivePage(show, stream, address)
+        try:
+            yield page
+        except (KeyboardInterrupt, GeneratorExit):
+            page.stop("interrupted")
+            raise
+        except BaseException as error:
+            page.stop("failed", reason(error))
+            raise
+
+
+def reason(error: BaseException) -> str:
+    """An error in one line."""
+    lines = str(error).splitlines()
+    plain = isinstance(error, InputError | WorkerLostError) and lines
+    return lines[0] if plain else ": ".join([type(error).__name__, *lines[:1]])
+
+
+def block(show: Show, role: str, trace: Trace) -> dict[str, Any]:
+    """The event of some steps of a run: a curve for each signal on show, and a row a layer of the telling one."""
+    event: dict[str, Any] = {"role": role, "step": int(trace.steps[-1]) + 1, "curves": {}, "rows": None}
+    for name in show.signals:
+        there = _known(trace, name)
+        values = reduced(trace, name)[there]
+        event["curves"][name] = [trace.steps[there].tolist(), [written(float(value)) for value in values]]
+    if show.layered:
+        rows = [[written(float(value)) for value in row] for row in trace[show.telling].T]
+        event["rows"] = [trace.steps.tolist(), rows]
+    return event
+
+
+def _known(trace: Trace, name: str) -> np.ndarray:
+    """Steps at which a signal has a value, be it NaN. A run without a second held-out set has none of its loss."""
+    if name not in EVALUATIONS:
+        return np.ones(len(trace), bool)
+    return trace.evaluated if name == "validation_loss" else np.asarray(~np.isnan(trace[name]))

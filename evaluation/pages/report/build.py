@@ -1,0 +1,137 @@
+"""From a data set and its scores to one HTML file, pictures included."""
+
+import base64
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from joblib import Parallel, delayed
+
+from trainwreck.evaluation.dataset.dataset import DataSet, load
+from trainwreck.evaluation.dataset.schema import FAILURES, SECTIONS, RunKind
+from trainwreck.evaluation.files import read_json, write_text
+from trainwreck.evaluation.leaderboard.cache import at_hand
+from trainwreck.evaluation.pages.figures import Story, draw
+from trainwreck.evaluation.pages.templates import template
+from trainwreck.evaluation.progress import Tick
+from trainwreck.evaluation.replay.oracles import ORACLES
+from trainwreck.evaluation.replay.unlabelled import refuse_imported
+
+SHOWN = (*FAILURES, RunKind.LATENT.value, RunKind.LOOK_ALIKE.value)
+
+
+def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int = 1) -> Path:
+    """Write the page, with as many processes at its pictures; scores the data set first where that is still to do."""
+    dataset = load(folder)
+    refuse_imported(dataset, "reported on")
+    scores = at_hand(dataset)
+    rows = examples(dataset)
+    pages = read_json(dataset.path / "catalogue.json")
+    pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
+    drawn = pool(
+        delayed(picture)(story(dataset, row, scores, pages[row["scenario"]]["telling"])) for _, row in rows.iterrows()
+    )
+    sections = []
+    for done, ((_, row), image) in enumerate(zip(rows.iterrows(), drawn, strict=True), start=1):
+        sections.append(section(row, pages[row["scenario"]], image))
+        if tick:
+            tick(done, len(rows), row["scenario"])
+    page = template("trainwreck.evaluation.pages.report", "page.html.jinja", number=number, span=span).render(
+        manifest=dataset.manifest,
+        kinds=dataset.runs["kind"].value_counts().to_dict(),
+        runs=len(dataset),
+        board=board_rows(scores),
+        notes=scores["cards"][0]["notes"],
+        sections=sections,
+    )
+    write_text(out, page)
+    return out
+
+
+def examples(dataset: DataSet) -> pd.DataFrame:
+    """One run a scenario and base, the first in the table, in the order of families."""
+    runs = dataset.runs[dataset.runs["kind"].isin(SHOWN)]
+    return runs.drop_duplicates(["scenario", "base"])
+
+
+def story(dataset: DataSet, row: pd.Series, scores: dict[str, Any], telling: str) -> Story:
+    """What the picture of a run shows: the run, its twin, its cure, the clocks, the alarms."""
+    runs = dataset.runs
+    traces = {"faulty": dataset.trace(row["run_id"])}
+    if row["twin_id"]:
+        traces["twin"] = dataset.trace(row["twin_id"])
+    same = (runs["scenario"] == row["scenario"]) & (runs["base"] == row["base"]) & (runs["seed"] == row["seed"])
+    cured = runs[same & (runs["kind"] == RunKind.CURED.value) & (runs["severity"] == row["severity"])]
+    steps = {"s": step(row["onset_step"]), "v": step(row["visible_step"])}
+    if len(cured):
+        traces["cured"] = dataset.trace(cured.iloc[0]["run_id"])
+        steps["cure"] = step(cured.iloc[0]["cure_step"])
+    title = row["scenario"] + (f", {row['severity']}" if row["severity"] else "") + f", seed {row['seed']}"
+    return Story(title, traces, telling, steps, first_alarms(scores, row["run_id"]))
+
+
+def first_alarms(scores: dict[str, Any], run_id: str) -> dict[str, int]:
+    """Detector to its first alarm on a run, under the full profile and each one's published default."""
+    blind = {"always", "never", "clock", "periodic", "random", "step_fraction", *ORACLES}
+    firsts = {
+        card["detector"]: card["alarms"].get(run_id, {}).get("first")
+        for card in scores["cards"]
+        if card["profile"] == "full" and card["detector"] not in blind
+    }
+    return {name: first for name, first in firsts.items() if first is not None}
+
+
+def section(row: pd.Series, page: dict[str, Any], image: str) -> dict[str, Any]:
+    """A scenario's part of the page. image: a data URL."""
+    visible = json.loads(row["visible_steps"] or "{}")
+    first = sorted(visible, key=lambda name: visible[name])[:6]
+    setup = json.loads(row["context"])
+    return {
+        "id": row["scenario"],
+        "anchor": row["run_id"],
+        "on_text": setup["data"]["source"] == "text",
+        "title": page["title"],
+        "family": page["family"],
+        "text": [(name, page["sections"][name]) for name in SECTIONS if name in page["sections"]],
+        "kind": row["kind"],
+        "outcome": row["outcome"],
+        "severity": row["severity"],
+        "onset": step(row["onset_step"]),
+        "visible": step(row["visible_step"]),
+        "shows_in": [(name, visible[name]) for name in first],
+        "gap": float(row["final_gap"]) if pd.notna(row["final_gap"]) else None,
+        "picture": image,
+    }
+
+
+def picture(told: Story) -> str:
+    """A PNG as a data URL."""
+    buffer = BytesIO()
+    draw(told).savefig(buffer, format="png", dpi=100)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def board_rows(scores: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of the leaderboard with the cards' notes and rules beside them."""
+    about = {(card["detector"], card["profile"]): card for card in scores["cards"]}
+    return [row | {"card": about[row["detector"], row["profile"]]} for row in scores["rows"]]
+
+
+def step(value: Any) -> int | None:
+    """A step of the runs table, where missing is NaN."""
+    return None if pd.isna(value) else int(value)
+
+
+def number(value: float | None, form: str = ".2f") -> str:
+    """A number, or a dash."""
+    return "-" if value is None or value != value else format(value, form)
+
+
+def span(estimate: Any) -> str:
+    """A value with its interval. estimate: a dict or a sequence that begins with value, low, high."""
+    if isinstance(estimate, dict):
+        estimate = [estimate["value"], estimate["low"], estimate["high"]]
+    value, low, high = estimate[:3]
+    return "-" if value is None else f"{value:.2f} [{number(low)}, {number(high)}]"

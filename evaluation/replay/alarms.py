@@ -1,0 +1,131 @@
+"""What a detector said of a run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from trainwreck.evaluation.constants import REFRACTORY
+from trainwreck.evaluation.detectors.base import Verdict
+from trainwreck.evaluation.replay.status import OK
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """What a detector said of one run.
+
+    steps, scores, alarm: [R], one entry a row it saw (fewer where it failed). edges: steps of new
+    alarms under the monitor protocol. first_alarm: step of the first alarm, which ends the run
+    under the stop protocol; None without one. causes: what it named at that alarm. status: "ok",
+    or a kind of `status.FAILURES_OF_A_DETECTOR`, a colon and what happened. update_us: mean time of
+    an update, microseconds. state_bytes: size of its attributes at the end, containers and arrays
+    included; None where nobody can look (a command, or a failure). stderr: the last lines that a
+    detector in a process of its own printed, where it failed.
+    """
+
+    run_id: str
+    steps: np.ndarray
+    scores: np.ndarray
+    alarm: np.ndarray
+    edges: np.ndarray
+    first_alarm: int | None
+    causes: tuple[str, ...]
+    status: str
+    update_us: float
+    state_bytes: int | None
+    stderr: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> str:
+        """The kind of status, without what happened."""
+        return self.status.partition(":")[0]
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it failed, in whatever way."""
+        return self.status != OK
+
+    @property
+    def rows(self) -> int:
+        """Rows that it judged."""
+        return len(self.steps)
+
+    @property
+    def last_judged(self) -> int:
+        """Step of the last row that it judged, -1 without one."""
+        return int(self.steps[-1]) if len(self.steps) else -1
+
+    def to_dict(self, *, scores: bool = False) -> dict[str, Any]:
+        """JSON-safe; with `scores` the score of every row as well."""
+        facts: dict[str, Any] = {
+            "run_id": self.run_id,
+            "first_alarm": self.first_alarm,
+            "edges": self.edges.tolist(),
+            "causes": list(self.causes),
+            "status": self.status,
+            "rows": self.rows,
+            "update_us": self.update_us,
+            "state_bytes": self.state_bytes,
+        }
+        if self.stderr:
+            facts["stderr"] = list(self.stderr)
+        if scores:
+            facts |= {"steps": self.steps.tolist(), "scores": self.scores.tolist()}
+        return facts
+
+
+def rising_edges(steps: np.ndarray, alarm: np.ndarray, refractory: int = REFRACTORY) -> np.ndarray:
+    """Steps at which an alarm is new: off at the row before, and none in the `refractory` steps before.
+
+    steps: [R], ascending. alarm: [R], bool. A latched alarm is one edge, and so are repeats within
+    the refractory period after it.
+    """
+    alarm = np.asarray(alarm, bool)
+    rising = np.asarray(steps)[alarm & ~np.concatenate([[False], alarm[:-1]])]
+    kept: list[int] = []
+    for step in rising.tolist():
+        if not kept or step - kept[-1] >= refractory:
+            kept.append(step)
+    return np.array(kept, dtype=np.int64)
+
+
+class Transcript:
+    """Verdicts as they come, row by row.
+
+    The whole run is replayed, whatever is said at the published default: a threshold that is frozen on
+    calibration runs needs the score of every row. The stop protocol looks at the first alarm, the monitor
+    protocol at the edges, so that one replay serves both.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.scores: list[float] = []
+        self.alarm: list[bool] = []
+        self.causes: tuple[str, ...] | None = None
+        self.spent_ns = 0
+
+    def add(self, step: int, verdict: Verdict, spent_ns: int) -> None:
+        """What was said of the row of a step, and the time that it took."""
+        self.spent_ns += spent_ns
+        if verdict.alarm and self.causes is None:
+            self.causes = verdict.causes
+        self.steps.append(step)
+        self.scores.append(verdict.score)
+        self.alarm.append(verdict.alarm)
+
+    def alarms(self, run_id: str, status: str, state_bytes: int | None = None, stderr: tuple[str, ...] = ()) -> Alarms:
+        """All that was said, with how the replay ended."""
+        steps, raised = np.array(self.steps, dtype=np.int64), np.array(self.alarm, dtype=bool)
+        return Alarms(
+            run_id=run_id,
+            steps=steps,
+            scores=np.array(self.scores, dtype=np.float64),
+            alarm=raised,
+            edges=rising_edges(steps, raised),
+            first_alarm=int(steps[raised.argmax()]) if raised.any() else None,
+            causes=self.causes or (),
+            status=status,
+            update_us=self.spent_ns / 1e3 / max(1, len(steps)),
+            state_bytes=state_bytes,
+            stderr=stderr,
+        )

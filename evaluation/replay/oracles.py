@@ -1,0 +1,55 @@
+"""Entries that know the label. The harness makes their alarms; they never see a row, and no detector sees a label."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from trainwreck.evaluation.dataset.schema import FAILURES, JOINT
+from trainwreck.evaluation.replay.replay import OK, Alarms
+
+DELAY = 0.05  # of the run: how late the delayed oracle is
+
+
+def _delayed(run: pd.Series) -> float:
+    return float(min(run["last_step"], run["visible_step"] + round(DELAY * run["last_step"])))
+
+
+ORACLES: dict[str, Callable[[pd.Series], float]] = {
+    "oracle_at_onset": lambda run: float(run["onset_step"]),
+    "oracle_at_v": lambda run: float(run["visible_step"]),
+    "oracle_delayed": _delayed,
+    "oracle_at_no_return": lambda run: float(
+        run["last_step"] if pd.isna(run["no_return_step"]) else run["no_return_step"]
+    ),
+}
+"""Name to the step at which it alarms a failing run; it alarms no other."""
+
+ABOUT_ORACLES = {"rule": "knows the label", "source": "sanity entry"}
+
+
+def oracle_alarms(name: str, run: pd.Series) -> Alarms:
+    """The alarms of an oracle on a row of the runs table. A failing run that is never visible gets none."""
+    if run["kind"] not in FAILURES or pd.isna(run["visible_step"]):
+        return labelled_alarms(run["run_id"], int(run["last_step"]), None)
+    return labelled_alarms(
+        run["run_id"], int(run["last_step"]), int(ORACLES[name](run)), tuple(run["cause"].split(JOINT))
+    )
+
+
+def labelled_alarms(run_id: str, last_step: int, first: int | None, causes: tuple[str, ...] = ()) -> Alarms:
+    """One alarm at step `first` (None: no alarm) of a run of steps 0 to `last_step`; the score is 1 there, else 0."""
+    steps = np.arange(last_step + 1)
+    alarm = np.zeros(last_step + 1, dtype=bool) if first is None else steps == first
+    return Alarms(
+        run_id=run_id,
+        steps=steps,
+        scores=alarm.astype(np.float64),
+        alarm=alarm,
+        edges=steps[alarm],
+        first_alarm=first,
+        causes=causes if first is not None else (),
+        status=OK,
+        update_us=0.0,
+        state_bytes=0,
+    )

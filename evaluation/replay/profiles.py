@@ -1,0 +1,130 @@
+"""Observation profiles: how often rows come to a detector, and which signals they hold.
+
+full      every signal, every step
+standard  scalars every k steps, per-layer and other list signals every 10 k steps
+minimal   loss and LR, every k steps: what a progress bar shows
+filtered  scalars averaged over the last k steps, a non-finite loss replaced by the running mean of
+          those k: what the Transformers Trainer logs by default
+
+A profile is a pure function of the rows so far, so what a detector sees up to a step does not
+depend on what comes after it. Rows keep every key; what a profile does not show is None.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from trainwreck.evaluation.constants import LIST_EVERY, LOG_EVERY
+from trainwreck.evaluation.dataset.schema import EVALUATIONS
+from trainwreck.evaluation.dataset.trace import LISTS, SCALARS
+from trainwreck.evaluation.detectors.base import Row
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.replay.rows import LoggedRow
+
+Rows = Iterator[dict[str, Any]]
+
+
+def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY) -> Rows:
+    """The rows that a detector sees of a run under a profile.
+
+    rows: full rows in the order of their steps. profile: full, standard, minimal or filtered.
+    k: steps between two rows, at least 1. Raises InputError for another profile or k.
+
+    >>> rows = [{"step": step, "loss": 4.0 - step, "grad_norm": 1.0} for step in range(4)]
+    >>> [(row["step"], row["loss"], row["grad_norm"]) for row in observe(rows, "filtered", k=2)]
+    [(1, 3.5, 1.0), (3, 1.5, 1.0)]
+    >>> [(row["step"], row["loss"], row["grad_norm"]) for row in observe(rows, "minimal", k=2)]
+    [(0, 4.0, None), (2, 2.0, None)]
+    """
+    if profile not in PROFILES:
+        raise unknown("profile", profile, PROFILES)
+    if k < 1:
+        raise InputError(f"k: {k} is not allowed; allowed: 1 and more")
+    return PROFILES[profile](rows, k)
+
+
+def shown_steps(profile: str, last: int, k: int = LOG_EVERY) -> range:
+    """Steps of the rows that `observe` hands out of a run of steps 0 to `last`.
+
+    >>> list(shown_steps("filtered", 5, k=2)), list(shown_steps("minimal", 5, k=2))
+    ([1, 3, 5], [0, 2, 4])
+    """
+    first, every = {"full": (0, 1), "filtered": (k - 1, k)}.get(profile, (0, k))
+    return range(first, last + 1, every)
+
+
+def _full(rows: Iterable[Row], k: int) -> Rows:
+    # A row of a replay was made for this detector alone, and copying it would fill it.
+    return (row if isinstance(row, LoggedRow) else dict(row) for row in rows)
+
+
+def _standard(rows: Iterable[Row], k: int) -> Rows:
+    evaluations: dict[str, Any] = dict.fromkeys(EVALUATIONS)
+    for row in rows:
+        # An evaluation is logged when it happens; it must not be lost between two sampled steps.
+        latest = {name: row.get(name) for name in EVALUATIONS}
+        evaluations |= {name: value for name, value in latest.items() if value is not None}
+        if row["step"] % k:
+            continue
+        lists = row["step"] % (LIST_EVERY * k) == 0
+        if isinstance(row, LoggedRow) and not lists:
+            seen = row.blank() | {name: row[name] for name in SCALARS}
+        else:
+            seen = dict(row) if lists else dict(row) | dict.fromkeys(LISTS)
+        yield seen | evaluations
+        evaluations = dict.fromkeys(EVALUATIONS)
+
+
+def _minimal(rows: Iterable[Row], k: int) -> Rows:
+    for row in rows:
+        if row["step"] % k == 0:
+            yield _blank(row) | {"loss": row.get("loss"), "lr": row.get("lr")}
+
+
+def _filtered(rows: Iterable[Row], k: int) -> Rows:
+    window: list[Row] = []
+    loss = _FilteredMean()
+    for row in rows:
+        window.append(row)
+        if row.get("loss") is not None:
+            loss.push(row["loss"])
+        if (row["step"] + 1) % k:
+            continue
+        seen = _blank(row)
+        for name in SCALARS:
+            values = [one[name] for one in window if one.get(name) is not None]
+            seen[name] = sum(values) / len(values) if values else None
+        yield seen | {"loss": loss.mean}
+        window, loss = [], _FilteredMean()
+
+
+def _blank(row: Row) -> dict[str, Any]:
+    return row.blank() if isinstance(row, LoggedRow) else dict.fromkeys(row) | {"step": row["step"]}
+
+
+class _FilteredMean:
+    """The loss between two logs as the Trainer adds it up under its `logging_nan_inf_filter`.
+
+    A non-finite loss adds total / (1 + steps so far) in its stead: 0 where none came before it, so
+    that k steps of NaN are logged as a loss of 0. The 1 is the Trainer's; it makes the stand-in a
+    little less than the mean.
+    """
+
+    def __init__(self) -> None:
+        self.total, self.count = 0.0, 0
+
+    def push(self, loss: float) -> None:
+        self.total += loss if math.isfinite(loss) else self.total / (1 + self.count)
+        self.count += 1
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+
+PROFILES: dict[str, Callable[[Iterable[Row], int], Rows]] = {
+    "full": _full,
+    "standard": _standard,
+    "minimal": _minimal,
+    "filtered": _filtered,
+}

@@ -1,0 +1,76 @@
+"""A detector in a process of its own, run after run: begun when it is needed, and anew after it was lost."""
+
+from collections.abc import Callable, Collection
+from types import TracebackType
+from typing import Any
+
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.detectors.base import Context
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.replay.alarms import Alarms, Transcript
+from trainwreck.evaluation.replay.sandbox.process import FailedError
+from trainwreck.evaluation.replay.sandbox.talk import Asked, Talk
+from trainwreck.evaluation.replay.status import CRASHED, OK, TIMEOUT
+
+GIVE_UP = 5  # runs in a row without an answer: the rest would take hours and tell nothing new
+
+
+class Isolated:
+    """begin: starts the process and loads the detector; raises InputError where it can't be, FailedError otherwise.
+
+    Use it in a `with`, or call `close`: else the process lives until this one ends.
+    """
+
+    def __init__(self, begin: Callable[[], Talk]) -> None:
+        self._begin = begin
+        self._talk: Talk | None = None
+        self._timeouts = 0
+        self.about: dict[str, Any] = {}
+
+    def __enter__(self) -> "Isolated":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def load(self) -> None:
+        """Begin the process, so that a detector that can't be loaded is told now. Raises InputError, FailedError."""
+        self._ready()
+
+    def replay(
+        self, trace: Trace, profile: str, context: Context | None, *, k: int, known: Collection[str] | None
+    ) -> Alarms:
+        """As `replay.replay`, which calls it. Nothing that the detector does is raised."""
+        heard, status, size = Transcript(), OK, None
+        stderr: tuple[str, ...] = ()
+        if self._timeouts >= GIVE_UP:
+            return heard.alarms(trace.run_id, f"{TIMEOUT}: not tried, {GIVE_UP} runs in a row had timed out")
+        try:
+            size = self._ready().replay(Asked(trace, profile, context, k, known), heard)
+            self._timeouts = 0
+        except InputError as error:  # it was loaded once, and can't be again
+            status = f"{CRASHED}: {error}"
+        except FailedError as error:
+            status = str(error)
+            self._timeouts = self._timeouts + 1 if error.kind == TIMEOUT else 0
+            talk, stderr = self._talk, error.printed
+            if talk is not None:
+                if not error.alive:
+                    self.close()
+                stderr = talk.last_lines()
+        except BaseException:
+            self.close()
+            raise
+        return heard.alarms(trace.run_id, status, size, stderr)
+
+    def close(self) -> None:
+        """End the process; the next replay begins another."""
+        if self._talk is not None:
+            talk, self._talk = self._talk, None
+            talk.close()
+
+    def _ready(self) -> Talk:
+        if self._talk is None:
+            self._talk = self._begin()
+            self.about = self._talk.about
+        return self._talk

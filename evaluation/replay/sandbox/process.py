@@ -1,0 +1,266 @@
+"""A child process that answers messages within limits, or fails in a way that can be told."""
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+
+from trainwreck.evaluation.replay.sandbox.limits import Limits
+from trainwreck.evaluation.replay.status import CRASHED, GARBAGE, MEMORY, OUTPUT, TIMEOUT
+
+LOOK_SECONDS = 0.02  # between two looks at the clock, the memory and the progress of a process
+GRACE_SECONDS = 1.0  # for a process whose output has ended to end as well
+CHUNK = 2**16
+MOST_READS = 64  # at its end; a pipe holds less, but someone else may go on writing
+LINES, LINE = 10, 200  # of what it printed, kept
+
+# Nothing of the user's environment but what programs need to be found and to run.
+KEPT = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TZ", "USER", "VIRTUAL_ENV")
+GIVEN = {
+    "OMP_NUM_THREADS": "1",  # there is a process for each core already
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONFAULTHANDLER": "1",
+}
+
+
+class FailedError(Exception):
+    """A detector broke off.
+
+    kind: one of `status.FAILURES_OF_A_DETECTOR`. alive: whether it can go on with other runs. printed: the last lines,
+    where it never came to a run.
+    """
+
+    def __init__(self, kind: str, reason: str, *, alive: bool = False) -> None:
+        super().__init__(f"{kind}: {reason}")
+        self.kind, self.alive = kind, alive
+        self.printed: tuple[str, ...] = ()
+
+
+class Process:
+    """A command in an empty folder, a session and a group of its own.
+
+    argv: the program and its words. pass_fds: files it inherits beside the three streams. `close` must be called.
+    """
+
+    def __init__(self, argv: Sequence[str], limits: Limits, pass_fds: Sequence[int] = ()) -> None:
+        self.limits = limits
+        self._folder = tempfile.mkdtemp(prefix="trainwreck-detector-")
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd=self._folder,
+                env={name: os.environ[name] for name in KEPT if name in os.environ} | GIVEN | {"TMPDIR": self._folder},
+                pass_fds=pass_fds,
+                start_new_session=True,
+            )
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
+        self._err = self._process.stderr.fileno()
+        for pipe in (self._in, self._out, self._err):
+            os.set_blocking(pipe, False)
+        self._poll = select.poll()
+        self._poll.register(self._out, select.POLLIN)
+        self._poll.register(self._err, select.POLLIN)
+        self._buffer = bytearray()
+        self._printed = bytearray()
+        self._printed_bytes = 0
+        self._next_look = 0.0
+        self._hears, self._sending, self._closed = True, False, False
+
+    def forget(self) -> None:
+        """Begin to count and keep anew what it prints."""
+        self._drain()
+        self._printed.clear()
+        self._printed_bytes = 0
+
+    def ask(
+        self,
+        message: bytes,
+        whole: Callable[[bytearray], int],
+        seconds: float,
+        progress: Callable[[], int] = int,
+    ) -> bytes:
+        """Send a message and wait for the answer.
+
+        whole: length of the answer at the front of what came, 0 while it is not complete. seconds: without an answer,
+        or with `progress` without its number growing. Raises FailedError for whatever else happens.
+        """
+        if self._buffer:
+            raise FailedError(GARBAGE, f"said {brief(bytes(self._buffer))} before it was asked")
+        unsent = memoryview(message)
+        reached, deadline = 0, monotonic() + seconds
+        while True:
+            unsent = self._send(unsent)
+            for pipe, _ in self._poll.poll(1e3 * LOOK_SECONDS):
+                if pipe == self._out:
+                    self._receive()
+                elif pipe == self._err:
+                    self._listen()
+            length = whole(self._buffer)
+            now = monotonic()
+            if now >= self._next_look:
+                self._next_look = now + LOOK_SECONDS
+                self._look_at_memory()
+            if length:
+                answer = bytes(self._buffer[:length])
+                del self._buffer[:length]
+                return answer
+            if len(self._buffer) > 1024 * self.limits.output_kb:
+                raise FailedError(OUTPUT, f"an answer of more than {self.limits.output_kb:g} KiB")
+            if (further := progress()) > reached:
+                reached, deadline = further, now + seconds
+            if now > deadline:
+                raise FailedError(TIMEOUT, f"no answer within {seconds:g} s")
+
+    def check_silent(self) -> None:
+        """Raises FailedError where it said something that it was not asked for."""
+        for pipe, _ in self._poll.poll(0):
+            if pipe == self._out:
+                self._receive()
+            elif pipe == self._err:
+                self._listen()
+        if self._buffer:
+            raise FailedError(GARBAGE, f"said {brief(bytes(self._buffer))} without being asked")
+
+    def last_lines(self) -> tuple[str, ...]:
+        """The end of what it printed, without control characters."""
+        if not self._closed:
+            self._drain()
+        text = self._printed.decode("utf-8", "replace")
+        lines = [re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", "?", line.replace("\t", " ")) for line in text.splitlines()]
+        return tuple(line[:LINE] for line in lines if line.strip())[-LINES:]
+
+    def close(self, grace: float = 0.0) -> None:
+        """End it and all of its group, after `grace` seconds in which it may end by itself."""
+        if self._closed:
+            return
+        self._closed = True
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._process.stdin.close()
+        self._await(grace)
+        self._kill()
+        self._drain()
+        self._process.stdout.close()
+        self._process.stderr.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _kill(self) -> int:
+        """Exit code of the process, after it and all of its group are killed."""
+        if self._process.returncode is None:
+            # Before it is waited for: until then nobody else can get its number. macOS reports a group of the dead
+            # as one that may not be killed.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait()
+
+    def _await(self, seconds: float) -> bool:
+        """Wait until it has ended, which leaves it to be waited for, or so long. Whether it has."""
+        deadline, nothing = monotonic() + seconds, select.poll()
+        while self._process.returncode is None:
+            if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return True
+            if monotonic() >= deadline:
+                return False
+            nothing.poll(2)
+        return True
+
+    def _send(self, unsent: memoryview) -> memoryview:
+        if not unsent:
+            return unsent
+        try:
+            unsent = unsent[os.write(self._in, unsent) :]
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:
+            raise self._ended() from None
+        if unsent:
+            self._poll.register(self._in, select.POLLOUT)
+            self._sending = True
+        elif self._sending:
+            self._poll.unregister(self._in)
+            self._sending = False
+        return unsent
+
+    def _receive(self) -> None:
+        data = os.read(self._out, CHUNK)
+        if not data:
+            raise self._ended()
+        self._buffer += data
+
+    def _listen(self) -> None:
+        """Take what it printed. Raises FailedError where that is too much."""
+        if self._take() and self._printed_bytes > 1024 * self.limits.output_kb:
+            raise FailedError(OUTPUT, f"printed more than {self.limits.output_kb:g} KiB in a run")
+
+    def _drain(self) -> None:
+        for _ in range(MOST_READS):
+            if not self._take():
+                break
+
+    def _take(self) -> bool:
+        """Whether there was something to take, now."""
+        try:
+            data = os.read(self._err, CHUNK)
+        except BlockingIOError:
+            return False
+        if not data and self._hears:
+            self._poll.unregister(self._err)
+            self._hears = False
+        self._printed_bytes += len(data)
+        self._printed = (self._printed + data)[-LINES * 4 * LINE :]
+        return bool(data)
+
+    def _ended(self) -> FailedError:
+        """Its output is closed: how it ended."""
+        by_itself = self._await(GRACE_SECONDS)
+        code = self._kill()
+        if not by_itself:
+            return FailedError(CRASHED, "its process closed its output")
+        return FailedError(CRASHED, f"its process ended with {how_it_ended(code)}")
+
+    def _look_at_memory(self) -> None:
+        if sys.platform != "linux":
+            return
+        try:
+            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1])
+        except (OSError, IndexError):  # it has ended, which its output tells
+            return
+        resident = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        if resident > self.limits.memory_mb:
+            raise FailedError(MEMORY, f"{resident:.0f} MiB are more than {self.limits.memory_mb:g} MiB")
+
+
+def how_it_ended(code: int) -> str:
+    """Of an exit code as `subprocess` gives it."""
+    if code >= 0:
+        return f"exit code {code}"
+    named = -code in set(signal.Signals)  # those for real time have numbers only
+    return f"signal {signal.Signals(-code).name if named else -code}"
+
+
+def brief(said: bytes, limit: int = 60) -> str:
+    """Bytes for a message of one line."""
+    text = ascii(said.decode("utf-8", "replace"))
+    return text if len(text) <= limit else text[: limit - 4] + "...'"

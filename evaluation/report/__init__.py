@@ -1,6 +1,0 @@
-"""From a data set to what people look at."""
-
-from trainwreck.evaluation.report.build import write_report
-from trainwreck.evaluation.report.record import write_record
-
-__all__ = ["write_record", "write_report"]

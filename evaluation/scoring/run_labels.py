@@ -1,0 +1,178 @@
+"""Labels and alarms of many runs side by side: what every metric reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from trainwreck.evaluation.constants import CALIBRATION, TUNING_SPLITS
+from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.replay.replay import Alarms
+
+NEGATIVES = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
+
+
+@dataclass(frozen=True)
+class Records:
+    """One entry a run. Steps are float64, infinite where there is no such step.
+
+    last (T), planned (T of the plan: later than last where a run was ended at NaN), onset (s),
+    visible (v), no_return (p, equal to T where it was not measured: see return_measured), first (a).
+    edges, named, steps and scores hold a sequence a run.
+
+    A failing run that crashed its detector is a miss whatever was said before the crash, unless it
+    was alarmed before the onset. Alarms on other runs before a crash stand: no crash undoes them. Steps after
+    a crash were watched by nobody and are no healthy steps without an alarm.
+
+    A failing run whose `visible` is infinite shows nothing that healthy re-seeds do not show as
+    well. It can't be detected, only guessed, so it is no positive: it is left out of recall, delay,
+    lead, diagnosis and cost skill, and only counted (`never_visible`). Its steps before the onset
+    are healthy steps like any other's.
+    """
+
+    run_id: np.ndarray
+    kind: np.ndarray
+    split: np.ndarray
+    scenario: np.ndarray
+    cause: np.ndarray
+    family: np.ndarray
+    severity: np.ndarray
+    held_out: np.ndarray  # what of the run no training run has; "" where nothing is
+    cluster: np.ndarray  # int; runs that share base and seed: a twin set
+    last: np.ndarray
+    planned: np.ndarray
+    onset: np.ndarray
+    visible: np.ndarray
+    no_return: np.ndarray
+    return_measured: np.ndarray  # bool
+    first: np.ndarray
+    crashed: np.ndarray  # bool
+    judged: np.ndarray  # step of the last row judged before a crash; infinite without one
+    edges: tuple[np.ndarray, ...]
+    named: tuple[tuple[str, ...], ...]
+    steps: tuple[np.ndarray, ...]
+    scores: tuple[np.ndarray, ...]
+
+    def __len__(self) -> int:
+        return len(self.run_id)
+
+    @property
+    def failing(self) -> np.ndarray:
+        """The positives: failing and compound runs that become visible."""
+        return np.asarray(np.isin(self.kind, FAILURES) & np.isfinite(self.visible))
+
+    @property
+    def never_visible(self) -> np.ndarray:
+        return np.asarray(np.isin(self.kind, FAILURES) & ~np.isfinite(self.visible))
+
+    @property
+    def healthy(self) -> np.ndarray:
+        return np.asarray(self.kind == RunKind.HEALTHY.value)
+
+    @property
+    def look_alike(self) -> np.ndarray:
+        return np.asarray(self.kind == RunKind.LOOK_ALIKE.value)
+
+    @property
+    def negative(self) -> np.ndarray:
+        """Runs that should never be alarmed: healthy and look-alike."""
+        return np.isin(self.kind, NEGATIVES)
+
+    @property
+    def calibration(self) -> np.ndarray:
+        """The healthy runs that thresholds are frozen on."""
+        return np.asarray(self.healthy & (self.split == CALIBRATION))
+
+    @property
+    def tuning(self) -> np.ndarray:
+        """Runs of the splits on which anything may be tuned; all others are measured."""
+        return np.isin(self.split, TUNING_SPLITS)
+
+    def select(self, mask: np.ndarray) -> "Records":
+        """The runs under a bool mask [N] or at integer positions."""
+        chosen = np.arange(len(self))[mask]
+        picked: dict[str, Any] = {}
+        for field in fields(self):
+            values = getattr(self, field.name)
+            picked[field.name] = tuple(values[i] for i in chosen) if isinstance(values, tuple) else values[chosen]
+        return Records(**picked)
+
+
+def scored(runs: pd.DataFrame) -> np.ndarray:
+    """Which runs of the table some score looks at, [N] bool: the measured ones, and those to calibrate on.
+
+    What may be learnt from gives no score; there a detector need not be heard.
+    """
+    split = _strings(runs, "split")
+    return np.asarray((split == CALIBRATION) | ~np.isin(split, TUNING_SPLITS))
+
+
+def records(runs: pd.DataFrame, alarms: Mapping[str, Alarms]) -> Records:
+    """Join the runs table with a detector's alarms, by run_id.
+
+    runs: columns of `schema.RUN_FIELDS`. Raises InputError for a run whose steps contradict each
+    other, or a failing run without an onset.
+    """
+    said = [alarms[run_id] for run_id in runs["run_id"]]
+    last = _steps(runs, "last_step")
+    onset, visible, measured = _steps(runs, "onset_step"), _steps(runs, "visible_step"), _steps(runs, "no_return_step")
+    kind = _strings(runs, "kind")
+    failing = np.isin(kind, FAILURES)
+    first = np.array([np.inf if one.first_alarm is None else one.first_alarm for one in said], dtype=np.float64)
+    crashed = np.array([one.crashed for one in said], dtype=bool)
+    first = np.where(crashed & failing & (first >= onset), np.inf, first)
+    found = Records(
+        run_id=_strings(runs, "run_id"),
+        kind=kind,
+        split=_strings(runs, "split"),
+        scenario=_strings(runs, "scenario"),
+        cause=_strings(runs, "cause"),
+        family=_strings(runs, "family"),
+        severity=_strings(runs, "severity"),
+        held_out=_strings(runs, "held_out"),
+        # Numbered by what they share, not by where they stand: the order of runs changes nothing.
+        cluster=runs.groupby(["base", "seed"], dropna=False).ngroup().to_numpy(),
+        last=last,
+        planned=np.maximum(_steps(runs, "planned_steps") - 1, last),
+        onset=onset,
+        visible=visible,
+        no_return=np.where(np.isfinite(measured), measured, last),
+        return_measured=np.isfinite(measured),
+        first=first,
+        crashed=crashed,
+        judged=np.array([one.last_judged if one.crashed else np.inf for one in said], dtype=np.float64),
+        edges=tuple(one.edges for one in said),
+        named=tuple(one.causes for one in said),
+        steps=tuple(one.steps for one in said),
+        scores=tuple(one.scores for one in said),
+    )
+    _check(found, failing)
+    return found
+
+
+def _steps(runs: pd.DataFrame, column: str) -> np.ndarray:
+    values = pd.to_numeric(runs[column]).to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.where(np.isnan(values), np.inf, values)
+
+
+def _strings(runs: pd.DataFrame, column: str) -> np.ndarray:
+    return runs[column].fillna("").to_numpy(dtype=str)
+
+
+def _check(found: Records, failing: np.ndarray) -> None:
+    wrong = {
+        "onset_step is empty": failing & ~np.isfinite(found.onset),
+        "last_step is empty": ~np.isfinite(found.last),
+        "visible_step before onset_step": failing & (found.visible < found.onset),
+        "visible_step after last_step": failing & np.isfinite(found.visible) & (found.visible > found.last),
+        "no_return_step before onset_step": failing & (found.no_return < found.onset),
+        "no_return_step after last_step": failing & (found.no_return > found.last),
+    }
+    for complaint, mask in wrong.items():
+        if mask.any():
+            raise InputError(
+                f"runs: {found.run_id[mask][0]}: {complaint}; allowed: onset <= visible, no return <= last"
+            )

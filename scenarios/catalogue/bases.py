@@ -1,0 +1,221 @@
+"""Cheap healthy setups that many scenarios share, for failures that need none of the language's structures.
+
+Scenarios with one base share their healthy runs, in a data set and in a proof.
+"""
+
+import numpy as np
+
+from trainwreck.evaluation.errors import InputError
+from trainwreck.models.config import Init, Placement
+from trainwreck.models.optim import Kind
+from trainwreck.models.precision import Format
+from trainwreck.scenarios.config.settings import Decay, Dialect, Setup, SourceKind, replaced
+from trainwreck.scenarios.data.batches import source, source_key
+from trainwreck.scenarios.data.language import Language
+
+WIDEST = 64  # of the sizes whose shape a base may make its own
+
+
+def chain(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect: a third of the micro size's work, and a tight spread of outcomes.
+
+    Larger sizes keep their shape, batch and steps.
+    """
+    if setup.model.width > WIDEST:
+        return replaced(setup, data__dialect=Dialect.CHAIN)
+    return replaced(
+        setup,
+        data__dialect=Dialect.CHAIN,
+        data__rows=8,
+        model__width=48,
+        model__context=32,
+        steps=300,
+    )
+
+
+def unclipped_chain(setup: Setup) -> Setup:
+    """`chain` without clipping: what a bad batch does is not held back."""
+    return replaced(chain(setup), optimizer__clip=None)
+
+
+def epochs(setup: Setup) -> Setup:
+    """`chain` on 400 rows, shuffled each epoch of fifty steps, with sixteen held-out rows and as many fresh ones."""
+    return replaced(chain(setup), data__pool=400, evaluation__rows=16, evaluation__fresh=True)
+
+
+def chain_bytes(setup: Setup) -> np.ndarray:
+    """Ids of the tokenizer that text in the chain dialect never uses: they stand for bytes, int64.
+
+    Raises InputError where the data is not of the language.
+    """
+    language = language_of(setup)
+    return np.arange(language.spec.content, language.vocabulary)
+
+
+def language_of(setup: Setup) -> Language:
+    """The language that rows are drawn from; InputError where they come from elsewhere."""
+    found = source(source_key(setup.data))
+    if not isinstance(found, Language):
+        raise InputError(
+            f"data.source: {setup.data.source.value!r} is not allowed for a fault in the language's own tokens; "
+            f"allowed: {SourceKind.LANGUAGE.value}"
+        )
+    return found
+
+
+def echo(setup: Setup) -> Setup:
+    """As `chain`, on the echo dialect: as cheap, and half a nat hangs on what the second layer attends to."""
+    return replaced(chain(setup), data__dialect=Dialect.ECHO)
+
+
+def deep_chain(setup: Setup) -> Setup:
+    """`chain` on four layers that start as He et al. 2015 would have them, residual branches not shrunk."""
+    return replaced(
+        chain(setup),
+        model__layers=4,
+        model__init=Init(embedding_std=1.0, matrix_std=0.2, head_std=0.1, scale_residual=False),
+    )
+
+
+def recall(setup: Setup) -> Setup:
+    """`chain`'s shape on the recall dialect: what a name goes with is settled anew in each short document."""
+    return replaced(chain(setup), data__dialect=Dialect.RECALL)
+
+
+def far_echo(setup: Setup) -> Setup:
+    """`chain` on the far echo: rows of one document each, in whose second half much is sixteen tokens back."""
+    return replaced(chain(setup), data__dialect=Dialect.FAR_ECHO, steps=400)
+
+
+def compact(setup: Setup) -> Setup:
+    """The full language at `chain`'s shape, for failures that take its structures away; outcomes spread more."""
+    return replaced(chain(setup), data__dialect=Dialect.FULL, steps=400)
+
+
+def hot_chain(setup: Setup) -> Setup:
+    """`chain` at a high learning rate that ends at zero, without weight decay and clipping."""
+    return replaced(
+        chain(setup),
+        optimizer__lr=0.04,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+        schedule__final_fraction=0.0,
+    )
+
+
+def cool(setup: Setup) -> Setup:
+    """`chain` at a third of the learning rate, at which the initialisation is felt to the end."""
+    return replaced(chain(setup), optimizer__lr=3e-3)
+
+
+def echo_post(setup: Setup) -> Setup:
+    """As `echo`, with the norms after the sums: what a norm puts out is the residual stream itself."""
+    return replaced(echo(setup), model__placement=Placement.POST)
+
+
+def chain_fp16(setup: Setup) -> Setup:
+    """`chain` in float16 with a dynamic loss scale that has no floor to speak of, as PyTorch's has none."""
+    return replaced(
+        chain(setup),
+        precision__format=Format.FP16,
+        precision__loss_scale=2.0**12,
+        precision__dynamic=True,
+        precision__growth_interval=25,
+        precision__smallest_scale=2.0**-24,
+    )
+
+
+def chain_one_hot_head(setup: Setup) -> Setup:
+    """`chain` with one head whose logits pass a hundred at a high rate without decay and clipping; it ends well."""
+    return replaced(
+        chain(setup),
+        model__heads=1,
+        model__init__matrix_std=0.135,
+        optimizer__lr=0.045,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+        schedule__final_fraction=0.0,
+    )
+
+
+def chain_dropout(setup: Setup) -> Setup:
+    """`chain` so narrow that it misses the third of its activations that dropout takes. Larger sizes keep theirs."""
+    narrow = {} if setup.model.width > WIDEST else {"model__width": 16, "model__heads": 2}
+    return replaced(chain(setup), dropout=0.3, **narrow)
+
+
+def chain_to_zero(setup: Setup) -> Setup:
+    """`chain` with a learning rate that ends at zero."""
+    return replaced(chain(setup), schedule__final_fraction=0.0)
+
+
+def chain_hot(setup: Setup) -> Setup:
+    """`chain_to_zero` at ten times the rate, which a long warm-up makes possible."""
+    return replaced(chain_to_zero(setup), optimizer__lr=0.1, schedule__warmup_steps=60)
+
+
+def chain_hotter(setup: Setup) -> Setup:
+    """`chain_hot` hotter still, after a warm-up over the first third of the run."""
+    return replaced(chain_hot(setup), optimizer__lr=0.14, schedule__warmup_steps=90)
+
+
+def chain_long_memory(setup: Setup) -> Setup:
+    """`chain_hot` with a second moment that remembers a thousand steps, and nothing that bounds a gradient."""
+    return replaced(chain_hot(setup), optimizer__beta2=0.999, optimizer__clip=None)
+
+
+def chain_bare(setup: Setup) -> Setup:
+    """`chain` at a constant rate, without weight decay and clipping: nothing brings weights back."""
+    return replaced(
+        chain(setup),
+        optimizer__lr=0.02,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+        schedule__warmup_steps=40,
+        schedule__decay=Decay.CONSTANT,
+    )
+
+
+def chain_slow_start(setup: Setup) -> Setup:
+    """`chain` with a warm-up over half of the run."""
+    return replaced(chain(setup), schedule__warmup_steps=150)
+
+
+def chain_small_batch(setup: Setup) -> Setup:
+    """`chain` with batches of two rows, at a constant rate that is low enough for them."""
+    return replaced(chain(setup), data__rows=2, optimizer__lr=3e-3, schedule__decay=Decay.CONSTANT)
+
+
+def chain_one_row(setup: Setup) -> Setup:
+    """`chain_small_batch` with batches of a single short row."""
+    return replaced(chain_small_batch(setup), data__rows=1, model__context=16)
+
+
+def chain_sgd(setup: Setup) -> Setup:
+    """`chain` under SGD with momentum and nothing that would hide the size of a step: no clip, no decay."""
+    return replaced(
+        chain(setup),
+        optimizer__kind=Kind.SGD,
+        optimizer__lr=0.1,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+    )
+
+
+def chain_sgd_clipped(setup: Setup) -> Setup:
+    """`chain_sgd` at the faster rate that clipping allows."""
+    return replaced(chain_sgd(setup), optimizer__lr=0.3, optimizer__clip=1.0)
+
+
+def data_parallel(setup: Setup) -> Setup:
+    """Four ranks with two rows each, and plain SGD, which hides neither a wrong average nor its noise."""
+    return replaced(
+        chain(setup),
+        distributed__ranks=4,
+        optimizer__kind=Kind.SGD,
+        optimizer__lr=0.25,
+        optimizer__clip=None,
+        optimizer__weight_decay=0.0,
+        schedule__decay=Decay.CONSTANT,
+        steps=200,
+    )

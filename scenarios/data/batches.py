@@ -1,0 +1,194 @@
+"""Batches of one run: what the model is fed at each step, and the held-out set."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from trainwreck.kernels.random import generator
+from trainwreck.scenarios.config.settings import DataConfig, Dialect, Setup, SourceKind
+from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall
+from trainwreck.scenarios.data.text import Text, open_text
+
+ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows as the model gets them, each [..., B, T].
+
+    inputs, targets: token ids, int64. weights: float32, 0 where a target is not scored.
+    documents: int64, -1 for padding.
+    """
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    weights: np.ndarray
+    documents: np.ndarray
+
+    def at(self, index: int) -> "Batch":
+        """One step of a block of steps."""
+        return Batch(self.inputs[index], self.targets[index], self.weights[index], self.documents[index])
+
+
+def from_rows(rows: Rows) -> Batch:
+    """Inputs and next-token targets; a document's first token is nobody's target."""
+    return Batch(
+        inputs=rows.tokens[..., :-1],
+        targets=rows.tokens[..., 1:],
+        weights=(rows.documents[..., 1:] == rows.documents[..., :-1]).astype(np.float32),
+        documents=rows.documents[..., :-1],
+    )
+
+
+def one_document(batch: Batch, pad: int) -> Batch:
+    """Rows that end with their first document: after it padding, of id `pad`, unscored."""
+    outside = batch.documents != batch.documents[..., :1]
+    return Batch(
+        inputs=np.where(outside, pad, batch.inputs),
+        targets=np.where(outside | (batch.weights == 0), pad, batch.targets),
+        weights=np.where(outside, np.float32(0), batch.weights),
+        documents=np.where(outside, -1, batch.documents),
+    )
+
+
+# What a source is named by; runs that agree on it share a source.
+SourceKey = tuple[SourceKind, Dialect, int, str]
+
+
+def source_key(data: DataConfig) -> SourceKey:
+    """The part of a configuration that names its source."""
+    return data.source, data.dialect, data.language_seed, data.text
+
+
+SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
+    Dialect.FULL: lambda seed: LanguageSpec(seed=seed),
+    Dialect.CHAIN: chain,
+    Dialect.ECHO: echo,
+    Dialect.RECALL: recall,
+    Dialect.FAR_ECHO: far_echo,
+}
+
+
+@lru_cache(maxsize=16)
+def source(key: SourceKey) -> Language | Text:
+    """The source that a key names."""
+    kind, dialect, seed, text = key
+    if kind is SourceKind.TEXT:
+        return open_text(text)
+    return Language(SPECS[dialect](seed))
+
+
+def sample(language: Language, seed: int, stream: str, step: int, rows: int, context: int) -> Batch:
+    """A batch of a stream of a language, [B, T]."""
+    return from_rows(language.sample(seed, stream, range(step, step + 1), rows, context)).at(0)
+
+
+def training_block(setup: Setup, seed: int, steps: range) -> Batch:
+    """Training batches of a range of steps, [S, B, T]; a pure function of setup, seed and steps."""
+    data, key, context = setup.data, source_key(setup.data), setup.model.context
+    if data.pool:
+        index = epochs(seed, data.pool, steps.stop * data.rows)[steps.start * data.rows :]
+        block = taken(_pool(key, seed, data.pool, context), index.reshape(len(steps), data.rows))
+    else:
+        block = _block(key, seed, steps, data.rows, context)
+    if data.padded:
+        block = one_document(block, source(key).vocabulary)
+    return cut(block, data.longest) if data.longest else block
+
+
+def training_batch(setup: Setup, seed: int, step: int) -> Batch:
+    """The batch of one step, [B, T], out of an aligned block: for those who ask step by step."""
+    start = step // ALIGNED_BLOCK * ALIGNED_BLOCK
+    return training_block(setup, seed, range(start, start + ALIGNED_BLOCK)).at(step - start)
+
+
+def refilled(batch: Batch, bad: np.ndarray, setup: Setup, draw: np.random.Generator) -> Batch:
+    """A batch [B, T] whose rows that are bad, [B], have made way for further rows of the source."""
+    shape = batch.inputs.shape
+    stream = source(source_key(setup.data))
+    sound = from_rows(stream.sample(int(draw.integers(2**62)), "refill", range(1), *shape)).at(0)
+    return Batch(
+        inputs=np.where(bad[:, None], sound.inputs, batch.inputs),
+        targets=np.where(bad[:, None], sound.targets, batch.targets),
+        weights=np.where(bad[:, None], sound.weights, batch.weights),
+        documents=np.where(bad[:, None], sound.documents, batch.documents),
+    )
+
+
+def pool(setup: Setup, seed: int, rows: int) -> tuple[Batch, Rows]:
+    """The rows that a run with a pool of so many has, [R, T], and the same [1, R, T + 1] with the exact nats."""
+    key, context = source_key(setup.data), setup.model.context
+    return _pool(key, seed, rows, context), _pool_rows(key, seed, rows, context)
+
+
+def epochs(seed: int, pool: int, count: int) -> np.ndarray:
+    """The first `count` rows of epoch after epoch over a pool, each in an order of its own; int64."""
+    orders = [generator(seed, "shuffle", e).permutation(pool) for e in range(-(-count // pool))]
+    return np.concatenate(orders)[:count]
+
+
+def taken(batch: Batch, index: np.ndarray) -> Batch:
+    """Rows of a batch [R, T] by their index, [..., T]."""
+    return Batch(batch.inputs[index], batch.targets[index], batch.weights[index], batch.documents[index])
+
+
+def cut(batch: Batch, longest: int) -> Batch:
+    """Rows cut to so many tokens, the rest padding: ids stay, no document, no weight."""
+    beyond = np.arange(batch.inputs.shape[-1]) >= longest
+    last = np.arange(batch.inputs.shape[-1]) >= longest - 1  # its target is beyond
+    return Batch(
+        inputs=batch.inputs,
+        targets=batch.targets,
+        weights=np.where(last, np.float32(0), batch.weights),
+        documents=np.where(beyond, -1, batch.documents),
+    )
+
+
+# Runs of one seed share their batches, so a bundle of faulty, twin and cured samples them once.
+@lru_cache(maxsize=64)
+def _block(key: SourceKey, seed: int, steps: range, rows: int, context: int) -> Batch:
+    return from_rows(source(key).sample(seed, "train", steps, rows, context))
+
+
+@lru_cache(maxsize=16)
+def _pool_rows(key: SourceKey, seed: int, rows: int, context: int) -> Rows:
+    return source(key).sample(seed, "pool", range(1), rows, context)
+
+
+@lru_cache(maxsize=16)
+def _pool(key: SourceKey, seed: int, rows: int, context: int) -> Batch:
+    return from_rows(_pool_rows(key, seed, rows, context)).at(0)
+
+
+@lru_cache(maxsize=16)
+def _fresh(key: SourceKey, rows: int, context: int) -> Batch:
+    return from_rows(source(key).sample(key[2], "fresh", range(1), rows, context)).at(0)
+
+
+@lru_cache(maxsize=16)
+def _held_out(key: SourceKey, rows: int, context: int) -> tuple[Batch, Rows]:
+    sampled = source(key).sample(key[2], "validation", range(1), rows, context)
+    return from_rows(sampled).at(0), sampled
+
+
+def validation(setup: Setup) -> tuple[Batch, Rows]:
+    """The validation set of a setup, [B, T], and its rows [1, B, T + 1] with the exact nats.
+
+    The same for every run of a source, whatever its seed.
+    """
+    data, key = setup.data, source_key(setup.data)
+    batch, rows = _held_out(key, setup.evaluation.rows, setup.model.context)
+    return (one_document(batch, source(key).vocabulary) if data.padded else batch), rows
+
+
+def fresh(setup: Setup) -> Batch:
+    """A second held-out set, [B, T], as large as the first; the same for every run of a source."""
+    return _fresh(source_key(setup.data), setup.evaluation.rows, setup.model.context)
+
+
+def entropy_floor(setup: Setup) -> float:
+    """Mean exact -ln p of the scored validation tokens, nats; NaN for text."""
+    batch, rows = validation(setup)
+    return float((rows.nats[0, :, 1:] * batch.weights).sum() / batch.weights.sum())

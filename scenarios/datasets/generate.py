@@ -1,0 +1,323 @@
+"""A plan to a data set on disk: bundles to worker processes, resumed where it was left.
+
+    DIR/plan.json               what was asked for; written first
+    DIR/telemetry/<bundle>...   written by workers, each whole or not there
+    DIR/bundles/<bundle>.json   rows and checksum of a finished bundle
+    DIR/runs.parquet            written when every bundle is finished
+    DIR/manifest.json           written last: without it there is no data set
+
+Killed at any moment, the same command goes on from the finished bundles and ends with the same
+bytes, since every file is a function of the plan.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
+from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SCHEMA_VERSION, RunKind
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.files import copy, read_json, sha256, write_json
+from trainwreck.evaluation.labels.labelling import label_runs, points_of
+from trainwreck.scenarios.config.settings import Setup, as_dict, essence, fingerprint
+from trainwreck.scenarios.data.batches import entropy_floor
+from trainwreck.scenarios.datasets.cost import core_seconds
+from trainwreck.scenarios.datasets.engines import Local, Piece, Settings, in_workers
+from trainwreck.scenarios.datasets.memory import needed, width_within
+from trainwreck.scenarios.spec.compound import Compound
+from trainwreck.scenarios.spec.pages import page
+from trainwreck.scenarios.spec.run_spec import Role, RunSpec, unique
+from trainwreck.scenarios.training.backend import CPU, Backend
+from trainwreck.scenarios.training.environment import environment, prepare
+from trainwreck.scenarios.training.loop import lane_width, train
+
+PLAN_VERSION = 1
+SHARED = 60.0  # seconds until a file of another machine is seen at the latest, by NFS's usual settings
+
+# Told (bundles done, bundles in all, run-steps done, run-steps in all, seconds left or None).
+Progress = Callable[[int, int, int, int, float | None], None]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Runs that one worker trains side by side; its name is a function of what is in it."""
+
+    specs: tuple[RunSpec, ...]
+
+    @property
+    def name(self) -> str:
+        """A hash of what its files hold."""
+        return "b" + fingerprint([SCHEMA_VERSION, [_place(spec) for spec in self.specs]])
+
+    @property
+    def work(self) -> int:
+        """Run-steps."""
+        return sum(spec.setup.steps for spec in self.specs)
+
+    @property
+    def setups(self) -> list[Setup]:
+        """Of its runs, in order."""
+        return [spec.setup for spec in self.specs]
+
+    @property
+    def cost(self) -> float:
+        """Seconds on one core, for putting the longest first and for the time left."""
+        return core_seconds(self.setups)
+
+    def __str__(self) -> str:
+        first = self.specs[0]
+        rest = f" and {len(self.specs) - 1} more" if len(self.specs) > 1 else ""
+        return f"{self.name} ({first.role.value} {first.scenario} seed {first.seed}{rest})"
+
+
+def bundles(specs: list[RunSpec], device: str = CPU.device) -> list[Bundle]:
+    """Runs of one shape cut into bundles of what the device's caches hold, the costliest bundle first.
+
+    Healthy runs keep to themselves, so that plans with the same ones have the same bundles of them.
+    """
+    groups: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        healthy = spec.base if spec.role is Role.TWIN else ""
+        shape = (essence(spec.setup.model), spec.setup.data.rows, spec.setup.steps, healthy)
+        groups.setdefault(fingerprint(shape), []).append(spec)
+    cut = []
+    for group in groups.values():
+        group.sort(key=lambda s: (s.base, s.seed, s.run_id))  # runs of one seed share their batches
+        setup = group[0].setup
+        size = max(2, lane_width(setup.data.rows, setup.model, device))
+        cut += [Bundle(tuple(group[i : i + size])) for i in range(0, len(group), size)]
+    return sorted(cut, key=lambda b: (-b.cost, b.name))
+
+
+def generate(
+    specs: list[RunSpec],
+    out: Path,
+    *,
+    workers: int = 1,
+    engine: Settings | None = None,
+    name: str = "custom",
+    backend: Backend = CPU,
+    progress: Progress | None = None,
+    reuse: Path | None = None,
+    minutes: float | None = None,
+) -> DataSet:
+    """Train every run of a plan, label it, and write the data set; goes on where an earlier call stopped.
+
+    engine: where; on so many `workers` of this machine by default. What was begun on one goes on on another.
+    reuse: a folder of data sets whose bundles need not be trained again. minutes: begin no bundle after so long.
+    InputError where `out` holds something else, another process is at work there, or no run fits in the engine's
+    memory; WorkerLostError where bundles lost their worker again and again; UnfinishedError where time is over.
+    """
+    specs = unique(specs)
+    engine = engine or Local(workers)
+    engine.check()
+    pieces, engine = _pieces(specs, out, engine, backend)
+    _claim(specs, out, name, backend)
+    try:
+        with FileLock(out / ".lock", timeout=0):
+            if not (out / "manifest.json").exists():
+                if reuse:
+                    _adopt(bundles(specs, backend.device), out, reuse)
+                _train_all(pieces, out, engine, backend, progress, minutes)
+                finish(specs, out, name, backend)
+    except Timeout:
+        raise InputError(f"out: {str(out)!r} is being written by another process") from None
+    return load(out)
+
+
+def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -> None:
+    """Label the finished runs and write runs table and manifest."""
+    rows = [row for bundle in bundles(specs, backend.device) for row in read_json(_part(out, bundle))["rows"]]
+    order = {spec.run_id: i for i, spec in enumerate(specs)}
+    rows.sort(key=lambda row: order[row["run_id"]])
+    write_runs(out, rows)
+    unlabelled = DataSet.unlisted(out)
+    write_runs(out, label_runs(rows, unlabelled.trace, points_of(out)))
+    write_json(out / "catalogue.json", {name: page(name) for name in sorted({s.entry.id for s in specs})})
+    provenance = {"environment": environment(), "backend": backend.to_json()}
+    write_manifest(out, {"plan": name, "plan_hash": _plan_hash(specs), **provenance})
+
+
+def train_bundle(bundle: Bundle, out: Path, backend: Backend = CPU, width: int | None = None) -> int:
+    """Train one bundle and write its two files; returns its run-steps. Runs in a worker process.
+
+    width: runs that are trained side by side at most, one lot after the other; all where None.
+    """
+    prepare()
+    began, width = _processor_time(), width or len(bundle.specs)
+    traces = []
+    for first in range(0, len(bundle.specs), width):
+        jobs = [spec.job() for spec in bundle.specs[first : first + width]]
+        traces += [result.trace for result in train(jobs, device=backend.device, impl=backend.impl)]
+    seconds = (_processor_time() - began) / len(traces)
+    file = f"telemetry/{bundle.name}.parquet"
+    write_telemetry(out, file, traces)
+    rows = [injected_facts(spec, trace, file) for spec, trace in zip(bundle.specs, traces, strict=True)]
+    content = {"rows": rows, "sha256": sha256(out / file), "seconds_per_run": round(seconds, 3)}
+    write_json(_part(out, bundle), content)
+    return bundle.work
+
+
+def injected_facts(spec: RunSpec, trace: Trace, file: str) -> dict[str, Any]:
+    """A row of the runs table as far as plan and injection know it."""
+    entry, faulty = spec.entry, spec.role is not Role.TWIN
+    kind = {Role.TWIN: RunKind.HEALTHY, Role.CURED: RunKind.CURED}.get(spec.role, RunKind.FAILING)
+    if entry.look_alike and spec.role is Role.FAULTY:
+        kind = RunKind.LOOK_ALIKE
+    elif isinstance(entry, Compound) and spec.role is Role.FAULTY:
+        kind = RunKind.COMPOUND
+    final = trace.final_loss()
+    floor = entropy_floor(spec.setup)
+    facts: dict[str, Any] = dict.fromkeys(field for field, _, _ in RUN_FIELDS)
+    facts |= {
+        "run_id": spec.run_id,
+        "scenario": entry.id if faulty else "",
+        "cause": entry.cause if faulty else "",
+        "causes": json.dumps(entry.causes(spec.seed, spec.setup.steps) if faulty else {}),
+        "family": entry.family_name if faulty else "",
+        "kind": kind.value,
+        "split": spec.split.value,
+        "held_out": spec.held_out,
+        "severity": spec.severity.value if faulty and spec.severity else "",
+        "seed": spec.seed,
+        "size": spec.size.value,
+        "base": spec.base,
+        "planned_steps": spec.setup.steps,
+        "last_step": len(trace) - 1,
+        "onset_step": spec.onset,
+        "cure_step": spec.cure_step,
+        "visible_steps": "{}",
+        "visible_profiles": "{}",
+        "no_return_branches": "{}",
+        "final_loss": final if final == final else None,
+        "final_gap": final - floor if final == final and floor == floor else None,
+        "tolerance": entry.tolerance if faulty else None,
+        "twin_id": spec.twin.run_id if faulty and not entry.own_twin else "",
+        "context": json.dumps(declared(spec.setup), sort_keys=True),
+        "spec": json.dumps(spec.to_json(), sort_keys=True),
+        "file": file,
+    }
+    return facts
+
+
+def declared(setup: Setup) -> dict[str, Any]:
+    """What the practitioner believes is running, without the run's length, which no detector may know."""
+    return {name: value for name, value in as_dict(setup).items() if name not in ("steps", "tail")}
+
+
+def _processor_time() -> float:
+    """Seconds that this process has computed, and processes that it started and that have ended."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def _claim(specs: list[RunSpec], out: Path, name: str, backend: Backend) -> None:
+    """Write plan.json, or check that the one there is this plan."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"out: {str(out)!r} is a file; allowed: a folder")
+    content = {"format": "trainwreck-plan", "version": PLAN_VERSION, "name": name, "hash": _plan_hash(specs)}
+    content["backend"] = backend.to_json()
+    content["runs"] = [spec.to_json() for spec in specs]
+    file = out / "plan.json"
+    if file.exists():
+        if read_json(file).get("hash") != content["hash"]:
+            raise InputError(f"out: {str(out)!r} holds another plan; allowed: an empty folder, or the same plan")
+        begun = Backend.from_json(read_json(file).get("backend", CPU.to_json()))
+        if begun != backend:
+            raise InputError(
+                f"out: {str(out)!r} was begun on {begun.device} with {begun.impl} kernels, not on {backend.device} "
+                f"with {backend.impl}; allowed: the same, or an empty folder"
+            )
+    elif out.exists() and any(p.name != ".lock" and not p.name.startswith(".tmp-") for p in out.iterdir()):
+        raise InputError(f"out: {str(out)!r} is not empty and holds no plan; allowed: an empty folder")
+    else:
+        write_json(file, content)
+
+
+def _pieces(specs: list[RunSpec], out: Path, engine: Settings, backend: Backend) -> tuple[list[Piece], Settings]:
+    """Every bundle as a piece of work, with as many runs side by side as there is memory for; and who is to do it."""
+    everything, device = bundles(specs, backend.device), backend.device
+    engine = engine.fit(max((needed(b.setups, 1, device) for b in everything), default=0), device)
+    share, there = engine.share(device), out.absolute()
+    pieces = [Piece(str(b), (b, there, backend), b.cost, width_within(b.specs, share, device)) for b in everything]
+    return pieces, engine
+
+
+def _train_all(
+    pieces: list[Piece],
+    out: Path,
+    engine: Settings,
+    backend: Backend,
+    progress: Progress | None,
+    minutes: float | None,
+) -> None:
+    todo = [piece for piece in pieces if not _is_done(out, piece.args[0])]
+    total = sum(piece.args[0].work for piece in pieces)
+    steps = total - sum(piece.args[0].work for piece in todo)
+    done = len(pieces) - len(todo)
+    told = lambda left: progress and progress(done, len(pieces), steps, total, left)  # noqa: E731
+    told(None)
+    if not todo:
+        return
+    found = in_workers(
+        train_bundle,
+        todo,
+        engine=engine.start(len(todo)),
+        share=engine.share(backend.device) if backend.device == "cpu" else None,
+        so_far=lambda: f"{done} of {len(pieces)} bundles are done",
+        minutes=minutes,
+    )
+    with closing(found):
+        for result in found:
+            _await(out, result.piece.args[0])
+            done, steps = done + 1, steps + result.value
+            told(result.left)
+
+
+def _await(out: Path, bundle: Bundle) -> None:
+    """A shared file system may show another machine's files late. InputError where it is not shared, or not this."""
+    until = monotonic() + SHARED
+    while not _is_done(out, bundle):
+        if monotonic() >= until:
+            raise InputError(
+                f"out: {str(out)!r} has no bundle {bundle.name}, which a worker says that it has written; allowed: a "
+                "folder that every machine of the engine shares, with the same version of this package on each"
+            )
+        sleep(1.0)
+
+
+def _adopt(wanted: list[Bundle], out: Path, reuse: Path) -> None:
+    """Copy finished bundles from the data sets in a folder."""
+    for bundle in wanted:
+        for part in () if _is_done(out, bundle) else reuse.glob(f"*/bundles/{bundle.name}.json"):
+            if _is_done(part.parent.parent, bundle):
+                file = f"telemetry/{bundle.name}.parquet"
+                copy(part.parent.parent / file, out / file)
+                write_json(_part(out, bundle), read_json(part))
+                break
+
+
+def _is_done(out: Path, bundle: Bundle) -> bool:
+    part, file = _part(out, bundle), out / f"telemetry/{bundle.name}.parquet"
+    return part.exists() and file.exists() and sha256(file) == read_json(part)["sha256"]
+
+
+def _part(out: Path, bundle: Bundle) -> Path:
+    return out / "bundles" / f"{bundle.name}.json"
+
+
+def _plan_hash(specs: list[RunSpec]) -> str:
+    return fingerprint([_place(spec) for spec in specs])
+
+
+def _place(spec: RunSpec) -> list[str]:
+    """What a row of the runs table says of a run besides what the run itself does."""
+    return [spec.run_id, spec.split.value, spec.held_out]

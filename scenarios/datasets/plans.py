@@ -1,0 +1,137 @@
+"""The named plans, and plans written as a sweep or in a file."""
+
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+from trainwreck.evaluation.dataset.schema import JOINT
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.files import read_json
+from trainwreck.scenarios.config.sizes import Size
+from trainwreck.scenarios.datasets.demo import demo, sample
+from trainwreck.scenarios.datasets.standard import full, private, standard
+from trainwreck.scenarios.spec.overrides import sweep
+from trainwreck.scenarios.spec.proofs import proven_severities
+from trainwreck.scenarios.spec.registry import scenario
+from trainwreck.scenarios.spec.run_spec import Role, RunSpec, unique, with_calibration
+from trainwreck.scenarios.spec.scenario import Severity
+
+E = TypeVar("E", bound=Enum)
+
+PLANS = {"demo": demo, "sample": sample, "standard": standard, "full": full}
+PRIVATE = "private"
+
+
+def resolve(words: Sequence[str], salt: str | None = None) -> tuple[str, list[RunSpec]]:
+    """Name and runs of a plan: a named one, a plan.json, or a sweep such as `scenario=high_lr seed=range(8)`.
+
+    A sweep's keys are scenario, seed, severity, size, and settings of the runs. salt: of the private plan.
+    """
+    if (salt is not None) != (list(words) == [PRIVATE]):
+        raise InputError(
+            f"plan: {' '.join(words)!r} is not allowed {'with' if salt else 'without'} a salt; allowed: "
+            f"{PRIVATE} with one, all others without"
+        )
+    name, specs = (PRIVATE, private(salt)) if salt is not None else _resolved(words)
+    if not specs:
+        raise InputError(f"plan: {' '.join(words)!r} has no runs; allowed: one or more")
+    for spec in specs:
+        if spec.role is not Role.TWIN:
+            _refuse_drafts(spec)
+    return name, specs
+
+
+def _refuse_drafts(spec: RunSpec) -> None:
+    """InputError for a label that has no proof: such a scenario can be run and verified, and is in no data set."""
+    for part in spec.scenario.split(JOINT):
+        severity = spec.severity.value if spec.severity and scenario(part).severities else ""
+        proven = proven_severities(part)
+        if severity not in proven:
+            what = f"severity: {severity!r} of {part}" if severity else f"scenario: {part!r}"
+            others = ", ".join(proven) or f"after `trainwreck verify {part} --record`"
+            raise InputError(f"{what} is not proven, so no data set has it; allowed: {others}")
+
+
+def _resolved(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
+    if not words:
+        raise InputError(
+            f"plan: none given; allowed: {', '.join((*PLANS, PRIVATE))}, a plan.json, or scenario=... seed=..."
+        )
+    if all("=" in word for word in words):
+        return "sweep", _swept(words)
+    if len(words) > 1:
+        raise InputError(f"plan: {' '.join(words)!r} is not allowed; allowed: one name, one file, or key=value pairs")
+    if words[0].endswith(".json"):
+        return _from_file(Path(words[0]))
+    if words[0] not in PLANS:
+        raise unknown("plan", words[0], (*PLANS, PRIVATE))
+    return words[0], PLANS[words[0]]()
+
+
+def _swept(words: Sequence[str]) -> list[RunSpec]:
+    own = ("scenario", "seed", "severity", "size")
+    if not any(word.startswith("scenario=") for word in words):
+        raise InputError("plan: a sweep without scenario=...; allowed: scenario=ID,ID seed=range(8) key=value")
+    specs: list[RunSpec] = []
+    for combination in sweep(words):
+        pairs = dict(text.split("=", 1) for text in combination)
+        settings = [text for text in combination if text.split("=", 1)[0] not in own]
+        specs += with_calibration(
+            scenario(pairs["scenario"]).id,
+            seeds=[_whole("seed", pairs.get("seed", "0"))],
+            severity=member(Severity, "severity", pairs.get("severity")),
+            size=member(Size, "size", pairs.get("size")),
+            overrides=settings,
+        )
+    return unique(specs)
+
+
+def _from_file(path: Path) -> tuple[str, list[RunSpec]]:
+    content = read_json(path)
+    if not isinstance(content, dict) or content.get("format") != "trainwreck-plan":
+        raise InputError(f"{path}: not a plan")
+    try:
+        specs = [RunSpec.from_json(run) for run in content["runs"]]
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: not a plan that this version reads ({error})") from None
+    for spec in specs:
+        _check(spec, path)
+    return str(content.get("name") or path.stem), specs
+
+
+def _check(spec: RunSpec, path: Path) -> None:
+    """InputError for a run that no plan of this version would hold."""
+
+    def wrong(name: str, value: object, allowed: str) -> InputError:
+        return InputError(f"{path}: {spec.scenario}: {name}: {value!r} is not allowed; allowed: {allowed}")
+
+    levels = [level.value for level in spec.entry.severities]
+    severity = spec.severity.value if spec.severity else None
+    if type(spec.seed) is not int or spec.seed < 0:
+        raise wrong("seed", spec.seed, "a whole number, 0 or more")
+    if severity is not None and severity not in levels:
+        raise wrong("severity", severity, "null, it has no scale")
+    if severity is None and levels and spec.role is not Role.TWIN:
+        raise wrong("severity", None, ", ".join(levels))
+    if spec.role is Role.CURED and spec.entry.look_alike:
+        raise wrong("role", spec.role.value, "faulty or twin, it is a look-alike")
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise InputError(f"{name}: {text!r} is not allowed; allowed: a whole number") from None
+    if value < 0:
+        raise InputError(f"{name}: {value} is not allowed; allowed: 0 or more")
+    return value
+
+
+def member(kind: type[E], name: str, text: str | None) -> E | None:
+    """The member of an enumeration with this value; None for None; InputError with the nearest value."""
+    if text is None:
+        return None
+    if text not in [member.value for member in kind]:
+        raise unknown(name, text, [member.value for member in kind])
+    return kind(text)

@@ -1,0 +1,122 @@
+"""Points of no return of a whole data set, in slices: bundles to worker processes, resumed where they were left.
+
+    DIR/no_return/<run_id>.json   what was found for a run, whole or not there
+
+Failing runs that end within tolerance of the twin without any cure need no branches: they can be saved to
+the end. The runs table takes the results in when all runs of the slice are done (`evaluation/labels/labelling.py`).
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from filelock import FileLock, Timeout
+
+from trainwreck.evaluation.dataset.dataset import DataSet, load
+from trainwreck.evaluation.dataset.schema import FAILURES, Outcome
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.files import write_json
+from trainwreck.evaluation.labels.labelling import point_file, points_of, refuse_change, relabel
+from trainwreck.scenarios.datasets.engines import Piece, in_workers
+from trainwreck.scenarios.datasets.generate import bundles
+from trainwreck.scenarios.proof.no_return import Search, search
+from trainwreck.scenarios.spec.run_spec import Role, RunSpec
+from trainwreck.scenarios.training.backend import Backend, recorded
+from trainwreck.scenarios.training.environment import prepare
+
+# Told (runs done, runs in all).
+Progress = Callable[[int, int], None]
+
+
+def measure(
+    folder: Path,
+    *,
+    splits: Sequence[str] = (),
+    workers: int = 1,
+    progress: Progress | None = None,
+    minutes: float | None = None,
+) -> list[dict[str, Any]]:
+    """Label a data set: visible steps, and the point of no return of every failing run; rows as written.
+
+    splits: only runs of these; all by default. minutes: begin no bundle after so long. Goes on where an earlier
+    call stopped. InputError for a split that is not there, another process at work, or runs that this version
+    would train otherwise; WorkerLostError where a worker was killed; UnfinishedError where time is over.
+    """
+    dataset = load(folder)
+    refuse_change(dataset)
+    for split in splits:
+        if split not in set(dataset.runs["split"]):
+            raise unknown("split", split, sorted(set(dataset.runs["split"])))
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            rows: list[dict[str, Any]] = []
+            while not rows or _wanting(dataset, splits)[0]:  # labels made again may find that more runs fail
+                _search_all(dataset, splits, workers, progress, minutes)
+                rows, dataset = relabel(folder), load(folder)
+            return rows
+    except Timeout:
+        raise InputError(f"dir: {str(folder)!r} is being written by another process") from None
+
+
+def _wanting(dataset: DataSet, splits: Sequence[str]) -> tuple[list[RunSpec], int]:
+    """Failing runs that ended badly and have no point yet, and how many have one."""
+    runs, found = dataset.runs, points_of(dataset.path)
+    cases = runs[runs["kind"].isin(FAILURES) & (runs["outcome"] != Outcome.RECOVERED.value)]
+    if splits:
+        cases = cases[cases["split"].isin(splits)]
+    specs = [_spec(row) for _, row in cases.iterrows() if row["run_id"] not in found]
+    return specs, len(cases) - len(specs)
+
+
+def _search_all(
+    dataset: DataSet, splits: Sequence[str], workers: int, progress: Progress | None, minutes: float | None
+) -> None:
+    specs, done = _wanting(dataset, splits)
+    total = done + len(specs)
+    if progress:
+        progress(done, total)
+    backend = recorded(dataset.manifest)
+    pieces = [
+        Piece(str(bundle), ([case(dataset, spec) for spec in bundle.specs], dataset.path, backend), bundle.cost,
+              len(bundle.specs))
+        for bundle in bundles(specs, backend.device)
+    ]  # fmt: skip
+    so_far = lambda: f"{done} of {total} runs are done"  # noqa: E731
+    with closing(in_workers(_search_bundle, pieces, workers=workers, so_far=so_far, minutes=minutes)) as found:
+        for result in found:
+            done += result.value
+            if progress:
+                progress(done, total)
+
+
+def case(dataset: DataSet, spec: RunSpec) -> Search:
+    """The search for a run of a data set, with what is known of it: how its twin and its cured run ended."""
+    row, runs = dataset.run(spec.run_id), dataset.runs
+    target = float(dataset.run(row["twin_id"])["final_loss"])
+    cured = dataclasses.replace(spec, role=Role.CURED)
+    gaps = {}
+    if cured.run_id in runs.index and cured.cure_step is not None and cured.cure_step <= row["last_step"]:
+        gaps[cured.cure_step] = float(dataset.run(cured.run_id)["final_loss"]) - target
+    return Search(spec, int(row["last_step"]), target, float(row["tolerance"]), gaps)
+
+
+def _spec(row: pd.Series) -> RunSpec:
+    spec = RunSpec.from_json(json.loads(row["spec"]))
+    if spec.run_id != row["run_id"]:
+        raise InputError(f"run {row['run_id']}: its scenario has changed since; this version would train {spec.run_id}")
+    return spec
+
+
+def _search_bundle(searches: list[Search], folder: Path, backend: Backend, width: int) -> int:
+    """Find and write the points of a bundle's runs, so many side by side; returns how many. Runs in a worker."""
+    prepare()
+    for first in range(0, len(searches), width):
+        lot = searches[first : first + width]
+        search(lot, backend)
+        for one in lot:
+            write_json(point_file(folder, one.spec.run_id), one.result())
+    return len(searches)

@@ -1,0 +1,244 @@
+"""Two scenarios in one run: both faults at their own onsets, and both labelled.
+
+    high_lr          base A    |------------ ramp ............
+    corrupt_tokens   base B    |-------------------- damage ..
+    both             base A+B  |------------ ramp .. damage ..      twin: base A+B, neither
+
+The base is the size's healthy setup with what either scenario changes in it. A pair is refused where the
+bases contradict each other, where no size suits both, and where the later fault would undo the earlier:
+an array, a setting or a learning rate that one changes comes out as if only the other had. Onsets are
+drawn from the seed, so both orders are tried.
+
+A failure with a look-alike beside it is a failing run that also frightens: its onset and its cause are
+the failure's. Proofs are of single scenarios; of a pair nothing is claimed but what was injected.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from trainwreck.evaluation.dataset.schema import JOINT, SECTIONS
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.errors import InputError
+from trainwreck.scenarios.config.settings import Setup, as_dict, check, replace
+from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.spec.faults import At, Change, FaultKind
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.spec.scenario import Knobs, Scenario, Severity
+from trainwreck.scenarios.training.inputs import run_batches
+
+PARTS = 2
+
+
+class Compound(Scenario):
+    """A pair of scenarios as one. `parts` are in alphabetical order, so a+b is b+a."""
+
+    def __init__(self, parts: Sequence[Scenario]) -> None:
+        self.parts = tuple(sorted(parts, key=lambda part: part.id))
+        failures = [part for part in self.parts if not part.look_alike] or list(self.parts)
+        scaled = any(part.severities for part in self.parts)
+        # What a scenario's class declares; a pair is known when it is asked for.
+        vars(self).update(
+            id=JOINT.join(part.id for part in self.parts),
+            family=failures[0].family,
+            version=max(part.version for part in self.parts),
+            look_alike=all(part.look_alike for part in self.parts),
+            sizes=_sizes(*self.parts),
+            kinds=tuple(dict.fromkeys(kind for part in self.parts for kind in part.kinds)),
+            sources=tuple(dict.fromkeys(source for part in self.parts for source in part.sources)),
+            telling=failures[0].telling,
+            severities={level: self._knobs(level) for level in Severity} if scaled else {},
+            knobs=self._knobs(None),
+            tolerance=max(part.tolerance for part in self.parts),
+        )
+        _refuse_erasure(self)
+
+    @property
+    def family_name(self) -> str:
+        """The families of the failures, in the order of the causes."""
+        failures = [part for part in self.parts if not part.look_alike] or self.parts[:1]
+        return JOINT.join(part.family_name for part in failures)
+
+    @property
+    def cause(self) -> str:
+        return JOINT.join(part.cause for part in self.parts if part.cause)
+
+    def base(self, setup: Setup) -> Setup:
+        """What either scenario changes in a setup. InputError where they contradict each other."""
+        first, second = (part.base(setup) for part in self.parts)
+        before = leaves(setup)
+        one, two = (_changed(before, leaves(base)) for base in (first, second))
+        a, b = (part.id for part in self.parts)
+        for path in one:
+            if path in two and one[path] != two[path]:
+                raise InputError(
+                    f"scenario: {self.id!r} is not allowed; {path} is {as_dict(one[path])!r} in the base of {a} "
+                    f"and {as_dict(two[path])!r} in that of {b}"
+                )
+        for path, value in two.items():
+            first = replace(first, path, value)
+        return first
+
+    def fault(self, knobs: Any, setup: Setup) -> list[Change]:
+        return [change for part in self.parts for change in part.fault(getattr(knobs, part.id), setup)]
+
+    def cure(self, knobs: Any, setup: Setup) -> list[Change]:
+        return [c for part in self.parts if not part.look_alike for c in part.cure(getattr(knobs, part.id), setup)]
+
+    def onset_step(self, seed: int, steps: int) -> int:
+        """The earlier onset of a failure; of a look-alike only where there is no failure."""
+        failures = [part for part in self.parts if not part.look_alike] or self.parts
+        return min(part.onset_step(seed, steps) for part in failures)
+
+    def cure_step(self, knobs: Any, seed: int, steps: int) -> int:
+        """The step from which all is cured."""
+        cured = [part for part in self.parts if not part.look_alike]
+        return max(part.cure_step(getattr(knobs, part.id), seed, steps) for part in cured)
+
+    def causes(self, seed: int, steps: int) -> dict[str, int]:
+        found = {name: step for part in self.parts for name, step in part.causes(seed, steps).items()}
+        return dict(sorted(found.items(), key=lambda item: item[1]))
+
+    def changes(
+        self, knobs: Any, setup: Setup, seed: int, *, cured: bool = False, cure_at: int | None = None
+    ) -> tuple[At, ...]:
+        """Both scenarios' changes by step: what comes later acts on what was there before."""
+        every = [
+            at
+            for part in self.parts
+            for at in part.changes(
+                getattr(knobs, part.id), setup, seed, cured=cured and not part.look_alike, cure_at=cure_at
+            )
+        ]
+        return tuple(sorted(every, key=lambda at: at.step))
+
+    def signatures(self, run: Trace, healthy: Trace, seed: int, steps: int) -> dict[str, bool]:
+        return {k: v for part in self.parts for k, v in part.signatures(run, healthy, seed, steps).items()}
+
+    def title(self) -> str:  # type: ignore[override]
+        return " ".join(part.title() for part in self.parts)
+
+    def page(self) -> dict[str, str]:  # type: ignore[override]
+        pages = {part.id: part.page() for part in self.parts}
+        return {
+            name: "\n\n".join(f"`{id}`: {page[name]}" for id, page in pages.items() if name in page)
+            for name in SECTIONS
+            if any(name in page for page in pages.values())
+        }
+
+    def _knobs(self, severity: Severity | None) -> Knobs:
+        """Knobs of both, a group each by id; a part without a scale has the same at every severity."""
+        own = {}
+        for part in self.parts:
+            level = severity if part.severities else None
+            own[part.id] = part.knobs_of(level or part.default_severity())
+        fields = [(id, type(k), dataclasses.field(default_factory=partial(copy.copy, k))) for id, k in own.items()]
+        pair = dataclasses.make_dataclass("Pair", fields, bases=(Knobs,), kw_only=True)
+        made: Knobs = pair()
+        return made
+
+
+@lru_cache(maxsize=256)
+def compound(*parts: Scenario) -> Compound:
+    """A pair as one scenario. InputError with the reason where it can't be one."""
+    named = JOINT.join(part.id for part in parts)
+    if len(parts) != PARTS:
+        raise InputError(f"scenario: {named!r} names {len(parts)} scenarios; allowed: one, or two joined by {JOINT}")
+    if parts[0].id == parts[1].id:
+        raise InputError(f"scenario: {named!r} names one scenario twice; allowed: two different ones")
+    for part in parts:
+        if part.own_twin:
+            raise InputError(f"scenario: {named!r} is not allowed; {part.id} changes nothing that could be added")
+    return Compound(parts)
+
+
+def leaves(node: Any, prefix: str = "") -> dict[str, Any]:
+    """Every plain setting by its dotted path."""
+    if not dataclasses.is_dataclass(node):
+        return {prefix: node}
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(node):
+        found |= leaves(getattr(node, field.name), f"{prefix}.{field.name}" if prefix else field.name)
+    return found
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    return {path: value for path, value in after.items() if value != before[path]}
+
+
+def _sizes(first: Scenario, second: Scenario) -> tuple[Size, ...]:
+    shared = tuple(size for size in first.sizes if size in second.sizes)
+    if not shared:
+        a, b = (f"{part.id} is proven at {', '.join(size.value for size in part.sizes)}" for part in (first, second))
+        raise InputError(f"scenario: '{first.id}{JOINT}{second.id}' is not allowed; no size in common: {a}, {b}")
+    return shared
+
+
+def _refuse_erasure(pair: Compound) -> None:
+    """InputError where one fault, coming second, leaves of the other nothing in something that it changed."""
+    setup = pair.base(healthy(pair.sizes[0]))
+    check(setup)
+    knobs = pair.knobs_of(pair.default_severity())
+    changes = {part.id: part.fault(getattr(knobs, part.id), setup) for part in pair.parts}
+    early, late = setup.steps // 3, setup.steps // 2
+    for part in pair.parts:
+        told = setup
+        for change in changes[part.id]:
+            told = change.setup(told)
+        if changes[part.id] and set(part.kinds) <= {FaultKind.SETTING, FaultKind.VARIANT} and told == setup:
+            raise InputError(
+                f"scenario: {pair.id!r} is not allowed; what {part.id} sets is so in the base of the other"
+            )
+    for first, second in (pair.parts, pair.parts[::-1]):
+        begin = 0 if first.onset is None else early
+        follow = 0 if second.onset is None else late
+        if first.onset is not None and second.onset is None:
+            continue  # what is there from step 0 never comes second
+        firsts = tuple(At(begin, change) for change in changes[first.id])
+        seconds = tuple(At(follow, change) for change in changes[second.id])
+        jobs = [Job("probe", 0, setup, ats) for ats in ((), firsts, seconds, (*firsts, *seconds))]
+        steps = [s for s in (follow, follow + 1, follow + 5, setup.steps - 1) if s < setup.steps]
+        erased = _erased([_effects(job, steps) for job in jobs])
+        if erased:
+            raise InputError(
+                f"scenario: {pair.id!r} is not allowed; {second.id} coming second would undo "
+                f"what {first.id} does to {erased}"
+            )
+
+
+def _effects(job: Job, steps: Sequence[int]) -> dict[str, list[Any]]:
+    """What a run is told and fed at some steps, by name."""
+    found: dict[str, list[Any]] = {}
+    for step in steps:
+        segment = job.segment(step)
+        here = leaves(segment.setup) | {"the learning rate": job.learning_rate(step), "time": job.seconds(1.0, step)}
+        for part in (segment.tables, segment.wiring, segment.updates):
+            here |= {f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.type is not bool}
+        batch = run_batches(job, range(step, step + 1)).at(0)
+        here |= {f.name: getattr(batch, f.name) for f in dataclasses.fields(batch)}
+        for name, value in here.items():
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _erased(effects: Sequence[dict[str, list[Any]]]) -> str:
+    """The first thing that the first fault changes, and both together do not change further than the second."""
+    neither, first, second, both = effects
+    for name in neither:
+        touched = [not _same(a, b) for a, b in zip(neither[name], first[name], strict=True)]
+        gone = [_same(a, b) for a, b in zip(second[name], both[name], strict=True)]
+        if any(touched) and all(g for g, t in zip(gone, touched, strict=True) if t):
+            return name
+    return ""
+
+
+def _same(a: Any, b: Any) -> bool:
+    for kind, same in ((torch.Tensor, torch.equal), (np.ndarray, np.array_equal)):
+        if isinstance(a, kind) or isinstance(b, kind):
+            return type(a) is type(b) and a.shape == b.shape and same(a, b)
+    return bool(a == b)

@@ -1,0 +1,289 @@
+"""The six kinds of change that a fault or a cure can be made of, behind one interface.
+
+The training loop asks every change the same questions and knows no scenario. A change is in
+force from its step on (`At`), and a later one acts on what an earlier one left.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from trainwreck.kernels.random import generator
+from trainwreck.models.gpt import Tables, healthy_tables
+from trainwreck.models.parameters import Layout, layout
+from trainwreck.models.wiring import Updates, Wiring
+from trainwreck.scenarios.config.schedule import learning_rate
+from trainwreck.scenarios.config.settings import Setup, get, replace
+from trainwreck.scenarios.data.batches import Batch, training_batch
+from trainwreck.scenarios.spec.exchange import Exchange
+
+
+class FaultKind(Enum):
+    """What a change touches."""
+
+    SETTING = "setting"  # a configured value
+    VARIANT = "variant"  # another module or kernel in place of the good one
+    TENSOR = "tensor"  # mask, rotary table, attention scale, learning-rate curve
+    DATA = "data transform"  # batch to batch
+    STATE = "state edit"  # checkpoint to checkpoint, at a resume
+    PROCESS = "process"  # what the ranks of a run are fed and tell each other
+
+
+# Parameters, moments and counters of one run by name; what a checkpoint holds.
+State = dict[str, torch.Tensor]
+
+
+class Change:
+    """A change that changes nothing; each kind overrides what it touches."""
+
+    kind: ClassVar[FaultKind]
+    resume: bool = False  # whether training goes on from a checkpoint at its step
+
+    def setup(self, setup: Setup) -> Setup:
+        """The configuration from here on."""
+        return setup
+
+    def tables(self, tables: Tables, setup: Setup) -> Tables:
+        """Mask, rotary tables and attention scale of one run (leading axis 1) from here on."""
+        return tables
+
+    def wiring(self, wiring: Wiring, setup: Setup) -> Wiring:
+        """How the weights that compute are made of the trained ones (leading axis 1) from here on."""
+        return wiring
+
+    def updates(self, updates: Updates, setup: Setup) -> Updates:
+        """What stands between gradients and weights of one run (leading axis 1) from here on."""
+        return updates
+
+    def seconds(self, seconds: float, step: int, start: int) -> float:
+        """What a step takes on the modelled clock."""
+        return seconds
+
+    def learning_rate(self, rate: float, step: int, start: int, setup: Setup) -> float:
+        """The learning rate of a step; `start` is the first step under this change."""
+        return rate
+
+    def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
+        """The batch of a step, arrays [B, T]. Must not write into the arrays it is given."""
+        return batch
+
+    def exchange(self, exchange: Exchange) -> Exchange:
+        """What the ranks are fed and tell each other from here on."""
+        return exchange
+
+    def state(self, state: State, earlier: dict[int, State], step: int) -> State:
+        """The state that training goes on with after the resume at `step`."""
+        return state
+
+    def needs(self, step: int) -> tuple[int, ...]:
+        """Steps before `step` whose state `state` wants to see."""
+        return ()
+
+    def anchored(self, step: int) -> "Change":
+        """The same change for another step than `step`, where it looks back at what it does from there."""
+        return self
+
+
+@dataclass(frozen=True)
+class Setting(Change):
+    """A configured value, by dotted path."""
+
+    path: str
+    value: Any
+    kind: ClassVar[FaultKind] = FaultKind.SETTING
+
+    def setup(self, setup: Setup) -> Setup:
+        return replace(setup, self.path, self.value)
+
+
+@dataclass(frozen=True)
+class Scaled(Change):
+    """A configured number times a factor."""
+
+    path: str
+    factor: float
+    kind: ClassVar[FaultKind] = FaultKind.SETTING
+
+    def setup(self, setup: Setup) -> Setup:
+        return replace(setup, self.path, get(setup, self.path) * self.factor)
+
+
+@dataclass(frozen=True)
+class Variant(Setting):
+    """A structural setting: another module or kernel takes the good one's place."""
+
+    kind: ClassVar[FaultKind] = FaultKind.VARIANT
+
+
+@dataclass(frozen=True)
+class TableEdit(Change):
+    """Another mask, rotary table or attention scale: edit(tables of one run, setup)."""
+
+    edit: Callable[[Tables, Setup], Tables]
+    kind: ClassVar[FaultKind] = FaultKind.TENSOR
+
+    def tables(self, tables: Tables, setup: Setup) -> Tables:
+        return self.edit(tables, setup)
+
+
+def restore_tables() -> TableEdit:
+    """The cure of every TableEdit: the right mask, scale and rotary tables."""
+    return TableEdit(lambda tables, setup: healthy_tables(setup.model, 1))
+
+
+@dataclass(frozen=True)
+class WiringEdit(Change):
+    """Weights that compute other than the trained ones: edit(wiring of one run, layout)."""
+
+    edit: Callable[[Wiring, Layout], Wiring]
+    kind: ClassVar[FaultKind] = FaultKind.TENSOR
+
+    def wiring(self, wiring: Wiring, setup: Setup) -> Wiring:
+        return self.edit(wiring, layout(setup.model))
+
+
+def restore_wiring() -> WiringEdit:
+    """The cure of every WiringEdit: the trained weights compute."""
+    return WiringEdit(lambda wiring, plan: Wiring())
+
+
+@dataclass(frozen=True)
+class UpdateEdit(Change):
+    """Gradients that are lost, scaled or kept, weights that do not move: edit(updates of one run, layout)."""
+
+    edit: Callable[[Updates, Layout], Updates]
+    kind: ClassVar[FaultKind] = FaultKind.TENSOR
+
+    def updates(self, updates: Updates, setup: Setup) -> Updates:
+        return self.edit(updates, layout(setup.model))
+
+
+def restore_updates() -> UpdateEdit:
+    """The cure of every UpdateEdit: each gradient reaches its weight once."""
+    return UpdateEdit(lambda updates, plan: Updates())
+
+
+@dataclass(frozen=True)
+class Clock(Change):
+    """Steps that take longer or shorter: edit(seconds of the work, steps since the start)."""
+
+    edit: Callable[[float, int], float]
+    kind: ClassVar[FaultKind] = FaultKind.DATA
+
+    def seconds(self, seconds: float, step: int, start: int) -> float:
+        return self.edit(seconds, step - start)
+
+
+@dataclass(frozen=True)
+class Curve(Change):
+    """Another learning-rate curve: edit(rate, steps since the start, setup)."""
+
+    edit: Callable[[float, int, Setup], float]
+    kind: ClassVar[FaultKind] = FaultKind.TENSOR
+
+    def learning_rate(self, rate: float, step: int, start: int, setup: Setup) -> float:
+        return self.edit(rate, step - start, setup)
+
+
+@dataclass(frozen=True)
+class SchedulePosition(Change):
+    """The learning rate that the schedule has at another step: position(step, first step under the change)."""
+
+    position: Callable[[int, int], int]
+    kind: ClassVar[FaultKind] = FaultKind.TENSOR
+
+    def learning_rate(self, rate: float, step: int, start: int, setup: Setup) -> float:
+        return learning_rate(setup, self.position(step, start))
+
+
+@dataclass(frozen=True)
+class DataTransform(Change):
+    """Batches changed on their way: transform(batch, steps since the start, draws of the step)."""
+
+    transform: Callable[[Batch, int, np.random.Generator], Batch]
+    stream: str
+    kind: ClassVar[FaultKind] = FaultKind.DATA
+
+    def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
+        return self.transform(batch, step - start, generator(seed, f"fault/{self.stream}", step))
+
+
+@dataclass(frozen=True)
+class Process(Change):
+    """Ranks that are fed or tell each other something else: edit(what is right, or was until here)."""
+
+    edit: Callable[[Exchange], Exchange]
+    kind: ClassVar[FaultKind] = FaultKind.PROCESS
+
+    def exchange(self, exchange: Exchange) -> Exchange:
+        return self.edit(exchange)
+
+
+def restore_exchange() -> Process:
+    """The cure of every Process: each rank its own rows, gradients averaged in time, overflows told."""
+    return Process(lambda exchange: Exchange.healthy(exchange.ranks))
+
+
+@dataclass(frozen=True)
+class Stream(Change):
+    """Another stream of batches: edit(batch, step, first step under the change, seed)."""
+
+    edit: Callable[[Batch, int, int, int], Batch]
+    kind: ClassVar[FaultKind] = FaultKind.DATA
+
+    def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
+        return self.edit(batch, step, start, seed)
+
+
+def restore_batches(setup: Setup) -> Stream:
+    """The cure of a broken data pipeline: the batches that the source gives."""
+    return Stream(lambda batch, step, start, seed: training_batch(setup, seed, step))
+
+
+RESUME_STEPS = 4.0  # what a resume from a checkpoint takes on the modelled clock, in steps
+
+
+@dataclass(frozen=True)
+class StateEdit(Change):
+    """A resume from a checkpoint that is not what was saved: edit(state, state of `since`).
+
+    `since` counts steps before the resume if negative, from the start of the run otherwise.
+    resume: False for state that changes in memory, without the pause of a resume.
+    """
+
+    edit: Callable[[State, State], State]
+    since: int = 0
+    resume: bool = True
+    kind: ClassVar[FaultKind] = FaultKind.STATE
+
+    def seconds(self, seconds: float, step: int, start: int) -> float:
+        return max(seconds, 1.0 + RESUME_STEPS) if self.resume and step == start else seconds
+
+    def state(self, state: State, earlier: dict[int, State], step: int) -> State:
+        return self.edit(state, earlier[self._step(step)])
+
+    def needs(self, step: int) -> tuple[int, ...]:
+        return (self._step(step),)
+
+    def anchored(self, step: int) -> "Change":
+        return dataclasses.replace(self, since=self._step(step))
+
+    def _step(self, step: int) -> int:
+        return max(0, step + self.since) if self.since < 0 else self.since
+
+
+@dataclass(frozen=True)
+class At:
+    """A change and the first step under it. ValueError for a step before the first."""
+
+    step: int
+    change: Change
+
+    def __post_init__(self) -> None:
+        if self.step < 0:
+            raise ValueError(f"step: {self.step} is not allowed; allowed: 0 or more")

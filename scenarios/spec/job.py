@@ -1,0 +1,175 @@
+"""One run as the training loop takes it: a healthy setup, a seed, and the changes to it."""
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from trainwreck.models import gpt
+from trainwreck.models.optim import Kind as OptimizerKind
+from trainwreck.models.optim import Storage
+from trainwreck.models.precision import Format
+from trainwreck.models.wiring import Updates, Wiring
+from trainwreck.scenarios.config.schedule import learning_rate
+from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, check, essence, fingerprint
+from trainwreck.scenarios.spec.exchange import Exchange
+from trainwreck.scenarios.spec.faults import At, FaultKind
+
+
+@dataclass(frozen=True)
+class Program:
+    """What runs must share to be stepped as one: shapes, modules and which work there is to do."""
+
+    model: str  # fingerprint of the model's structure
+    format: Format
+    optimizer: OptimizerKind
+    storage: Storage
+    loss: LossForm
+    rows: int
+    evaluation: tuple[int, int, int, bool]  # when, on how many rows, the last step, and whether on fresh rows too
+    evaluated: tuple[bool, bool]  # with dropout, the average of the weights
+    leaky: bool
+    causal: bool
+    extras: tuple[str, ...]  # optional tensors that steer the model or its updates
+    dropout: bool
+    z_loss: bool
+    smoothed: bool
+    reduction: Reduction
+    scaled: bool
+    coupled: bool
+    update_clip: bool
+    ranks: int
+    late: bool
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of steps in which nothing about a run changes but its learning rate and its data."""
+
+    start: int
+    setup: Setup
+    tables: gpt.Tables  # leading axis 1, as in the next two
+    wiring: Wiring
+    updates: Updates
+    exchange: Exchange
+    program: Program
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to train. `changes` are in order; a later one acts on what an earlier one left."""
+
+    run_id: str
+    seed: int
+    setup: Setup
+    changes: tuple[At, ...] = ()
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """From step 0, one for every step at which a change starts. InputError for a bad setting."""
+        starts = sorted({0} | {at.step for at in self.changes if at.step < self.setup.steps})
+        return [self._segment(start) for start in starts]
+
+    def segment(self, step: int) -> Segment:
+        """The segment that a step is in."""
+        return [s for s in self.segments if s.start <= step][-1]
+
+    def active(self, step: int) -> list[At]:
+        """The changes in force at a step."""
+        return [at for at in self.changes if at.step <= step]
+
+    def resumes(self, step: int) -> list[At]:
+        """The state edits made at a step."""
+        return [at for at in self.changes if at.step == step and at.change.kind is FaultKind.STATE]
+
+    def seconds(self, seconds: float, step: int) -> float:
+        """What a step takes on the modelled clock, changes included; `seconds` is what the work itself takes."""
+        for at in self.active(step):
+            seconds = at.change.seconds(seconds, step, at.step)
+        return seconds
+
+    def snapshots(self) -> set[int]:
+        """Steps whose state some state edit wants to see."""
+        return {s for at in self.changes for s in at.change.needs(at.step)}
+
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of a step, changes included."""
+        setup = self.segment(step).setup
+        rate = learning_rate(setup, step)
+        for at in self.active(step):
+            rate = at.change.learning_rate(rate, step, at.step, setup)
+        return rate
+
+    def _segment(self, start: int) -> Segment:
+        setup = self.setup
+        for at in self.active(start):
+            setup = at.change.setup(setup)
+        check(setup)
+        tables, wiring, updates = gpt.healthy_tables(setup.model, 1), Wiring(), Updates()
+        exchange = Exchange.healthy(setup.distributed.ranks)
+        for at in self.active(start):
+            tables = at.change.tables(tables, setup)
+            wiring = at.change.wiring(wiring, setup)
+            updates = at.change.updates(updates, setup)
+            exchange = at.change.exchange(exchange)
+        work = program(setup, tables, wiring, updates, exchange)
+        return Segment(start, setup, tables, wiring, updates, exchange, work)
+
+
+def program(
+    setup: Setup,
+    tables: gpt.Tables,
+    wiring: Wiring | None = None,
+    updates: Updates | None = None,
+    exchange: Exchange | None = None,
+) -> Program:
+    """What a setup needs done at each step."""
+    structure = {k: v for k, v in essence(setup.model).items() if k not in ("init", "rope_base")}
+    precision = setup.precision
+    return Program(
+        model=fingerprint(structure),
+        format=precision.format,
+        optimizer=setup.optimizer.kind,
+        storage=Storage(precision.weights, precision.second_moments),
+        loss=setup.loss,
+        rows=setup.data.rows,
+        evaluation=(setup.evaluation.every, setup.evaluation.rows, setup.steps, setup.evaluation.fresh),
+        evaluated=(setup.evaluation.dropout and setup.dropout > 0, setup.evaluation.average > 0),
+        leaky=leaks(tables),
+        causal=is_causal(tables),
+        extras=tuple(name for part in (tables, wiring, updates) for name in extras(part)),
+        dropout=setup.dropout > 0,
+        z_loss=setup.z_loss > 0,
+        smoothed=setup.label_smoothing > 0,
+        reduction=setup.reduction,
+        scaled=precision.dynamic or precision.loss_scale != 1.0,
+        coupled=setup.optimizer.coupled,
+        update_clip=setup.optimizer.update_clip is not None,
+        ranks=setup.distributed.ranks,
+        late=exchange is not None and exchange.is_late,
+    )
+
+
+def extras(part: gpt.Tables | Wiring | Updates | None) -> list[str]:
+    """The optional tensors that are there, by name."""
+    if part is None:
+        return []
+    optional = [f.name for f in dataclasses.fields(part) if f.default is None]
+    return [name for name in optional if getattr(part, name) is not None]
+
+
+def leaks(tables: gpt.Tables) -> bool:
+    """Whether a query can see the future or another document.
+
+    One that may not even see itself has nothing allowed at a document's start, and so sees all.
+    """
+    allowed = tables.allowed_NTS
+    causal = not bool(allowed.triu(1).any()) and bool(allowed.diagonal(dim1=1, dim2=2).all())
+    return not causal or not bool(tables.documents_N.all())
+
+
+def is_causal(tables: gpt.Tables) -> bool:
+    """Whether the mask is the causal one, no more and no less, and documents are kept apart."""
+    allowed = tables.allowed_NTS
+    return bool((allowed == torch.ones_like(allowed[0]).tril()).all()) and bool(tables.documents_N.all())

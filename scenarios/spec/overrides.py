@@ -1,0 +1,140 @@
+"""Settings by name: Hydra's Compose API over the structured configs, with errors of one line."""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from itertools import product
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.kernels.attention.api import VARIANTS
+from trainwreck.scenarios.config.settings import Setup, check
+from trainwreck.scenarios.data.batches import source, source_key
+from trainwreck.scenarios.spec.scenario import Knobs
+
+KNOBS = "fault"  # the prefix of a knob's key
+
+
+def compose(setup: Setup, knobs: Knobs, overrides: Sequence[str] = ()) -> tuple[Setup, Knobs]:
+    """Setup and knobs with `key=value` overrides applied, checked.
+
+    Keys are dotted paths of the setup (`optimizer.lr=0.02`) or knobs of the fault (`fault.factor=3`).
+    InputError for a key that is not there, a value of the wrong type, or one out of range.
+    """
+    if overrides:
+        setup, knobs = _merge(setup, knobs, overrides)
+    check(setup)
+    if setup.model.attention not in VARIANTS:
+        raise unknown("model.attention", setup.model.attention, VARIANTS)
+    vocabulary = source(source_key(setup.data)).vocabulary
+    if setup.model.vocab_size < vocabulary:
+        raise InputError(
+            f"model.vocab_size: {setup.model.vocab_size} is not allowed with this source; allowed: {vocabulary} or more"
+        )
+    return setup, knobs
+
+
+def sweep(overrides: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Every combination of overrides in Hydra's sweep syntax (`seed=range(8)`, `scenario=a,b`)."""
+    axes = []
+    for text, parsed in zip(overrides, _parse(overrides), strict=True):
+        if parsed.is_sweep_override():
+            axes.append([f"{parsed.get_key_element()}={value}" for value in parsed.sweep_string_iterator()])
+        else:
+            axes.append([text])
+    yield from product(*axes)
+
+
+def _parse(overrides: Sequence[str]) -> list[Any]:
+    # Hydra takes a fifth of a second to import; only those who override need it.
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parsed = []
+    for text in overrides:
+        try:
+            parsed.append(OverridesParser.create().parse_override(text))
+        except HydraException:
+            raise InputError(f"setting: {text!r} is not allowed; allowed: key=value") from None
+        if parsed[-1].is_add() or parsed[-1].is_force_add() or parsed[-1].is_delete():
+            raise InputError(f"setting: {text!r} is not allowed; allowed: key=value, without a prefix")
+        # A run's overrides are kept sorted, so no order could say which of two holds.
+        if any(parsed[-1].key_or_group == other.key_or_group for other in parsed[:-1]):
+            raise InputError(f"setting: {parsed[-1].key_or_group!r} is given twice; allowed: once")
+    return parsed
+
+
+def _merge(setup: Setup, knobs: Knobs, overrides: Sequence[str]) -> tuple[Setup, Knobs]:
+    configs: dict[str, Any] = {"setup": setup, KNOBS: knobs}
+    asked: dict[str, list[_Override]] = {"setup": [], KNOBS: []}
+    for text, parsed in zip(overrides, _parse(overrides), strict=True):
+        if parsed.is_sweep_override():
+            raise InputError(f"setting: {text!r} is not allowed here; allowed: one value")
+        key = parsed.key_or_group
+        node = KNOBS if key.startswith(f"{KNOBS}.") else "setup"
+        path = key.removeprefix(f"{KNOBS}.")
+        kind = field_type(type(configs[node]), path, key)
+        value = text.partition("=")[2]
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            value = _enum_name(kind, key, value)
+        asked[node].append(_Override(key, path, value, kind))
+    return _composed("setup", setup, asked["setup"]), _composed(KNOBS, knobs, asked[KNOBS])
+
+
+class _Override(NamedTuple):
+    key: str
+    path: str  # below its node
+    value: str
+    kind: Any
+
+
+def _composed(node: str, config: Any, asked: list[_Override]) -> Any:
+    """A config with overrides. Hydra composes all at once, and one by one to tell which of them is refused."""
+    if not asked:
+        return config
+    from hydra import compose as hydra_compose
+    from hydra import initialize
+    from hydra.core.config_store import ConfigStore
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+
+    ConfigStore.instance().store(name=node, node=config)
+    try:
+        with initialize(version_base=None, config_path=None):
+            return OmegaConf.to_object(hydra_compose(node, overrides=[f"{one.path}={one.value}" for one in asked]))
+    except (HydraException, ValueError) as error:
+        if len(asked) > 1:
+            for one in asked:
+                config = _composed(node, config, [one])
+        if isinstance(error, ValueError):  # from a config's own __post_init__
+            raise InputError(str(error).splitlines()[0]) from None
+        one = asked[-1]
+        raise InputError(f"{one.key}: {one.value!r} is not allowed; allowed: {describe(one.kind)}") from None
+
+
+def field_type(cls: type, path: str, key: str) -> Any:
+    """The declared type of a dotted path below a dataclass; InputError with the nearest name."""
+    node: Any = cls
+    for name in path.split("."):
+        hints = get_type_hints(node) if hasattr(node, "__dataclass_fields__") else {}
+        if name not in hints:
+            raise unknown(f"setting {key!r}", name, hints or ["nothing below a plain value"])
+        node = hints[name]
+    if hasattr(node, "__dataclass_fields__"):
+        raise InputError(f"{key}: a group of settings; allowed: one of {', '.join(get_type_hints(node))} below it")
+    return node
+
+
+def describe(kind: Any) -> str:
+    """What a type allows, in words."""
+    if isinstance(kind, UnionType):
+        return " or ".join(describe(part) for part in get_args(kind))
+    words = {float: "a number", int: "a whole number", bool: "true or false", str: "text", type(None): "null"}
+    return words.get(kind, str(kind))
+
+
+def _enum_name(kind: type[Enum], key: str, value: str) -> str:
+    for member in kind:
+        if value.lower() in (member.name.lower(), str(member.value).lower()):
+            return member.name
+    raise unknown(key, value, [str(member.value) for member in kind])

@@ -1,0 +1,51 @@
+"""The catalogue as data: a line, or a page, a scenario."""
+
+import dataclasses
+from typing import Any
+
+from trainwreck.scenarios.config.settings import as_dict
+from trainwreck.scenarios.spec.proofs import proven_at
+from trainwreck.scenarios.spec.registry import scenario, scenarios
+from trainwreck.scenarios.spec.run_spec import Role, RunSpec
+from trainwreck.scenarios.spec.scenario import Scenario, Severity
+
+
+def summary() -> list[dict[str, Any]]:
+    """One dict a scenario: id, family, kind, severities, sizes, sources, proven, title."""
+    return [_facts(entry) for entry in scenarios().values()]
+
+
+def page(name: str) -> dict[str, Any]:
+    """A scenario's facts, knobs by severity, and the sections of its page."""
+    entry = scenario(name)
+    levels = {level.value: knobs for level, knobs in entry.severities.items()} or {"": entry.knobs}
+    knobs = {level: as_dict(k) for level, k in levels.items()}
+    changed = sorted({f.name for k in levels.values() for f in dataclasses.fields(k)})
+    return _facts(entry) | {
+        "telling": entry.telling,
+        "made_of": [kind.value for kind in entry.kinds],
+        "knobs": changed,
+        "knobs_by_severity": knobs,
+        "tolerance": entry.tolerance,
+        "sections": entry.page(),
+    }
+
+
+def _facts(entry: Scenario) -> dict[str, Any]:
+    levels: list[Severity | None] = [*entry.severities] or [None]
+    identities = {
+        (size.value, level.value if level else ""): RunSpec(entry.id, Role.FAULTY, 0, size, level).identity
+        for size in entry.sizes
+        for level in levels
+    }
+    return {
+        "id": entry.id,
+        "title": entry.title(),
+        "family": entry.family_name,
+        "kind": "look-alike" if entry.look_alike else "failing",
+        "version": entry.version,
+        "severities": [level.value for level in entry.severities],
+        "sizes": [size.value for size in entry.sizes],
+        "sources": list(entry.sources),
+        "proven": proven_at(entry.id, identities),
+    }

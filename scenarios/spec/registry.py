@@ -1,0 +1,75 @@
+"""The catalogue: every scenario by its id, found by walking the folder; there is no list to edit."""
+
+import importlib
+import pkgutil
+from functools import cache
+
+from trainwreck.evaluation.dataset.schema import JOINT, SECTIONS
+from trainwreck.evaluation.errors import unknown
+from trainwreck.scenarios import catalogue
+from trainwreck.scenarios.config.sizes import Size
+from trainwreck.scenarios.spec.compound import compound
+from trainwreck.scenarios.spec.faults import FaultKind
+from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+
+_found: dict[str, Scenario] = {}
+
+
+class CatalogueError(ValueError):
+    """A scenario file is wrong; the message names file and field."""
+
+
+def register(cls: type[Scenario]) -> type[Scenario]:
+    """Class decorator that enters a scenario into the catalogue, checked."""
+    _check(cls)
+    _found[cls.id] = cls()
+    return cls
+
+
+@cache
+def scenarios() -> dict[str, Scenario]:
+    """Every scenario by id, in the order of families and then of names."""
+    for module in pkgutil.walk_packages(catalogue.__path__, catalogue.__name__ + "."):
+        importlib.import_module(module.name)
+    order = list(Family)
+    return dict(sorted(_found.items(), key=lambda item: (order.index(item[1].family), item[0])))
+
+
+def scenario(name: str) -> Scenario:
+    """The scenario of an id, or of two joined by +; InputError with the nearest id where there is none."""
+    if JOINT in name:
+        return compound(*sorted((scenario(part) for part in name.split(JOINT)), key=lambda part: part.id))
+    if name not in scenarios():
+        raise unknown("scenario", name, scenarios())
+    return scenarios()[name]
+
+
+def _check(cls: type[Scenario]) -> None:
+    def wrong(field: str, why: str) -> CatalogueError:
+        return CatalogueError(f"{cls.__module__}: {cls.__name__}.{field}: {why}")
+
+    types = {"id": str, "family": Family, "kinds": tuple, "sources": tuple, "telling": str, "sizes": tuple}
+    for field, kind in types.items():
+        if not isinstance(getattr(cls, field, None), kind):
+            raise wrong(field, f"missing or not a {kind.__name__}")
+    if cls.id in _found and type(_found[cls.id]).__module__ != cls.__module__:
+        raise wrong("id", f"{cls.id!r} is taken by {type(_found[cls.id]).__module__}")
+    if cls.__module__.rsplit(".", 1)[-1] != cls.id:
+        raise wrong("id", f"{cls.id!r} is not the name of its file")
+    if not cls.sizes or not all(isinstance(size, Size) for size in cls.sizes):
+        raise wrong("sizes", "needs at least one Size")
+    if not cls.kinds or not all(isinstance(kind, FaultKind) for kind in cls.kinds):
+        raise wrong("kinds", "needs at least one FaultKind")
+    if cls.severities and set(cls.severities) != set(Severity):
+        raise wrong("severities", "needs subtle, clear and severe, or none")
+    if not all(isinstance(knobs, Knobs) for knobs in (*cls.severities.values(), cls.knobs)):
+        raise wrong("knobs", "not a subclass of Knobs")
+    if cls.look_alike != bool(cls.imitates):
+        raise wrong("imitates", "needs the failures that a look-alike is taken for, and is for look-alikes only")
+    needed = ("fault",) if cls.look_alike else ("fault", "signature", "cure")
+    for method in needed:
+        if getattr(cls, method) is getattr(Scenario, method):
+            raise wrong(method, "not defined")
+    missing = [s for s in SECTIONS if not cls.page().get(s) and not (cls.look_alike and s in ("Cure", "Signature"))]
+    if missing:
+        raise wrong("docstring", f"section {missing[0]!r} is missing or empty")

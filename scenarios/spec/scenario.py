@@ -1,0 +1,175 @@
+"""What a catalogue entry is: a healthy base, a fault, a signature, a cure, and the text that teaches it."""
+
+import inspect
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from trainwreck.evaluation.dataset.schema import SECTIONS
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.kernels.random import generator
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.config.sizes import Size
+from trainwreck.scenarios.spec.faults import At, Change, FaultKind
+
+
+class Family(Enum):
+    """What kind of thing went wrong."""
+
+    OPTIMISATION = "optimisation"
+    SCHEDULE = "schedule"
+    NUMERICS = "numerics"
+    DATA = "data"
+    ATTENTION = "attention and position"
+    ARCHITECTURE = "architecture and initialisation"
+    STATE = "state, resume, evaluation"
+    DISTRIBUTED = "distributed"
+    COMPONENTS = "components"
+    LOOK_ALIKE = "look-alikes"
+
+
+class Severity(Enum):
+    """How hard a fault hits, where that has a scale."""
+
+    SUBTLE = "subtle"
+    CLEAR = "clear"
+    SEVERE = "severe"
+
+
+@dataclass(kw_only=True)
+class Knobs:
+    """What can be turned in a fault. Scenarios with knobs define a subclass (not frozen: Hydra's rule)."""
+
+
+@dataclass(frozen=True)
+class MidRun:
+    """An onset drawn from the seed, evenly between two shares of the run."""
+
+    earliest: float = 0.35
+    latest: float = 0.6
+
+    def step(self, seed: int, steps: int, scenario: str) -> int:
+        """The first step under the fault."""
+        low, high = int(self.earliest * steps), int(self.latest * steps)
+        return int(generator(seed, f"onset/{scenario}").integers(low, high, endpoint=True))
+
+
+class Scenario:
+    """One catalogue entry. Subclass it in a file of its own and decorate with `registry.register`.
+
+    The methods get the knobs of the severity and the setup that `base` returned. Only `fault` (and
+    for failures `signature` and `cure`) must be overridden.
+    """
+
+    id: ClassVar[str]
+    family: ClassVar[Family]
+    version: ClassVar[int] = 1
+    look_alike: ClassVar[bool] = False
+    imitates: ClassVar[tuple[str, ...]] = ()  # of a look-alike: the failures that it is taken for, the likest first
+    own_twin: ClassVar[bool] = False  # nothing is changed in mid-run: held against the source's entropy
+    sizes: ClassVar[tuple[Size, ...]] = (Size.MICRO,)
+    kinds: ClassVar[tuple[FaultKind, ...]]  # what the fault is made of
+    sources: ClassVar[tuple[str, ...]]  # documents that describe it
+    telling: ClassVar[str]  # the signal that tells, for pictures
+    onset: ClassVar[MidRun | None] = MidRun()  # None: from step 0
+    severities: ClassVar[dict[Severity, Knobs]] = {}
+    knobs: ClassVar[Knobs] = Knobs()  # where there is no scale
+    cure_after: ClassVar[int] = 0  # steps from the onset to the cure in a cured run; see cure_delay
+    # Nats within which a final loss counts as the twin's: the range of final losses over 16 healthy
+    # re-seeds of the base, which is 0.057 for the usual one. A wilder base declares its own.
+    tolerance: ClassVar[float] = 0.05
+
+    def base(self, setup: Setup) -> Setup:
+        """The healthy setup of this scenario, from that of the size."""
+        return setup
+
+    def fault(self, knobs: Any, setup: Setup) -> list[Change]:
+        """The changes in force from the onset on."""
+        raise NotImplementedError
+
+    def cure(self, knobs: Any, setup: Setup) -> list[Change]:
+        """Changes that, on top of the fault, make the run well again."""
+        raise NotImplementedError
+
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        """What a reader of the curves should see. `healthy` is a run of the same base without the fault."""
+        raise NotImplementedError
+
+    def cure_delay(self, knobs: Any) -> int:
+        """Steps from the onset to the cure in a cured run: late enough that there is something to cure."""
+        return self.cure_after
+
+    def onset_step(self, seed: int, steps: int) -> int:
+        """The first step under the fault for a seed."""
+        return 0 if self.onset is None else self.onset.step(seed, steps, self.id)
+
+    def cure_step(self, knobs: Any, seed: int, steps: int) -> int:
+        """The first step under the cure in a cured run."""
+        return self.onset_step(seed, steps) + self.cure_delay(knobs)
+
+    def changes(
+        self, knobs: Any, setup: Setup, seed: int, *, cured: bool = False, cure_at: int | None = None
+    ) -> tuple[At, ...]:
+        """What is changed in a run and from which step on.
+
+        cure_at: another step than `cure_step` for the cure, not before the onset. A cure that takes
+        something from a checkpoint takes it from the same one, whenever it comes.
+        """
+        onset = self.onset_step(seed, setup.steps)
+        found = [At(onset, change) for change in self.fault(knobs, setup)]
+        if cured:
+            usual = self.cure_step(knobs, seed, setup.steps)
+            at = usual if cure_at is None else max(onset, cure_at)
+            found += [At(at, c if at == usual else c.anchored(usual)) for c in self.cure(knobs, setup)]
+        return tuple(found)
+
+    @property
+    def cause(self) -> str:
+        """The label: what a detector should name; empty for a look-alike."""
+        return "" if self.look_alike else self.id
+
+    @property
+    def family_name(self) -> str:
+        """The family as labels have it."""
+        return self.family.value
+
+    def causes(self, seed: int, steps: int) -> dict[str, int]:
+        """Each cause to its first step, the earliest first."""
+        return {} if self.look_alike else {self.id: self.onset_step(seed, steps)}
+
+    def signatures(self, run: Trace, healthy: Trace, seed: int, steps: int) -> dict[str, bool]:
+        """Whether the signature of each cause holds."""
+        return {name: bool(self.signature(run, healthy, at)) for name, at in self.causes(seed, steps).items()}
+
+    def knobs_of(self, severity: Severity | None) -> Knobs:
+        """The knobs of a severity; `knobs` where there is no scale."""
+        return self.severities[severity] if severity is not None else self.knobs
+
+    def default_severity(self) -> Severity | None:
+        """Clear, or None where there is no scale."""
+        return Severity.CLEAR if self.severities else None
+
+    @classmethod
+    def title(cls) -> str:
+        """The first line of the page."""
+        return inspect.cleandoc(inspect.getmodule(cls).__doc__ or "").splitlines()[0]
+
+    @classmethod
+    def page(cls) -> dict[str, str]:
+        """The sections of the module's docstring by name."""
+        text = inspect.cleandoc(inspect.getmodule(cls).__doc__ or "")
+        return sections(text)
+
+
+def sections(text: str) -> dict[str, str]:
+    """Split a page at lines that begin with a section's name and a colon."""
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in text.splitlines():
+        name, colon, rest = line.partition(":")
+        if colon and name in SECTIONS:
+            current = found.setdefault(name, [])
+            line = rest
+        if current is not None:
+            current.append(line.strip())
+    return {name: "\n".join(lines).strip() for name, lines in found.items()}

@@ -1,0 +1,103 @@
+"""What runs are fed: batches with their data faults, learning rates, and the signals that the host knows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainwreck.evaluation.errors import InputError
+from trainwreck.kernels.random import generator
+from trainwreck.models.parameters import layout
+from trainwreck.scenarios.data.batches import Batch, training_block
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.training import telemetry
+from trainwreck.scenarios.training.distributed.record import hashed
+
+
+@dataclass
+class Feed:
+    """Inputs of a block of steps on the device: token arrays [S, N, ...], learning rates [S, N].
+
+    `host` keeps, for each run, the signals that need no device; `tokens` how many of them count in the
+    rows of each rank, [S, N, W].
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    weights: Tensor
+    documents: Tensor
+    ages: Tensor
+    lr: Tensor
+    host: list[dict[str, np.ndarray]]
+    tokens: np.ndarray
+
+
+def feed(jobs: list[Job], steps: range, rank: int, device: torch.device, dtype: torch.dtype) -> Feed:
+    """What a rank of runs of one program is fed in a block of steps within a segment.
+
+    InputError for an id that the token table has no row for.
+    """
+    segments = [job.segment(steps.start) for job in jobs]
+    whole = [run_batches(job, steps) for job in jobs]
+    batches = [s.exchange.rows(batch, rank) for s, batch in zip(segments, whole, strict=True)]
+    n, table = len(jobs), segments[0].setup.model.vocab_size
+    for batch in batches:
+        # Stacked tables are one: an id past a run's own would read its neighbour's.
+        if max(batch.inputs.max(), batch.targets.max()) >= table or batch.inputs.min() < 0:
+            raise InputError(f"model.vocab_size: {table} is not allowed with this data; allowed: over every id in it")
+
+    def stack(arrays: list[np.ndarray]) -> Tensor:
+        return torch.from_numpy(np.stack(arrays, 1)).to(device)
+
+    host = [
+        telemetry.input_signals(s.exchange.every_row(batch), table)
+        | {"lr": np.array([job.learning_rate(s) for s in steps])}
+        | clock(job, batch, steps)
+        | {"rank_batch_hash": hashed(torch.from_numpy(own.inputs.reshape(len(steps), 1, -1))).numpy()}
+        for job, s, batch, own in zip(jobs, segments, whole, batches, strict=True)
+    ]
+    return Feed(
+        inputs=stack([b.inputs for b in batches]),
+        targets=stack([b.targets for b in batches]).view(len(steps), n, -1),
+        weights=stack([b.weights for b in batches]).view(len(steps), n, -1).to(dtype),
+        documents=stack([b.documents for b in batches]),
+        ages=stack([telemetry.ages(b.documents) for b in batches]).view(len(steps), n, -1),
+        lr=torch.from_numpy(np.stack([h["lr"] for h in host], 1)).to(device, dtype),
+        host=host,
+        tokens=np.stack([s.exchange.tokens(b) for s, b in zip(segments, whole, strict=True)], 1),
+    )
+
+
+def run_batches(job: Job, steps: range) -> Batch:
+    """The batches of one run for a range of steps within a segment, its data faults applied."""
+    setup = job.segment(steps.start).setup
+    block = training_block(setup, job.seed, steps)
+    active = job.active(steps.start)
+    if not active:
+        return block
+    changed = []
+    for index, step in enumerate(steps):
+        batch = block.at(index)
+        for at in active:
+            batch = at.change.batch(batch, step, at.step, job.seed)
+        changed.append(batch)
+    return Batch(*(np.stack([getattr(b, k) for b in changed]) for k in ("inputs", "targets", "weights", "documents")))
+
+
+def clock(job: Job, batch: Batch, steps: range) -> dict[str, np.ndarray]:
+    """tokens, step_seconds and tokens_per_second of the batches of some steps [S, B, T], each [S].
+
+    The clock is a model: six operations a weight and token at 1e11 a second and rank, three per cent of
+    jitter from the seed, and a pause as long as four steps where the run resumes from a checkpoint. Rows
+    are computed as long as the longest of them, whatever is padding.
+    """
+    setup = job.segment(steps.start).setup
+    real = batch.documents >= 0
+    length = (real * np.arange(1, real.shape[2] + 1)).max((1, 2))
+    tokens = real.sum((1, 2))
+    seconds = setup.data.rows * length * 6 * layout(setup.model).size / 1e11 / setup.distributed.ranks
+    jitter = np.array([generator(job.seed, "clock", s).standard_normal() for s in steps])
+    taken = np.array([job.seconds(1.0, s) for s in steps])
+    seconds = seconds * np.exp(0.03 * jitter) * taken
+    return {"tokens": tokens, "step_seconds": seconds, "tokens_per_second": tokens / np.maximum(seconds, 1e-12)}

@@ -1,0 +1,74 @@
+"""Nothing that would answer a quiz stands in its page as it is written."""
+
+import json
+import re
+
+import pytest
+
+from trainwreck.evaluation.pages.quiz.page import write_page
+from trainwreck.evaluation.pages.quiz.sealed import seal, unseal
+
+SECRETS = ("onset", "no_return", "visible_step", 'look-alike"', "benign_")
+
+
+@pytest.fixture(scope="module")
+def pages(shipped, quiz, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    titles = dict.fromkeys(quiz.families, "a title")
+    for name, sealed in (("open", False), ("sealed", True)):
+        write_page(folder / f"{name}.html", shipped, quiz, titles, sealed=sealed)
+    return {path.stem: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+
+
+def data(page):
+    return json.loads(re.search(r'<script type="application/json" id="quiz">(.*?)</script>', page, re.S)[1])
+
+
+def test_the_data_of_a_page_names_no_run_no_label_and_no_alarm(pages, quiz):
+    for page in pages.values():
+        content = data(page)
+        there = json.dumps(
+            {name: value for name, value in content.items() if name not in ("choices", "signals", "quiz")}
+        )
+        for run_id in quiz.runs["run_id"]:
+            assert run_id not in page
+        for secret in (*SECRETS, "grad_norm_zscore", "playbook", *quiz.families):
+            assert secret not in there
+        # Every cause that may be named is in the list of choices, true or not, and nowhere else.
+        assert {one["name"] for one in content["choices"]} == set(quiz.families)
+
+
+def test_every_run_opens_under_its_own_name_only(pages, shipped, quiz):
+    content = data(pages["open"])
+    for number, run_id in enumerate(quiz.runs["run_id"], start=1):
+        told = unseal(content["truths"][number - 1], f"{quiz.recipe.id}/truth/{number}")
+        row = shipped.run(run_id)
+        assert told["kind"] == row["kind"]
+        assert told["causes"] == ([row["cause"]] if row["cause"] else [])
+        shown = unseal(content["runs"][number - 1], f"{quiz.recipe.id}/curves/{number}")
+        assert shown["steps"][-1] == row["last_step"]
+        loss = shipped.trace(run_id)["loss"]
+        assert shown["signals"]["loss"][3] == pytest.approx(float(loss[3]), rel=1e-4)
+    with pytest.raises(ValueError, match="not sealed under"):
+        unseal(content["truths"][0], f"{quiz.recipe.id}/truth/2")
+
+
+def test_a_sealed_page_has_no_truth_to_open(pages):
+    content = data(pages["sealed"])
+    assert content["truths"] is None
+    assert "scale" not in content
+    assert len(pages["sealed"]) < 0.8 * len(pages["open"])  # the twins' curves are away too
+
+
+def test_no_page_asks_for_anything(pages):
+    for page in pages.values():
+        assert "default-src 'none'" in page
+        assert not re.search(r"""(src|href)\s*=\s*["'](?!data:)""", page)
+
+
+def test_the_cover_is_the_stated_one():
+    sealed = seal({"a": [1, None, "é"]}, "x/truth/1")
+    assert unseal(sealed, "x/truth/1") == {"a": [1, None, "é"]}
+    assert seal({"a": [1, None, "é"]}, "x/truth/2") != sealed
+    with pytest.raises(ValueError, match="JSON compliant"):
+        seal([float("nan")], "x/truth/1")

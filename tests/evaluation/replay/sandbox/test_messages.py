@@ -1,0 +1,154 @@
+"""What goes over the wire to a command is what the schema in the package says, and strict JSON."""
+
+import json
+import math
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from trainwreck.evaluation.replay.rows import rows
+from trainwreck.evaluation.replay.sandbox import messages
+
+SCHEMA: dict[str, Any] = json.loads(
+    (files("trainwreck.evaluation.replay.sandbox") / "messages.schema.json").read_text(encoding="utf-8")
+)
+TYPES: dict[str, Any] = {
+    "object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "integer": int,
+    "number": (int, float),
+}  # fmt: skip
+CHECKED = {
+    "$ref", "oneOf", "anyOf", "type", "const", "enum", "minimum", "properties", "required", "additionalProperties",
+    "items", "uniqueItems", "description",
+}  # fmt: skip
+
+
+def fits(value: Any, rule: dict[str, Any]) -> bool:
+    """Whether a value is valid, for the words of JSON Schema 2020-12 that the schema uses."""
+    assert set(rule) <= CHECKED
+    if "$ref" in rule:
+        return fits(value, SCHEMA["$defs"][rule["$ref"].rpartition("/")[2]])
+    if "oneOf" in rule:
+        return sum(fits(value, one) for one in rule["oneOf"]) == 1
+    if "anyOf" in rule:
+        return any(fits(value, one) for one in rule["anyOf"])
+    types = rule.get("type", [])
+    if types and not any(is_a(value, name) for name in ([types] if isinstance(types, str) else types)):
+        return False
+    if "const" in rule and (value != rule["const"] or isinstance(value, bool)):
+        return False
+    if ("enum" in rule and value not in rule["enum"]) or ("minimum" in rule and value < rule["minimum"]):
+        return False
+    if isinstance(value, dict):
+        other = rule.get("additionalProperties", True)
+        known = rule.get("properties", {})
+        inside = all(
+            fits(item, known[key]) if key in known else other if isinstance(other, bool) else fits(item, other)
+            for key, item in value.items()
+        )
+        return inside and set(rule.get("required", ())) <= set(value)
+    if isinstance(value, list):
+        alike = rule.get("uniqueItems", False) and len(set(map(repr, value))) < len(value)
+        return not alike and all(fits(item, rule.get("items", {})) for item in value)
+    return True
+
+
+def is_a(value: Any, name: str) -> bool:
+    return isinstance(value, TYPES[name]) and (name == "boolean" or not isinstance(value, bool))
+
+
+def part(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def strict(line: bytes) -> Any:
+    """The message of a line, by a reader that knows no NaN."""
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    return json.loads(line, parse_constant=refuse)
+
+
+def test_questions_are_what_the_schema_says(make_trace: Any) -> None:
+    trace = make_trace("r", steps=30)
+    trace["loss"][[3, 4, 5]] = math.nan, math.inf, -math.inf
+    trace["head_entropy"][3] = math.nan
+    context = {"lr": 0.1, "clip": math.inf, "layers": [1, math.nan], "name": "NaN", "none": None}
+    said = [messages.hello(), messages.reset(None), messages.reset(context)]
+    said += [messages.row(dict(row)) for row in rows(trace)]
+    for line in said:
+        assert fits(strict(line), part("question"))
+    assert strict(said[2])["context"] == context | {"clip": "Infinity", "layers": [1, "NaN"]}
+    seen = [strict(line)["row"] for line in said[3:]]
+    assert [row["loss"] for row in seen[3:6]] == ["NaN", "Infinity", "-Infinity"]
+    assert seen[3]["head_entropy"] == ["NaN"] * 4
+    assert seen[0]["validation_loss"] is None
+    assert [row["loss"] for row in seen[6:]] == trace["loss"][6:].tolist()  # every digit
+
+
+GOOD: list[tuple[str, dict[str, Any]]] = [
+    ("about", {"type": "hello", "version": 1}),
+    ("about", {"type": "hello", "version": 1, "name": "n", "rule": "r", "causes": ["high_lr"], "signals": ["loss"]}),
+    ("ready", {"type": "ready"}),
+    ("verdict", {"type": "verdict", "step": 7, "score": 1}),
+    ("verdict", {"type": "verdict", "step": 7, "score": -1e30, "alarm": True, "causes": ["high_lr", "unknown"]}),
+]
+BAD: list[tuple[str, dict[str, Any]]] = [
+    ("about", {"type": "hello"}),
+    ("about", {"type": "hello", "version": "1"}),
+    ("about", {"type": "hello", "version": 1, "signals": "loss"}),
+    ("about", {"type": "hello", "version": 1, "causes": [1]}),
+    ("about", {"type": "hello", "version": 1, "label": "n"}),
+    ("ready", {"type": "reddy"}),
+    ("ready", {"type": "ready", "step": 1}),
+    ("verdict", {"type": "verdict", "score": 1}),
+    ("verdict", {"type": "verdict", "step": 7}),
+    ("verdict", {"type": "verdict", "step": 7.5, "score": 1}),
+    ("verdict", {"type": "verdict", "step": 7, "score": "1"}),
+    ("verdict", {"type": "verdict", "step": 7, "score": True}),
+    ("verdict", {"type": "verdict", "step": 7, "score": None}),
+    ("verdict", {"type": "verdict", "step": 7, "score": 1, "alarm": 1}),
+    ("verdict", {"type": "verdict", "step": 7, "score": 1, "causes": "high_lr"}),
+    ("verdict", {"type": "verdict", "step": 7, "score": 1, "causes": ["high_lr", "high_lr"]}),
+    ("verdict", {"type": "verdict", "step": 7, "score": 1, "alram": True}),
+]
+
+
+def accepted(kind: str, answer: dict[str, Any]) -> bool:
+    """Whether the harness takes an answer."""
+    from trainwreck.evaluation.detectors.base import OutputError, normalise
+    from trainwreck.evaluation.replay.sandbox.process import FailedError
+
+    line = json.dumps(answer).encode() + b"\n"
+    try:
+        if kind == "about":
+            messages.about(line)
+        elif kind == "ready":
+            messages.answer(line, "ready")
+        else:
+            normalise(messages.verdict(line, 7), threshold=None, known=None)
+    except (FailedError, OutputError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("kind", "answer"), GOOD, ids=str)
+def test_an_answer_that_the_schema_allows_is_taken(kind: str, answer: dict[str, Any]) -> None:
+    assert fits(answer, part("answer"))
+    assert fits(answer, part(kind))
+    assert accepted(kind, answer)
+
+
+@pytest.mark.parametrize(("kind", "answer"), BAD, ids=str)
+def test_an_answer_that_the_schema_does_not_allow_is_not(kind: str, answer: dict[str, Any]) -> None:
+    assert not fits(answer, part("answer"))
+    assert not accepted(kind, answer)
+
+
+def test_the_schema_has_the_version_that_is_spoken() -> None:
+    for name in ("hello", "about"):
+        assert SCHEMA["$defs"][name]["properties"]["version"] == {"const": messages.VERSION}
+    assert set(SCHEMA["$defs"]["about"]["properties"]) == {"type", "version", *messages.ABOUT}

@@ -1,0 +1,108 @@
+"""The runs table and the alarms, joined."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.replay.oracles import labelled_alarms, oracle_alarms
+from trainwreck.evaluation.replay.replay import Alarms
+from trainwreck.evaluation.scoring.reference import baseline
+from trainwreck.evaluation.scoring.run_labels import records
+
+
+def crashed(alarms: Alarms) -> Alarms:
+    return Alarms(**(vars(alarms) | {"status": "crashed: RuntimeError"}))
+
+
+def frame(*runs: dict[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame(list(runs))
+
+
+def test_labels_and_alarms_side_by_side(make_run: Any) -> None:
+    runs = frame(
+        make_run("h", seed=1),
+        make_run("f", seed=1, kind="failing", cause="high_lr", onset_step=20, visible_step=30, no_return_step=60),
+        make_run("g", seed=2, kind="failing", cause="high_lr", onset_step=20),
+    )
+    said = {"h": labelled_alarms("h", 119, None), "f": labelled_alarms("f", 119, 33, ("high_lr",))}
+    found = records(runs, said | {"g": labelled_alarms("g", 119, 10)})
+    assert found.first.tolist() == [math.inf, 33.0, 10.0]
+    assert found.onset.tolist() == [math.inf, 20.0, 20.0]
+    assert found.visible.tolist() == [math.inf, 30.0, math.inf]
+    assert found.no_return.tolist() == [119.0, 60.0, 119.0]
+    assert found.return_measured.tolist() == [False, True, False]
+    assert found.failing.tolist() == [False, True, False]
+    assert found.never_visible.tolist() == [False, False, True]
+    assert found.cluster.tolist() == [0, 0, 1]
+    assert found.named == ((), ("high_lr",), ())
+    assert found.cause.tolist() == ["", "high_lr", "high_lr"]
+    assert found.select(found.failing).run_id.tolist() == ["f"]
+    assert found.select(np.array([2, 0])).first.tolist() == [10.0, math.inf]
+
+
+def test_splits(make_run: Any) -> None:
+    runs = frame(
+        make_run("a", split="calibration"), make_run("b", split="train"), make_run("c"),
+        make_run("d", split="calibration", kind="look-alike"),
+    )  # fmt: skip
+    found = records(runs, {run: labelled_alarms(run, 119, None) for run in "abcd"})
+    assert found.tuning.tolist() == [True, True, False, True]
+    assert found.calibration.tolist() == [True, False, False, False]
+    assert found.negative.tolist() == [True, True, True, True]
+
+
+def test_a_crash_is_a_miss_but_undoes_no_false_alarm(make_run: Any) -> None:
+    fault = {"kind": "failing", "cause": "high_lr", "onset_step": 20, "visible_step": 30}
+    latent = make_run("latent", **(fault | {"kind": "latent"}))
+    runs = frame(make_run("late", **fault), make_run("early", **fault), make_run("healthy"), latent)
+    said = {
+        "late": crashed(labelled_alarms("late", 119, 40)),
+        "early": crashed(labelled_alarms("early", 119, 5)),
+        "healthy": crashed(labelled_alarms("healthy", 119, 5)),
+        "latent": crashed(labelled_alarms("latent", 119, 50)),
+    }
+    assert records(runs, said).first.tolist() == [math.inf, 5.0, 5.0, 50.0]
+
+
+@pytest.mark.parametrize(
+    ("label", "complaint"),
+    [
+        ({"onset_step": None}, "onset_step is empty"),
+        ({"last_step": None}, "last_step is empty"),
+        ({"visible_step": 10}, "visible_step before onset_step"),
+        ({"visible_step": 120}, "visible_step after last_step"),
+        ({"no_return_step": 10}, "no_return_step before onset_step"),
+        ({"no_return_step": 120}, "no_return_step after last_step"),
+    ],
+)
+def test_labels_that_contradict_themselves(make_run: Any, label: dict[str, Any], complaint: str) -> None:
+    good = {"kind": "failing", "onset_step": 20, "visible_step": 30, "no_return_step": 60}
+    runs = frame(make_run("h"), make_run("bad", **(good | label)))
+    with pytest.raises(InputError, match=f"runs: bad: {complaint}"):
+        records(runs, {run: labelled_alarms(run, 119, None) for run in ("h", "bad")})
+
+
+def test_a_compound_run_is_a_positive(make_run: Any) -> None:
+    pair = {"kind": "compound", "scenario": "a+b", "cause": "a+b", "family": "data+numerics"}
+    runs = frame(make_run("p", **pair, onset_step=20, visible_step=30), make_run("h"))
+    found = records(runs, {run: labelled_alarms(run, 119, None) for run in "ph"})
+    assert found.failing.tolist() == [True, False]
+    assert found.negative.tolist() == [False, True]
+    frame_of = baseline(runs, resamples=10)
+    assert frame_of.family_of["a"] == "data"
+    assert frame_of.family_of["b"] == "numerics"
+    assert oracle_alarms("oracle_at_v", runs.iloc[0]).causes == ("a", "b")
+
+
+def test_a_compound_cause_is_unseen_where_neither_part_was_seen(make_run: Any) -> None:
+    fault = {"kind": "failing", "onset_step": 20, "visible_step": 30, "family": "data"}
+    pair = fault | {"kind": "compound", "family": "data+data"}
+    runs = frame(
+        make_run("t", split="train", cause="a", **fault),
+        make_run("p", cause="a+b", **pair), make_run("q", cause="c+d", **pair), make_run("h"),
+    )  # fmt: skip
+    assert baseline(runs, resamples=10).unseen == {"c+d"}

@@ -1,0 +1,95 @@
+"""What is shown to a detector, in which order, and what is kept of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.detectors.base import Context, Detector, Row
+from trainwreck.evaluation.leaderboard.run import score
+from trainwreck.evaluation.replay.replay import replay_order
+
+
+def test_to_dict_is_json(by_hand: DataSet, at_loss: Any) -> None:
+    card = score(at_loss, by_hand)
+    facts = json.loads(json.dumps(card.to_dict(), allow_nan=False))
+    assert facts["recall"]["default"]["threshold"] is None
+    assert facts["recall"]["0.05"]["value"] == 0.75
+    assert len(facts["alarms"]) == len(by_hand)
+    assert facts["alarms"][20] | {"update_us": 0, "state_bytes": 0} == {
+        "run_id": "f0", "first_alarm": 50, "edges": [50], "causes": ["high_lr"], "status": "ok", "rows": 100,
+        "update_us": 0, "state_bytes": 0,
+    }  # fmt: skip
+    assert len(card.to_dict(scores=True)["alarms"][0]["scores"]) == 100
+
+
+def test_tracks(by_hand: DataSet) -> None:
+    class Reads(Detector):
+        def reset(self, context: Context | None) -> None:
+            self.lr = 0.0 if context is None else context["lr"]
+
+        def update(self, row: Row) -> float:
+            return self.lr
+
+    assert score(Reads, by_hand).alarms[0].scores[0] == 0.0
+    assert score(Reads, by_hand, track="informed").alarms[0].scores[0] == 0.01
+
+
+def test_progress(by_hand: DataSet) -> None:
+    heard: list[tuple[int, int, str]] = []
+    score("never", by_hand, progress=lambda *said: heard.append(said))
+    order = replay_order(by_hand.runs["run_id"])
+    assert heard == [(done, 30, run_id) for done, run_id in enumerate(order, start=1)]
+
+
+def test_runs_are_replayed_in_an_order_that_does_not_depend_on_the_table(by_hand: DataSet) -> None:
+    names = by_hand.runs["run_id"].tolist()
+    assert replay_order(names[::-1]) == replay_order(names) != names
+
+
+def test_a_detector_from_a_file(by_hand: DataSet, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "class Mine:\n    def reset(self, context): pass\n    def update(self, row): return row['loss'] > 3\n"
+    )
+    card = score(f"{file}:Mine", by_hand)
+    assert card.recall["default"].value == 0.75
+    assert card.detector == "mine.py:Mine"
+
+
+@pytest.mark.parametrize("profile", ["full", "standard", "minimal", "filtered"])
+def test_profiles_change_what_is_seen_not_what_is_true(by_hand: DataSet, profile: str, at_loss: Any) -> None:
+    card = score(at_loss, by_hand, profile=profile)
+    assert card.counts == score(at_loss, by_hand).counts
+    first = {one.run_id: one.first_alarm for one in card.alarms}
+    # A row every ten steps, at their start (standard, minimal) or, averaged, at their end (filtered).
+    assert first["f0"] == {"full": 50, "filtered": 59}.get(profile, 50)
+    assert first["f3"] == {"full": 95, "filtered": None}.get(profile)  # the average from 90 to 99 is exactly 3
+
+
+def test_the_same_data_gives_the_same_card(by_hand: DataSet, at_loss: Any) -> None:
+    first, second = (score(at_loss, by_hand).to_dict(scores=True) for _ in range(2))
+    for facts in (first, second):
+        facts["cost"]["update_us"] = 0
+        for one in facts["alarms"]:
+            one["update_us"] = 0
+    assert first == second
+
+
+def test_under_the_monitor_protocol_a_new_edge_after_the_onset_counts(by_hand: DataSet) -> None:
+    class Twice(Detector):
+        def update(self, row: Row) -> bool:
+            return row["step"] in (5, 45)
+
+    card = score(Twice, by_hand)
+    assert card.recall["default"].value == 0.0
+    assert card.monitor_recall.value == 1.0
+
+    class TwiceThenBreaks(Twice):
+        def update(self, row: Row) -> bool:
+            assert row["step"] < 99
+            return super().update(row)
+
+    assert score(TwiceThenBreaks, by_hand).monitor_recall.value == 0.0

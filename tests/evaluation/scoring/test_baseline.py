@@ -1,0 +1,132 @@
+"""What every detector is measured against: the measured runs, the resamples, the tuned blind policies."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from trainwreck.evaluation.constants import COSTS, PREVALENCES
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.scoring.metrics.skill import CHANCES, POLICIES, Policy, policy_utility
+from trainwreck.evaluation.scoring.reference import Baseline, baseline, label_runs
+
+FAULT = {"kind": "failing", "cause": "high_lr", "scenario": "high_lr", "family": "optimisation"}
+EACH = [(cost, prevalence) for cost in COSTS for prevalence in PREVALENCES]
+
+
+def runs_table(make_run: Any, *, train: bool = False, healthy: bool = True) -> pd.DataFrame:
+    """Measured: 12 failing and 12 healthy runs, a look-alike, one never visible. Calibration: 5; train: 6 and 6."""
+    rows = [make_run(f"c{i}", seed=500 + i, split="calibration") for i in range(5)]
+    for split, count in (("test", 12), ("train", 6 if train else 0)):
+        for i in range(count):
+            seed, onset = i + 100 * (split == "train"), 10 + 5 * i
+            cause = {"cause": "no_warmup"} if split == "test" and i % 3 == 0 else {}
+            facts = FAULT | cause | {"onset_step": onset, "visible_step": onset + 4, "seed": seed, "split": split}
+            rows.append(make_run(f"{split}-f{i}", **facts))
+            if healthy or split == "train":
+                rows.append(make_run(f"{split}-h{i}", seed=seed, split=split))
+    rows.append(make_run("unseen", **FAULT, onset_step=30, seed=40))
+    if healthy:
+        rows.append(make_run("spike", kind="look-alike", scenario="benign_single_spike", seed=41))
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture(scope="module")
+def made(make_run: Any) -> Baseline:
+    return baseline(runs_table(make_run), resamples=400)
+
+
+def test_what_is_measured_is_what_nothing_was_tuned_on(make_run: Any) -> None:
+    table = runs_table(make_run, train=True)
+    found = baseline(table, resamples=10)
+    np.testing.assert_array_equal(found.measured, (table["split"] == "test").to_numpy())
+    assert found.labels.run_id.tolist() == table["run_id"][found.measured].tolist()
+    assert not np.isfinite(found.labels.first).any(), "no one has spoken yet"
+
+
+def test_blind_policies_are_tuned_where_there_is_something_to_tune_on(make_run: Any, made: Baseline) -> None:
+    trained = baseline(runs_table(make_run, train=True), resamples=10)
+    assert trained.notes == ()
+    assert len(made.notes) == 1
+    assert "tuned on the measured runs" in made.notes[0]
+    clock = next(p for p in trained.blind["kill", 0.5].policies if p.name == "clock")
+    onsets = {10 + 5 * i for i in range(6)}
+    assert clock.value in onsets | {0.0, 120.0}, "a step of the training runs"
+
+
+@pytest.mark.parametrize(("cost", "prevalence"), EACH)
+def test_the_blind_utility_is_that_of_its_best_policy(cost: str, prevalence: float, made: Baseline) -> None:
+    blind, runs = made.blind[cost, prevalence], label_runs(made.labels)
+    assert [policy.name for policy in blind.policies] == list(POLICIES)
+    each = [policy_utility(policy, runs, cost, prevalence) for policy in blind.policies]
+    assert blind.value == pytest.approx(max(each), rel=1e-12)
+    assert blind.value >= 0, "never costs nothing"
+    for step in range(0, 120, 7):
+        assert policy_utility(Policy("clock", step), runs, cost, prevalence) <= blind.value + 1e-9
+    for chance in CHANCES:
+        assert policy_utility(Policy("random", chance), runs, cost, prevalence) <= blind.value + 1e-9
+
+
+@pytest.mark.parametrize(("cost", "prevalence"), EACH)
+def test_on_each_resample_the_blind_is_at_its_best_too(cost: str, prevalence: float, made: Baseline) -> None:
+    blind = made.blind[cost, prevalence]
+    assert blind.samples.shape == (400,)
+    assert (blind.samples >= 0).all()
+    # The maximum of means over resamples is at least the mean of the maximising policy's.
+    assert blind.samples.mean() >= blind.value - 4 * blind.samples.std() / np.sqrt(len(blind.samples))
+
+
+def test_utility_samples_are_the_utility_of_each_resample(made: Baseline) -> None:
+    labels, random = made.labels, np.random.default_rng(0)
+    gain = np.where(labels.failing, random.normal(size=len(labels)), 0.0)
+    loss = np.where(labels.negative, random.random(len(labels)), 0.0)
+    found = made.utility_samples(gain, loss, 0.1)
+    weights = made.bootstrap.weights[:, made.bootstrap.index]
+    for drawn, value in zip(weights, found, strict=True):
+        mean_gain = np.average(gain[labels.failing], weights=drawn[labels.failing])
+        mean_loss = np.average(loss[labels.negative], weights=drawn[labels.negative])
+        assert value == pytest.approx(0.1 * mean_gain - 0.9 * mean_loss, rel=1e-9, abs=1e-12)
+    pair = made.utility_samples(np.stack([gain, 2 * gain], 1), np.stack([loss, 2 * loss], 1), 0.1)
+    np.testing.assert_allclose(pair, np.stack([found, 2 * found], 1), rtol=1e-12)
+
+
+def test_a_failing_run_that_is_never_visible_is_no_positive(made: Baseline) -> None:
+    runs = label_runs(made.labels)
+    assert len(runs.onset) == 12
+    assert len(runs.healthy_last) == 13, "twelve healthy runs and the look-alike"
+    assert made.labels.never_visible.sum() == 1
+
+
+def test_causes_that_no_training_run_had_are_unseen(make_run: Any, made: Baseline) -> None:
+    assert baseline(runs_table(make_run, train=True), resamples=10).unseen == {"no_warmup"}
+    assert made.unseen == frozenset(), "nothing was trained on, so nothing is new"
+    assert made.family_of["high_lr"] == "optimisation"
+
+
+def test_without_healthy_runs_the_blind_is_undefined(make_run: Any) -> None:
+    found = baseline(runs_table(make_run, healthy=False), resamples=10)
+    for blind in found.blind.values():
+        assert np.isnan(blind.value)
+        assert np.isnan(blind.samples).all()
+
+
+def test_the_resamples_are_the_same_for_everyone(make_run: Any, made: Baseline) -> None:
+    again = baseline(runs_table(make_run), resamples=400)
+    np.testing.assert_array_equal(again.bootstrap.weights, made.bootstrap.weights)
+
+
+@pytest.mark.parametrize(
+    ("facts", "complaint"),
+    [
+        ({"onset_step": None}, "onset_step is empty"),
+        ({"onset_step": 50, "visible_step": 40}, "visible_step before onset_step"),
+        ({"onset_step": 50, "no_return_step": 40}, "no_return_step before onset_step"),
+        ({"onset_step": 50, "visible_step": 400}, "visible_step after last_step"),
+        ({"onset_step": 50, "last_step": None, "planned_steps": 9}, "last_step is empty"),
+    ],
+)
+def test_labels_that_contradict_themselves_are_refused(facts: dict[str, Any], complaint: str, make_run: Any) -> None:
+    table = pd.DataFrame([*runs_table(make_run).to_dict("records"), make_run("wrong", **FAULT | facts)])
+    with pytest.raises(InputError, match=f"runs: wrong: {complaint}"):
+        baseline(table, resamples=10)

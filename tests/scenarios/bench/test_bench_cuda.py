@@ -1,0 +1,110 @@
+"""Bundles on a device against the plain loop there, with a CPU for the device. No time is asserted."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from trainwreck.scenarios.bench import bundles, cuda
+from trainwreck.scenarios.bench.cuda import LOW, NOTHING, PEER, SIGNALS
+from trainwreck.scenarios.training import cuda_graph as capturing
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(bundles, "ROUNDS", 2)
+    monkeypatch.setattr(bundles, "STEPS", 2)
+
+
+@pytest.fixture
+def precisions(monkeypatch):
+    """What matrix products may be while each subject trains, plain loops and bundles."""
+    seen = []
+    real_loop, real_lane = cuda.PlainLoop.run, bundles.Lane.run
+
+    def loop(self, steps):
+        seen.append(("loop", torch.get_float32_matmul_precision()))
+        real_loop(self, steps)
+
+    def lane(self, steps, record):
+        seen.append((len(self.jobs), torch.get_float32_matmul_precision()))
+        return real_lane(self, steps, record)
+
+    monkeypatch.setattr(cuda.PlainLoop, "run", loop)
+    monkeypatch.setattr(bundles.Lane, "run", lane)
+    return seen
+
+
+def test_bundles_on_a_device_stand_beside_the_plain_loop_there_and_a_core(precisions):
+    settled, ticks = [], []
+    table = cuda.bundles_on(
+        "cpu", lambda done, total, what: ticks.append((done, total)), ["reference"], [1, 2], lambda: settled.append(1)
+    )
+    one, two = (f"bundle of {runs}, reference kernels" for runs in (1, 2))
+    names = [PEER, PEER + LOW, one, two, two + LOW, two + SIGNALS, two + NOTHING, "bundle of 4 on one CPU core"]
+    assert [row[:2] for row in table.rows] == list(zip(names, (1, 1, 1, 2, 2, 2, 2, 4), strict=True))
+    assert all(row[2] > 0 for row in table.rows)
+    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    for peer in (PEER, PEER + LOW, one):
+        assert rows[peer][f"x {peer}"] == 1.0
+    assert [(goal.what, goal.peer, goal.asked, goal.least) for goal in table.goals[:2]] == [
+        (two, PEER, 50, True),
+        (two, one, 10, True),
+    ]
+    assert [goal.measured for goal in table.goals[:2]] == [rows[two][f"x {PEER}"], rows[two][f"x {one}"]]
+    assert len(settled) == 2 * len(names) * (bundles.ROUNDS + 1)
+    assert ticks[-1] == (2, 2)
+    assert precisions[: len(names)] == [
+        ("loop", "highest"), ("loop", "high"), (1, "highest"), (2, "highest"), (2, "high"), (2, "highest"),
+        (2, "highest"), (4, "highest"),
+    ]  # fmt: skip
+    json.dumps(table.to_dict(), allow_nan=False)
+
+
+def test_telemetry_is_what_it_costs_over_none(monkeypatch):
+    """Steps with signals take 6 s, those without 5."""
+    given = {}
+
+    def seconds(subjects, tick, settle):
+        given.update(subjects)
+        taken = {name: 5.0 if name.endswith(NOTHING) else 6.0 for name in subjects}
+        return {name: np.full(3, value) for name, value in taken.items()}
+
+    monkeypatch.setattr(cuda, "seconds_in_turn", seconds)
+    monkeypatch.setattr(cuda, "bundle", lambda runs, **options: (runs, options))
+    monkeypatch.setattr(cuda, "in_tf32", lambda work: work)
+    table = cuda.bundles_on("cpu", lambda *said: None, ["reference"], [1, 2], lambda: None)
+    goal = table.goals[-1]
+    assert goal.measured == pytest.approx(1.2)
+    assert not goal.met
+    assert not goal.least
+    two = "bundle of 2, reference kernels"
+    common = {"device": "cpu", "impl": "reference", "graphs": False}
+    assert given[two + SIGNALS][0] == (2, {"record": True, "validate": False} | common)
+    assert given[two + NOTHING][0] == (2, {"record": False} | common)
+
+
+def test_captured_bundles_stand_beside_the_others(monkeypatch, noted):
+    made = []
+    monkeypatch.setattr(capturing, "CudaGraph", lambda: made.append(noted()) or made[-1])
+    table = cuda.bundles_on("cpu", lambda *said: None, ["reference"], [1, 2], lambda: None, (False, True))
+    names = [f"bundle of {runs}, reference kernels{how}" for runs in (1, 2) for how in ("", ", captured")]
+    assert [row[0] for row in table.rows[2:-1]] == [*names, *(names[-1] + less for less in (LOW, SIGNALS, NOTHING))]
+    assert [row[-1] == 1.0 for row in table.rows[2:6]] == [False, True, False, False]
+    assert [goal.what for goal in table.goals[:2]] == names[-1:] * 2
+    assert [graph.done.count("capture") for graph in made] == [1] * 5
+    assert all("replay" in graph.done for graph in made)
+
+
+def test_tf32_ends_with_the_work_even_where_it_fails():
+    seen = []
+
+    def work():
+        seen.append(torch.get_float32_matmul_precision())
+        raise RuntimeError("out of memory")
+
+    before = torch.get_float32_matmul_precision()
+    with pytest.raises(RuntimeError, match="out of memory"):
+        cuda.in_tf32(work)()
+    assert (seen, torch.get_float32_matmul_precision()) == (["high"], before)

@@ -1,0 +1,203 @@
+"""Settings: bad values are refused with one line; paths, copies, JSON and fingerprints."""
+
+import dataclasses
+import json
+import math
+from enum import Enum
+
+import pytest
+
+from trainwreck.evaluation.errors import InputError
+from trainwreck.models.config import ModelConfig, Norm
+from trainwreck.scenarios.config.settings import (
+    OPTIONAL,
+    RANGES,
+    Decay,
+    Setup,
+    as_dict,
+    check,
+    fingerprint,
+    get,
+    replace,
+    replaced,
+)
+
+NAN, INF = math.nan, math.inf
+REFUSED = {
+    "steps": (0, -1, 10**7 + 1, None, NAN),
+    "tail": (-1, 10**6 + 1, None),
+    "dropout": (-0.1, 0.96, 1.0, None, NAN),
+    "z_loss": (-1e-9, 1.1, None, NAN),
+    "model.init.embedding_std": (-0.1, None, NAN, INF),
+    "model.init.matrix_std": (-0.1, None, NAN, INF),
+    "model.init.head_std": (-0.1, None, NAN, INF),
+    "data.rows": (0, -4, 10**5 + 1, None),
+    "data.language_seed": (-1, 2**62 + 1, None),
+    "data.pool": (-1, 10**6 + 1, None, NAN),
+    "data.longest": (-1, 10**6 + 1, None, NAN),
+    "label_smoothing": (-0.1, 1.1, None, NAN),
+    "model.init.mlp_bias": (-1e3 - 1, 1e3 + 1, None, NAN, INF),
+    "distributed.ranks": (0, 65, None),
+    "optimizer.lr": (-1e-9, 1e4 + 1, None, NAN, INF, -INF),
+    "optimizer.beta1": (-0.1, 1.0, None, NAN),
+    "optimizer.beta2": (-0.1, 1.0, None, NAN),
+    "optimizer.eps": (-1e-9, 1e3 + 1, None, NAN),
+    "optimizer.weight_decay": (-1e-9, 1e4 + 1, None, NAN),
+    "optimizer.clip": (0, -1.0, 1e13, NAN, INF),
+    "optimizer.update_clip": (0, -1.0, 1e13, NAN, INF),
+    "schedule.warmup_steps": (-1, 10**7 + 1, None),
+    "schedule.final_fraction": (-0.1, 1.1, None, NAN),
+    "schedule.total_steps": (0, -1, 10**7 + 1),
+    "schedule.calls": (0, -1, 10**4 + 1, None),
+    "precision.loss_scale": (0, -1.0, 2.0**41, None, NAN, INF),
+    "precision.growth_interval": (0, -1, 10**7 + 1, None),
+    "precision.smallest_scale": (0, -1.0, 2.0**41, None, NAN),
+    "precision.largest_scale": (0, -1.0, 2.0**41, None, NAN),
+    "evaluation.every": (0, -1, 10**7 + 1, None),
+    "evaluation.rows": (0, -1, 10**5 + 1, None),
+    "evaluation.average": (-0.1, 1.1, None, NAN),
+    "evaluation.sample": (-1, 10**5 + 1, None, NAN),
+}
+ACCEPTED = {
+    "steps": (1, 10**7), "tail": (0,), "dropout": (0, 0.95), "z_loss": (0, 1), "data.rows": (1,),
+    "data.language_seed": (0, 2**62), "distributed.ranks": (2,), "optimizer.lr": (0, 1e4),
+    "optimizer.beta1": (0, 0.999), "optimizer.beta2": (0,), "optimizer.eps": (0,),
+    "optimizer.weight_decay": (0,), "optimizer.clip": (None, 1e-30, 1e12),
+    "optimizer.update_clip": (None, 1e-30), "schedule.total_steps": (None, 1), "schedule.calls": (1,),
+    "schedule.warmup_steps": (0, 500), "schedule.final_fraction": (0, 1), "precision.loss_scale": (1e-9, 2.0**40),
+    "precision.growth_interval": (1,), "evaluation.every": (1, 10**7), "evaluation.rows": (1,),
+    "evaluation.average": (0, 1),
+    "evaluation.sample": (0, 1),
+}  # fmt: skip
+
+
+def leaves(node, prefix=""):
+    """Dotted path and value of every setting."""
+    for field in dataclasses.fields(node):
+        value = getattr(node, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from leaves(value, f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", value
+
+
+COUNTS = ("layers", "width", "heads", "mlp_ratio", "vocab_size", "context")
+LEAVES = dict(leaves(Setup()))
+
+
+@pytest.mark.parametrize(("path", "value"), [(path, value) for path, values in REFUSED.items() for value in values])
+def test_a_bad_value_is_refused_in_one_line(path, value):
+    with pytest.raises(InputError) as error:
+        check(replace(Setup(), path, value))
+    line = str(error.value)
+    low, high, inclusive = RANGES[path]
+    allowed = f"{low:g}" if inclusive else f"over {low:g}"
+    assert line == f"{path}: {value!r} is not allowed; allowed: {allowed} to {high:g}"
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(("path", "value"), [(path, value) for path, values in ACCEPTED.items() for value in values])
+def test_a_good_value_is_not(path, value):
+    check(replace(Setup(), path, value))
+
+
+def test_every_number_that_the_model_does_not_check_itself_has_a_range():
+    own = {f"model.{field.name}" for field in dataclasses.fields(ModelConfig)}
+    numbers = {path for path, value in LEAVES.items() if type(value) in (int, float) and path not in own}
+    assert set(RANGES) == set(REFUSED) == numbers | set(OPTIONAL)
+
+
+@pytest.mark.parametrize("path", ["model.width", "model.context", "model.vocab_size"])
+def test_shapes_whose_sums_depend_on_the_bundle_are_refused(path):
+    with pytest.raises(InputError, match=rf"^{path}: 40 is not allowed; allowed: multiples of 16$"):
+        check(replace(Setup(), path, 40))
+    check(replace(Setup(), path, 48 if path != "model.width" else 80))
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        *(({name: 0}, f"model.{name}: 0 is not allowed; allowed: 1 or more") for name in COUNTS),
+        ({"width": 20, "heads": 4}, "model.width: 20 is not allowed with 4 heads; allowed: multiples of 8"),
+        ({"norm_eps": -1e-9}, "model.norm_eps: -1e-09 is not allowed; allowed: 0 or more"),
+    ],
+)  # fmt: skip
+def test_a_bad_model_is_refused_in_one_line(values, line):
+    with pytest.raises(ValueError, match=r"^model\.[^\n]*; allowed: [^\n]*$") as error:
+        ModelConfig(**values)
+    assert str(error.value).startswith(line)
+
+
+def other(path):
+    """A value that the setting does not have, and that the model, which checks itself, takes."""
+    value = LEAVES[path]
+    if isinstance(value, Enum):
+        return next(member for member in type(value) if member is not value)
+    if path in NEIGHBOURS:
+        return NEIGHBOURS[path]
+    if isinstance(value, bool):
+        return not value
+    return f"{value}x" if isinstance(value, str) else value + 1
+
+
+NEIGHBOURS = {
+    "model.width": 128,
+    "model.heads": 2,
+    "model.attention": "fp16_scores",
+    "optimizer.clip": None,
+    "optimizer.update_clip": 1.0,
+    "schedule.total_steps": 100,
+}
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_replace_changes_a_copy_in_one_place(path):
+    setup, mark = Setup(), other(path)
+    changed = replace(setup, path, mark)
+    assert get(changed, path) == mark
+    assert dict(leaves(setup)) == LEAVES
+    assert {p for p, v in leaves(changed) if v != LEAVES[p]} == {path}
+    group = path.split(".")[0]
+    assert all(getattr(changed, f.name) is getattr(setup, f.name) for f in dataclasses.fields(Setup) if f.name != group)
+
+
+def test_replaced_takes_several_paths():
+    setup = replaced(Setup(), optimizer__lr=0.5, steps=7, model__init__head_std=1.0)
+    assert (setup.optimizer.lr, setup.steps, setup.model.init.head_std) == (0.5, 7, 1.0)
+
+
+@pytest.mark.parametrize(
+    "path", ["optimizer.lrr", "optimiser.lr", "", "steps.more", "optimizer.lr.more", "model.init.std"]
+)
+@pytest.mark.parametrize("call", [get, lambda setup, path: replace(setup, path, 1)])
+def test_a_path_that_is_not_there(path, call):
+    with pytest.raises(InputError) as error:
+        call(Setup(), path)
+    assert repr(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_near_miss_is_named():
+    with pytest.raises(InputError, match=r"did you mean 'warmup_steps'\?"):
+        get(Setup(), "schedule.warm_up_steps")
+
+
+def test_as_dict_is_json():
+    content = as_dict(replaced(Setup(), schedule__decay=Decay.LINEAR, model__norm=Norm.RMS, optimizer__clip=None))
+    assert json.loads(json.dumps(content)) == content
+    assert (content["schedule"]["decay"], content["model"]["norm"], content["optimizer"]["clip"]) == (
+        "linear",
+        "rms",
+        None,
+    )
+
+
+@pytest.mark.parametrize("path", LEAVES)
+def test_every_setting_is_in_the_fingerprint(path):
+    assert fingerprint(replace(Setup(), path, other(path))) != fingerprint(Setup())
+    assert fingerprint(replace(Setup(), path, LEAVES[path])) == fingerprint(Setup())
+
+
+def test_a_fingerprint_knows_values_and_not_their_order():
+    assert fingerprint({"a": 1, "b": [None]}) == fingerprint({"b": [None], "a": 1})
+    assert fingerprint([1, 2]) != fingerprint([2, 1])

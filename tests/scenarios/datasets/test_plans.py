@@ -1,0 +1,124 @@
+"""Named plans, plan files and sweeps."""
+
+import json
+
+import pytest
+
+from trainwreck.evaluation.constants import CALIBRATION_RUNS
+from trainwreck.evaluation.errors import InputError
+from trainwreck.scenarios.config.settings import SourceKind
+from trainwreck.scenarios.config.sizes import Size
+from trainwreck.scenarios.datasets.demo import DEMO, DEMO_ON_TEXT
+from trainwreck.scenarios.datasets.plans import PLANS, member, resolve
+from trainwreck.scenarios.spec.proofs import recorded
+from trainwreck.scenarios.spec.registry import scenario, scenarios
+from trainwreck.scenarios.spec.run_spec import CALIBRATION_SEEDS, Role, Split, unique, with_calibration
+from trainwreck.scenarios.spec.scenario import Severity
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_named_plan_is_whole(plan):
+    name, specs = resolve([plan])
+    ids = {spec.run_id for spec in specs}
+    assert name == plan
+    assert len(ids) == len(specs)
+    assert all(spec.entry.own_twin or spec.twin.run_id in ids for spec in specs)
+    assert unique(specs) == specs
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_calibration_seeds_are_apart_and_eight_a_base_or_more(plan):
+    specs = resolve([plan])[1]
+    calibration = [spec for spec in specs if spec.split is Split.CALIBRATION]
+    tested = [spec for spec in specs if spec.split is Split.TEST]
+    assert {spec.seed for spec in calibration} >= set(CALIBRATION_SEEDS)
+    assert not {spec.seed for spec in tested} & {spec.seed for spec in calibration}
+    assert {spec.role for spec in calibration} == {Role.TWIN}
+    for base in {spec.base for spec in tested if not spec.entry.own_twin}:
+        assert sum(spec.base == base for spec in calibration) >= len(CALIBRATION_SEEDS) == 8
+
+
+def test_the_demo_has_its_failures_and_look_alikes_and_one_on_real_text():
+    specs = resolve(["demo"])[1]
+    assert {spec.scenario for spec in specs if spec.role is Role.FAULTY} == set(DEMO)
+    assert sum(scenarios()[name].look_alike for name in DEMO) == 4
+    on_text = {spec.scenario for spec in specs if spec.setup.data.source is SourceKind.TEXT}
+    assert on_text == {DEMO_ON_TEXT[0]}
+
+
+def test_the_demo_calibrates_on_as_many_healthy_runs_as_a_budget_of_five_per_cent_needs():
+    specs = resolve(["demo"])[1]
+    assert sum(spec.split is Split.CALIBRATION for spec in specs) >= CALIBRATION_RUNS[0.05]
+
+
+def test_every_failure_and_look_alike_of_the_demo_is_proven_as_it_is_run():
+    proven = {(row["scenario"], row["identity"]) for row in recorded() if row["proven"]}
+    for spec in resolve(["demo"])[1]:
+        if spec.role is not Role.TWIN:
+            assert (spec.scenario, spec.identity) in proven
+
+
+def test_a_sweep_is_every_combination():
+    name, specs = resolve(["scenario=high_lr,mask_missing", "seed=range(3)", "steps=30,40"])
+    faulty = [spec for spec in specs if spec.role is Role.FAULTY]
+    assert name == "sweep"
+    assert {(s.scenario, s.seed, s.setup.steps) for s in faulty} == {
+        (scenario, seed, steps) for scenario in ("high_lr", "mask_missing") for seed in range(3) for steps in (30, 40)
+    }
+    assert len(faulty) == 12
+    # four bases: two scenarios at two lengths
+    assert sum(spec.split is Split.CALIBRATION for spec in specs) == 4 * 8
+
+
+def test_a_sweep_over_severities_and_sizes():
+    specs = resolve(["scenario=high_lr", "severity=subtle,severe", "size=micro,small", "steps=30"])[1]
+    faulty = {(spec.severity, spec.size) for spec in specs if spec.role is Role.FAULTY}
+    assert faulty == {(v, z) for v in (Severity.SUBTLE, Severity.SEVERE) for z in (Size.MICRO, Size.SMALL)}
+    assert {spec.seed for spec in specs if spec.split is Split.TEST} == {0}
+
+
+def test_severities_share_their_twin():
+    specs = resolve(["scenario=high_lr", "severity=subtle,clear,severe", "steps=30"])[1]
+    assert sum(spec.role is Role.TWIN and spec.split is Split.TEST for spec in specs) == 1
+
+
+def test_one_that_is_its_own_twin_has_no_calibration():
+    own = next(name for name, entry in scenarios().items() if entry.own_twin)
+    assert [spec.role for spec in with_calibration(own, range(2))] == [Role.FAULTY] * 2
+    assert scenario(own).look_alike
+
+
+def test_a_plan_file_is_the_same_runs(tmp_path):
+    specs = resolve(["scenario=high_lr,benign_clean_resume", "steps=30"])[1]
+    path = tmp_path / "mine.json"
+    content = {"format": "trainwreck-plan", "runs": [spec.to_json() for spec in specs]}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert resolve([str(path)]) == ("mine", specs)
+
+
+def test_member():
+    assert member(Severity, "severity", None) is None
+    assert member(Severity, "severity", "clear") is Severity.CLEAR
+    with pytest.raises(InputError, match="severity: 'claer' is not allowed; did you mean 'clear'"):
+        member(Severity, "severity", "claer")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "none given"),
+        (["dmeo"], "did you mean 'demo'"),
+        (["demo", "seed=1"], "one name, one file"),
+        (["seed=1"], "without scenario"),
+        (["scenario=mask_mising"], "did you mean 'mask_missing'"),
+        (["scenario=high_lr", "seed=x"], "seed: 'x'"),
+        (["scenario=high_lr", "seed=range(0)"], "no runs"),
+        (["scenario=mask_missing", "severity=clear"], "no scale"),
+        (["scenario=high_lr", "size=huge"], "size: 'huge'"),
+        (["nowhere.json"], "missing"),
+    ],
+)
+def test_a_wrong_plan_is_one_line(words, message):
+    with pytest.raises(InputError, match=message) as refusal:
+        resolve(words)
+    assert "\n" not in str(refusal.value)

@@ -1,0 +1,137 @@
+"""A training step asks the device for no value; only the end of a block and a validation do."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trainwreck.models.config import Activation, Norm, Placement
+from trainwreck.models.optim import Kind
+from trainwreck.models.precision import Format
+from trainwreck.scenarios.config.settings import replaced
+from trainwreck.scenarios.spec.faults import At, TableEdit, Variant
+from trainwreck.scenarios.training import telemetry
+from trainwreck.scenarios.training.bundle import Lane, Place
+from trainwreck.scenarios.training.loop import fresh_state
+
+# Operators whose result, or its shape, the host must wait for.
+WAITING = (
+    "_local_scalar_dense", "item", "is_nonzero", "nonzero", "nonzero_static", "masked_select", "equal", "allclose",
+    "unique", "_unique", "_unique2", "unique_dim", "unique_consecutive", "bincount", "repeat_interleave", "histc",
+)  # fmt: skip
+INDEXING = ("index", "index_put", "index_put_", "_unsafe_index")  # with a bool index they wait for its count
+
+WAITS = {
+    "item": lambda x: x.sum().item(),
+    "bool": lambda x: bool(x[0] > 0),
+    "float": lambda x: float(x[0]),
+    "nonzero": lambda x: x.nonzero(),
+    "bool index": lambda x: x[x > 0],
+    "bool index written": lambda x: x.clone().index_put_((x > 0,), torch.zeros((), device=x.device)),
+    "equal": lambda x: torch.equal(x, x),
+    "unique": lambda x: x.unique(),
+}
+TRANSFERS = {"tolist": lambda x: x.tolist(), "numpy": lambda x: x.numpy(), "cpu": lambda x: x.cpu()}
+
+LEAK = At(0, TableEdit(lambda tables, s: dataclasses.replace(tables, allowed_NTS=torch.ones_like(tables.allowed_NTS))))
+GAIN = At(0, TableEdit(lambda tables, s: dataclasses.replace(tables, branch_gain_NL2=torch.ones(1, 2, 2))))
+FP16 = {"precision__format": Format.FP16, "precision__loss_scale": 2.0**17, "precision__dynamic": True}
+CASES = {
+    "healthy": ({}, ()),
+    "dropout, z-loss": ({"dropout": 0.1, "z_loss": 1e-3}, ()),
+    "fp16 dynamic": (FP16, ()),
+    "bf16": ({"precision__format": Format.BF16}, ()),
+    "Post-LN, SwiGLU": ({"model__placement": Placement.POST, "model__activation": Activation.SWIGLU}, ()),
+    "RMSNorm, qk-norm, SGD": (
+        {"model__norm": Norm.RMS, "model__qk_norm": True, "optimizer__kind": Kind.SGD, "optimizer__clip": None}, (),
+    ),
+    "BatchNorm": ({"model__norm": Norm.BATCH}, ()),
+    "leaking mask": ({}, (LEAK,)),
+    "branch gains": ({}, (GAIN,)),
+    "fp16 scores": ({}, (At(0, Variant("model.attention", "fp16_scores")),)),
+}  # fmt: skip
+
+
+class Waits(TorchDispatchMode):
+    """Counts operators that wait for the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self.calls = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        self.calls += 1
+        chosen = args[1] if name in INDEXING else ()
+        if name in WAITING or any(x is not None and x.dtype is torch.bool for x in chosen):
+            self.seen.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture(params=CASES)
+def make_lane(request, tiny, make_job):
+    """Builds a lane of two runs that records every signal, and its feed for four steps, on a device."""
+    values, changes = CASES[request.param]
+    jobs = [make_job(seed, replaced(tiny, **values), *changes) for seed in (0, 1)]
+
+    def make(device: str):
+        place = torch.device(device)
+        lane = Lane(jobs, [fresh_state(job) for job in jobs], 0, Place(place))
+        lane.recorder = telemetry.Recorder(lane.setup.model, lane.plan, 2, 4, place)
+        return lane, lane.feed(range(4))
+
+    return make
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_the_counter_sees_a_wait(name):
+    x = torch.arange(3.0)
+    with Waits() as waits:
+        WAITS[name](x)
+    assert waits.seen
+
+
+@pytest.mark.parametrize("name", [*TRANSFERS, *(n for n in WAITS if n != "bool index written")])
+def test_a_meta_tensor_refuses_a_wait(name):
+    with pytest.raises((NotImplementedError, RuntimeError, TypeError)):
+        (TRANSFERS | WAITS)[name](torch.arange(3.0, device="meta"))
+
+
+def test_steps_run_no_waiting_operator(make_lane):
+    lane, feed = make_lane("cpu")
+    with Waits() as waits:
+        for step in range(4):
+            lane.step(feed, step, step)
+    assert waits.calls > 400
+    assert waits.seen == []
+    assert torch.isfinite(lane.recorder.buffer[:, :, 0]).all()  # the loss: all of it has happened
+
+
+def test_steps_run_on_a_device_that_has_no_values(make_lane):
+    """Meta tensors have shapes alone: whatever reads one, or moves one to the host, raises."""
+    lane, feed = make_lane("meta")
+    for step in range(4):
+        lane.step(feed, step, step)
+    lane.validate()
+    with pytest.raises(NotImplementedError, match="meta tensor"):
+        lane.recorder.read(4)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_cuda_sees_no_synchronisation(tiny, make_job):
+    job = make_job(0, tiny)
+    device = torch.device("cuda")
+    lane = Lane([job], [fresh_state(job)], 0, Place(device))
+    lane.recorder = telemetry.Recorder(lane.setup.model, lane.plan, 1, 4, device)
+    feed = lane.feed(range(4))
+    lane.step(feed, 0, 0)  # libraries start up
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for step in range(1, 4):
+            lane.step(feed, step, step)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
