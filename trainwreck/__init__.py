@@ -46,23 +46,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DataSet": "evaluation.dataset",
-    "load": "evaluation.dataset",
+    "DataSet": "evaluation.dataset.dataset",
+    "load": "evaluation.dataset.dataset",
     "InputError": "evaluation.errors",
-    "lightning_callback": "evaluation.monitoring.lightning",
-    "Alarm": "evaluation.monitoring.monitor",
-    "Monitor": "evaluation.monitoring.monitor",
-    "transformers_callback": "evaluation.monitoring.transformers",
-    "Detector": "evaluation.protocol",
-    "Verdict": "evaluation.protocol",
-    "Experiment": "scenarios.experiment",
-    "run": "scenarios.experiment",
+    "lightning_callback": "evaluation.live.lightning",
+    "Alarm": "evaluation.live.monitor",
+    "Monitor": "evaluation.live.monitor",
+    "transformers_callback": "evaluation.live.transformers",
+    "Detector": "evaluation.detectors.base",
+    "Verdict": "evaluation.detectors.base",
+    "Experiment": "scenarios.views.experiment",
+    "run": "scenarios.views.experiment",
     "ModuleSignals": "scenarios.module_signals",
     "Preflight": "scenarios.preflight",
-    "Scorecard": "evaluation.scorecard",
-    "leaderboard": "evaluation.scorecard",
-    "score": "evaluation.scorecard",
-    "sample": "evaluation.shipped",
+    "Scorecard": "evaluation.leaderboard.run",
+    "leaderboard": "evaluation.leaderboard.run",
+    "score": "evaluation.leaderboard.run",
+    "sample": "evaluation.dataset.sample",
 }
 
 

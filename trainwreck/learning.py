@@ -25,8 +25,9 @@ def learn(dir: Path, out: Path, as_json: bool) -> None:
     """Train the detector `learned` on the train split of a data set, and on nothing else of it.
 
     The weights that ship with the package were made so. To score others, write a file mine.py with the lines
-    "from trainwreck.evaluation.detectors.learned.learned import with_weights" and "Mine = with_weights('learned.npz')", and
-    give it as --detector mine.py:Mine. Recall is on seeds that were held out in turn.
+    "from trainwreck.evaluation.detectors.learned.learned import with_weights"
+    and "Mine = with_weights('learned.npz')", and give it as
+    --detector mine.py:Mine. Recall is on seeds that were held out in turn.
     """
     from trainwreck.evaluation.constants import BUDGETS
     from trainwreck.evaluation.dataset.dataset import load

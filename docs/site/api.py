@@ -4,10 +4,16 @@ import trainwreck
 
 # Modules whose public names are documented besides those of `import trainwreck`, by page.
 MODULES = {
-    "Data sets and telemetry": ("evaluation.dataset", "evaluation.trace", "evaluation.figures"),
-    "Detectors and scoring": ("evaluation.protocol", "evaluation.measure", "evaluation.alarms"),
-    "Scenarios": ("scenarios.experiment", "scenarios.spec", "scenarios.faults", "scenarios.plan", "scenarios.sizes"),
-    "Monitoring": ("evaluation.monitoring.monitor", "scenarios.module_signals", "scenarios.preflight.preflight"),
+    "Data sets and telemetry": ("evaluation.dataset.dataset", "evaluation.dataset.trace", "evaluation.pages.figures"),
+    "Detectors and scoring": ("evaluation.detectors.base", "evaluation.scoring.scorecard", "evaluation.replay.alarms"),
+    "Scenarios": (
+        "scenarios.views.experiment",
+        "scenarios.spec.scenario",
+        "scenarios.spec.faults",
+        "scenarios.spec.run_spec",
+        "scenarios.config.sizes",
+    ),
+    "Monitoring": ("evaluation.live.monitor", "scenarios.module_signals", "scenarios.preflight.check"),
 }
 WITHOUT_HEADING = "    options:\n      show_root_heading: false\n"
 

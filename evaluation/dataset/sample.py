@@ -6,7 +6,7 @@ It is what `trainwreck generate sample` makes and `trainwreck release` writes (`
 from pathlib import Path
 
 SAMPLE = "sample"
-_FOLDER = Path(__file__).parent / SAMPLE
+_FOLDER = Path(__file__).parents[1] / SAMPLE
 
 
 def sample() -> Path:

@@ -1,4 +1,1 @@
-"""Built-in detectors, one a file. A module here is found by being here.
-
-Two files hold no detector: `series` has the gate and base classes of the generic ones, `evidence` is the playbook's.
-"""
+"""Detectors: the protocol, the registry, and every built-in detector in a folder of its kind."""

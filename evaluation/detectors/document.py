@@ -17,9 +17,9 @@ installs them. Without it they are not on the board, which names them; {SWITCH}=
 The others are our own code from the published rule. Signals are columns of [schema.md](schema.md); one that a profile
 does not show is not there, and the detector goes by what is left.
 
-Names in `_gated` stand behind the shared gate of `evaluation/detectors/generic/series.py`: it alarms at a loss or gradient
-norm that is not finite, and shows the detector, in place of each number, how far its logarithm is from the trend of
-the rows before, in standard deviations. Beside each stands the same detector without it.
+Names in `_gated` stand behind the shared gate of `evaluation/detectors/generic/series.py`: it alarms at a loss or
+gradient norm that is not finite, and shows the detector, in place of each number, how far its logarithm is from the
+trend of the rows before, in standard deviations. Beside each stands the same detector without it.
 """
 
 

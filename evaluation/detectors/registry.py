@@ -42,7 +42,7 @@ def register(detector: D) -> D:
 def known_detectors() -> dict[str, type[Detector]]:
     """Every detector that a module of `trainwreck.evaluation.detectors` registers, by name, sorted."""
     package = importlib.import_module("trainwreck.evaluation.detectors")
-    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
     return dict(sorted(_REGISTERED.items()))
 

@@ -1,1 +1,1 @@
-"""The detector `learned`: what it reads off the rows, its trees and its cause head, and how they are trained."""
+"""How the detector `learned` is trained: examples, causes, held-out judgement."""

@@ -20,7 +20,7 @@ Sets = Mapping[str, frozenset[str]]
 
 def path() -> Path:
     """Where the sets lie: beside this file."""
-    return Path(str(files("trainwreck.evaluation") / RECORD))
+    return Path(str(files("trainwreck.evaluation.scoring") / RECORD))
 
 
 def shipped(profile: str) -> Sets:

@@ -18,8 +18,8 @@ from trainwreck.kernels.selection import choose
 AttentionFn = Callable[..., tuple[Tensor, AttentionStats | None]]
 
 # Attention done right is called "reference", in either implementation; the others are wrong on purpose.
-# A kernel variant is two files: <name>.py with an `attention` in plain PyTorch, its reference twin, and
-# triton_<name>.py with a `RECIPE` for the fused kernels.
+# A kernel variant is two files: variants/<name>.py with an `attention` in plain PyTorch, its reference twin, and
+# triton/<name>.py with a `RECIPE` for the fused kernels.
 KERNEL_VARIANTS = ("fp16_scores", "softmax_unshifted", "biased_rounding")
 # An argument variant is one file with a function `mistaken`: the variant named here, asked for the wrong thing.
 ARGUMENT_VARIANTS = {
@@ -42,12 +42,13 @@ def load_variant(name: str, impl: str = "reference") -> AttentionFn:
         raise ValueError(f"attention variant: {name!r} is not allowed; allowed: {', '.join(VARIANTS)}")
     if name in ARGUMENT_VARIANTS:
         called = load_variant(ARGUMENT_VARIANTS[name], impl)
-        return _mistaken(called, import_module(f"{HOME}.{name}").mistaken)
+        return _mistaken(called, import_module(f"{HOME}.variants.{name}").mistaken)
     if impl == "reference":
-        fn: AttentionFn = import_module(f"{HOME}.{name}").attention
+        home = HOME if name == "reference" else f"{HOME}.variants"
+        fn: AttentionFn = import_module(f"{home}.{name}").attention
         return fn
-    fused: AttentionFn = import_module(f"{HOME}.triton").attention
-    return fused if name == "reference" else partial(fused, recipe=import_module(f"{HOME}.triton_{name}").RECIPE)
+    fused: AttentionFn = import_module(f"{HOME}.triton.launch").attention
+    return fused if name == "reference" else partial(fused, recipe=import_module(f"{HOME}.triton.{name}").RECIPE)
 
 
 def attention(

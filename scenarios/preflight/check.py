@@ -81,7 +81,7 @@ def check(
 @cache
 def checks() -> dict[str, Check]:
     """Every check by name, in the order of stages and then of names."""
-    package = importlib.import_module("trainwreck.scenarios.preflight")
+    package = importlib.import_module("trainwreck.scenarios.preflight.checks")
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
     order = list(Stage)

@@ -79,7 +79,7 @@ def examine_all(
 
 def record(found: Sequence[Examined], results: Path | None = None) -> Path:
     """Write README.md, result.json and environment.json to `results/preflight` of the checkout."""
-    results = results or proofs.path().resolve().parent.parent / "results" / "preflight"
+    results = results or proofs.path().resolve().parents[2] / "results" / "preflight"
     write_text(results / "README.md", HEAD + markdown(found))
     write_json(results / "result.json", [one.to_dict() for one in found])
     write_json(results / "environment.json", environment())

@@ -16,7 +16,7 @@ def enter(proofs: Sequence[Proof], results: Path | None = None) -> None:
 
     results: the folder of the table; `results/proof` of the checkout by default.
     """
-    results = results or shipped.path().resolve().parent.parent / "results" / "proof"
+    results = results or shipped.path().resolve().parents[2] / "results" / "proof"
     rows = {_key(row): row for row in (read_json(shipped.path()) if shipped.path().exists() else [])}
     rows.update({_key(row): row for row in to_rows(proofs)})
     ordered = sorted(rows.values(), key=_key)

@@ -12,7 +12,7 @@ UNPROVEN = "unproven.json"
 
 def path() -> Path:
     """Where the record lies: beside this file."""
-    return Path(str(files("trainwreck.scenarios") / RECORD))
+    return Path(str(files("trainwreck.scenarios.spec") / RECORD))
 
 
 @cache
@@ -24,7 +24,7 @@ def recorded() -> list[dict[str, Any]]:
 
 def unproven() -> list[dict[str, str]]:
     """Documented failures that are no scenarios, since no proof of them was found: id, family, fault, tried."""
-    rows: list[dict[str, str]] = json.loads((files("trainwreck.scenarios") / UNPROVEN).read_text(encoding="utf-8"))
+    rows: list[dict[str, str]] = json.loads((files("trainwreck.scenarios.spec") / UNPROVEN).read_text(encoding="utf-8"))
     return rows
 
 

@@ -51,7 +51,7 @@ def test_it_holds_every_file_of_the_packages_and_nothing_else(wheel):
             expected.add("/".join([HOMES[first], *rest]))
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert inside == expected
-    assert {"trainwreck/py.typed", "trainwreck/evaluation/report/page.html.jinja"} <= inside
+    assert {"trainwreck/py.typed", "trainwreck/evaluation/pages/report/page.html.jinja"} <= inside
 
 
 def test_it_declares_the_command_and_the_licence(wheel):

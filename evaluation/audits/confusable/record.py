@@ -14,13 +14,14 @@ Causes that an observation profile does not tell apart, and causes that it does 
 {causes} causes by `{command}`.
 
 For every pair of causes a classifier is cross-validated over {folds} blocks of seeds, on how far each signal that
-the profile hands out is from healthy runs of the same base after the onset (`evaluation/audits/confusable/deviation.py`). Pairs that
-it does not tell apart better than chance, with one false claim in {share} allowed among all pairs, are joined;
-no set holds two causes that were told apart. Naming any cause of a set is right within the set, at that profile; the
-strict number stands beside it. **Not detected**: failing runs that the same classifier does not tell from healthy
-runs of their base. **Control**: pairs of bases whose healthy runs were told apart at p <= {rate}; more than
-that share would mean that bases are told apart, and not causes. **Doubtful**: pairs on two bases that were told
-apart, but no better than two bases alone might be, at worst (`evaluation/audits/confusable/equivalence.py`); no set joins them.
+the profile hands out is from healthy runs of the same base after the onset
+(`evaluation/audits/confusable/deviation.py`). Pairs that it does not tell apart better than chance, with one false
+claim in {share} allowed among all pairs, are joined; no set holds two causes that were told apart. Naming any cause of
+a set is right within the set, at that profile; the strict number stands beside it. **Not detected**: failing runs that
+the same classifier does not tell from healthy runs of their base. **Control**: pairs of bases whose healthy runs were
+told apart at p <= {rate}; more than that share would mean that bases are told apart, and not causes. **Doubtful**:
+pairs on two bases that were told apart, but no better than two bases alone might be, at worst
+(`evaluation/audits/confusable/equivalence.py`); no set joins them.
 
 A set says that {folds} seeds did not do it. More seeds may split a set. A classifier that sees the twin would tell
 more apart; no detector has one, and so none was given.
@@ -75,7 +76,7 @@ def record(found: Mapping[str, Any], command: str, environment: Mapping[str, Any
 
     results: the folder of all results, that of the checkout by default.
     """
-    folder = (results or shipped.path().resolve().parent.parent / "results") / "equivalence"
+    folder = (results or shipped.path().resolve().parents[2] / "results") / "equivalence"
     write_text(folder / "README.md", page(found, command))
     write_json(folder / "result.json", {"command": command, **found})
     write_json(folder / "environment.json", dict(environment))

@@ -135,4 +135,4 @@ def read_model(path: Path) -> Model:
 
 def shipped() -> Path:
     """The weights that ship with the package."""
-    return Path(str(files("trainwreck.evaluation.learning") / WEIGHTS))
+    return Path(str(files("trainwreck.evaluation.detectors.learned") / WEIGHTS))

@@ -51,7 +51,9 @@ def page(scores: dict[str, Any], made: dict[str, Any]) -> str:
     """The page as text. scores: `board.standing`. made: `board_files.made`."""
     profiles = list(dict.fromkeys(row["profile"] for row in scores["rows"]))
     panes = [pane(profile, place, scores) for place, profile in enumerate(profiles)]
-    outline = template("trainwreck.evaluation.pages.report", "standings.html.jinja", number=number, breakable=breakable)
+    outline = template(
+        "trainwreck.evaluation.pages.leaderboard", "standings.html.jinja", number=number, breakable=breakable
+    )
     return outline.render(made=made, panes=panes, columns=COLUMNS)
 
 

@@ -3,8 +3,8 @@
 A compound run has two causes, joined by + in its label: naming either is right. It is a cause of its own
 in macro averages and in the confusion matrix.
 
-Within a set: causes that the profile can't tell apart form a set (`evaluation/audits/confusable/equivalence.py`), and naming any
-of the true cause's set is right. That number stands beside the strict one and never in its place.
+Within a set: causes that the profile can't tell apart form a set (`evaluation/audits/confusable/equivalence.py`), and
+naming any of the true cause's set is right. That number stands beside the strict one and never in its place.
 """
 
 from collections import Counter

@@ -30,7 +30,7 @@ def marked(name: str, needy: bool) -> Any:
 NAMES = [marked(name, bool(detector.requires)) for name, detector in KNOWN.items()]
 MODULES = [
     marked(module.name, module.name in NEEDY)
-    for module in pkgutil.iter_modules(detectors.__path__, detectors.__name__ + ".")
+    for module in pkgutil.walk_packages(detectors.__path__, detectors.__name__ + ".")
 ]
 
 

@@ -30,7 +30,8 @@ def write_class(
 ) -> list[Path]:
     """Write class.html, people.csv, runs.csv and confusions.csv to `out`; returns the paths, the page first."""
     players = [row for row in found.rows if row["kind"] == PERSON]
-    page = template("trainwreck.evaluation.pages.quiz", "class.html.jinja", span=_span, number=_number).render(
+    outline = template("trainwreck.evaluation.pages.quiz.classroom", "class.html.jinja", span=_span, number=_number)
+    page = outline.render(
         palette=Markup(asset("palette.css")),
         shared=Markup(script(*THEME)),
         rows=found.rows,

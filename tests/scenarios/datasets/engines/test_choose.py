@@ -32,6 +32,9 @@ def test_a_missing_library_is_one_line_that_says_what_to_install(tmp_path, monke
 
 
 def test_no_library_of_an_engine_is_loaded_before_it_is_asked_for():
-    code = "import sys, trainwreck.scenarios.datasets.engines; print(sorted({'ray', 'submitit', 'torch'} & set(sys.modules)))"
+    code = (
+        "import sys, trainwreck.scenarios.datasets.engines; "
+        "print(sorted({'ray', 'submitit', 'torch'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

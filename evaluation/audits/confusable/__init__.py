@@ -1,0 +1,1 @@
+"""Causes that the signals of a profile cannot tell apart."""

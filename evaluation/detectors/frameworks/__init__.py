@@ -1,0 +1,1 @@
+"""Monitors that ship with training frameworks, with their published defaults."""

@@ -1,0 +1,1 @@
+"""The detector `learned`: its features, its trees and its weights. `evaluation.learning` trains it."""

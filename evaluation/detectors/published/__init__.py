@@ -1,0 +1,1 @@
+"""Rules that papers and tools publish, with their defaults."""

@@ -1,0 +1,1 @@
+"""Baselines: policies that look at nothing, and rules of one line."""

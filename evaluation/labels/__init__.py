@@ -1,0 +1,1 @@
+"""Labels measured from telemetry: visible steps, their stability, and labels taken from another copy."""

@@ -1,0 +1,1 @@
+"""Many detectors on one data set: replay, ranking, cache, stored alarms and submissions."""

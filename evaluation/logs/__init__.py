@@ -1,0 +1,1 @@
+"""Logs of other programs: names, units and gaps by stated rules."""

@@ -1,0 +1,1 @@
+"""Rows of a recorded run through a detector, under an observation profile."""

@@ -1,0 +1,1 @@
+"""The scorecard of one detector: outcomes, metrics, intervals and breakdowns."""

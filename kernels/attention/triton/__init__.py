@@ -1,0 +1,1 @@
+"""The fused attention kernels, and the recipes of their faulty variants."""

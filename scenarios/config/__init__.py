@@ -1,0 +1,1 @@
+"""The configuration of a run: settings, sizes, and the learning-rate schedule."""

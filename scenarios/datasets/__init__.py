@@ -1,0 +1,1 @@
+"""Plans, their cost, and the data sets made from them."""

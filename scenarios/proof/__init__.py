@@ -1,0 +1,1 @@
+"""Proofs that a scenario shows its failure, and points of no return."""

@@ -1,0 +1,1 @@
+"""A scenario shown while it trains, and the symptoms of the catalogue."""
