@@ -13,7 +13,7 @@ class Norm(Enum):
 
     LAYER = "layer"
     RMS = "rms"
-    BATCH = "batch"  # models.batch_norm: over the tokens of the batch, not over the features of a token
+    BATCH = "batch"  # models.variants.batch_norm: over the tokens of the batch, not over the features of a token
 
 
 class Variance(Enum):

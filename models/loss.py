@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from trainwreck.models.precision import widen
+from trainwreck.kernels.dtypes import widen
 
 
 def weighted_mean(value_NM: Tensor, weight_NM: Tensor) -> Tensor:

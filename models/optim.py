@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from trainwreck.kernels.norms import segment_statistics
+from trainwreck.models.parametrization import Updates
 from trainwreck.models.precision import Format, stored
-from trainwreck.models.wiring import Updates
 
 SMALLEST = 1e-37  # what float32 can still divide by
 

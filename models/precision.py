@@ -11,9 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.attention.reference import matmul, widen
-
-__all__ = ["Format", "linear", "lower", "stored", "widen"]
+from trainwreck.kernels.dtypes import matmul
 
 
 class Format(Enum):

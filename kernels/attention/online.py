@@ -12,8 +12,9 @@ from torch import Tensor
 
 from trainwreck.kernels.attention.dropout import Dropout
 from trainwreck.kernels.attention.mask import Mask
-from trainwreck.kernels.attention.reference import masked_scores, materialise, matmul, widen
+from trainwreck.kernels.attention.reference import masked_scores, materialise
 from trainwreck.kernels.attention.statistics import AttentionStats, measure
+from trainwreck.kernels.dtypes import matmul, widen
 
 Edit = Callable[[Tensor], Tensor]
 

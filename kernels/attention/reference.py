@@ -14,6 +14,7 @@ from torch import Tensor
 from trainwreck.kernels.attention.dropout import Dropout
 from trainwreck.kernels.attention.mask import Mask, Regions
 from trainwreck.kernels.attention.statistics import AttentionStats, measure
+from trainwreck.kernels.dtypes import matmul, widen
 
 
 def attention(
@@ -81,11 +82,6 @@ def materialise(q: Tensor, mask: Mask, dropout: Dropout | None) -> tuple[Tensor,
     return mask.bias(t, wide, q.device), mask.regions(t, q.device), keep
 
 
-def widen(x: Tensor) -> Tensor:
-    """x in float32 where it is in a half format, else as it is."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
 def masked_scores(q: Tensor, k: Tensor, bias: Tensor) -> Tensor:
     """q k' + bias in the accumulation dtype, [N, B, H, T, S]. q is wide already and not rounded."""
     lead = q.shape[:-2]
@@ -93,17 +89,3 @@ def masked_scores(q: Tensor, k: Tensor, bias: Tensor) -> Tensor:
     scores = torch.bmm(q.reshape(-1, *q.shape[-2:]), k.reshape(-1, *k.shape[-2:]).transpose(1, 2))
     scores = scores.view(*lead, *scores.shape[-2:])
     return scores.add_(bias.unsqueeze(2))
-
-
-def matmul(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    """a @ b over the last two axes, accumulated in float32 (float64 for float64), rounded to dtype.
-
-    A float32 operand that meets a half-precision one is rounded to it first.
-    """
-    narrow = next((t.dtype for t in (a, b) if t.dtype in (torch.float16, torch.bfloat16)), None)
-    wide = torch.float64 if a.dtype == torch.float64 else torch.float32
-    if narrow is not None:
-        a, b = a.to(narrow).to(wide), b.to(narrow).to(wide)
-    lead = a.shape[:-2]
-    out = torch.bmm(a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:]))
-    return out.view(*lead, *out.shape[-2:]).to(dtype)

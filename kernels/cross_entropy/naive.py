@@ -7,8 +7,8 @@ the gradient 1 / 0 * 0 is NaN. Plain PyTorch on every device: a variant to look 
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.attention.reference import widen
 from trainwreck.kernels.cross_entropy.api import TokenLosses, check_arguments
+from trainwreck.kernels.dtypes import widen
 
 
 def cross_entropy(logits_NMV: Tensor, targets_NM: Tensor, largest: bool = False) -> TokenLosses:

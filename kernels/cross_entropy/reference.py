@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.attention.reference import widen
 from trainwreck.kernels.cross_entropy.api import BucketLosses, TokenLosses
+from trainwreck.kernels.dtypes import widen
 
 
 def cross_entropy(logits_NMV: Tensor, targets_NM: Tensor, largest: bool) -> TokenLosses:

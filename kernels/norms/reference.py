@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.attention.reference import widen
+from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.norms.api import Segments, SegmentStatistics
 
 

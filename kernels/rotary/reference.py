@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.attention.reference import widen
+from trainwreck.kernels.dtypes import widen
 
 
 def split_and_rotate(

@@ -123,7 +123,7 @@ def _pass(setup: Setup, runs: int, *, compile: bool = False) -> Pass:
     lane = Lane(jobs, [fresh_state(job) for job in jobs], 0)
 
     def loss(params: dict[str, Tensor], inputs: Tensor, documents: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        logits = gpt.forward(params, inputs, documents, lane.tables, setup.model, impl="reference")
+        logits = gpt.forward(gpt.Model(params, setup.model, lane.tables, impl="reference"), inputs, documents)
         return weighted_mean(cross_entropy(logits, targets, impl="reference").nll_NM, weights)
 
     fed = lane.feed(range(1))

@@ -8,7 +8,7 @@ import torch
 
 from trainwreck.evaluation.progress import Tick
 from trainwreck.kernels.cross_entropy import cross_entropy
-from trainwreck.models.gpt import Tables
+from trainwreck.models.tables import Tables
 from trainwreck.scenarios.bench.table import Table
 from trainwreck.scenarios.catalogue.attention.mask_zeroed import wipe_scores
 from trainwreck.scenarios.config.settings import Setup, replaced

@@ -12,9 +12,10 @@ from trainwreck.evaluation.dataset.schema import BUCKETS
 from trainwreck.kernels.attention.statistics import measure, reduce
 from trainwreck.kernels.cross_entropy import bucket_losses
 from trainwreck.kernels.norms import reference, segment_statistics
-from trainwreck.models import gpt, optim
+from trainwreck.models import optim
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import layout
+from trainwreck.models.probe import Probe
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.training.telemetry import age_buckets, row_statistics
 
@@ -41,7 +42,7 @@ def costs(setup: Setup, runs: int) -> list[tuple[str, float, float]]:
 
 
 def groups(setup: Setup, runs: int) -> list[Group]:
-    """The work of `telemetry.Recorder` and `gpt.Probe`, on random numbers in the shapes of a step."""
+    """The work of `telemetry.Recorder` and `Probe`, on random numbers in the shapes of a step."""
     config = setup.model
     draw = torch.Generator().manual_seed(0)
 
@@ -97,7 +98,7 @@ def _activations(config: ModelConfig, random: Callable[..., Tensor], tokens: int
     units = [random(tokens, config.mlp_ratio * config.width) for _ in range(config.layers)]
 
     def work() -> None:
-        probe = gpt.Probe()
+        probe = Probe()
         for x, hidden in zip(stream, units, strict=True):
             probe.see_stream(x)
             probe.see_hidden(hidden)

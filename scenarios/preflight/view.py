@@ -66,9 +66,9 @@ class Run(nn.Module):
         """Logits [B, T, V]."""
         lane = self.lane()
         named = {slot.name: w[None] for slot, w in zip(lane.plan.slots, self.weights(), strict=True)}
-        # Where weights are rewired, a lane makes those that compute of one flat leaf.
-        rewired = "flat" in lane.leaves
-        lane.leaves = {"flat": torch.cat([w.flatten(1) for w in named.values()], 1)} if rewired else named
+        # Where weights are parametrized, a lane makes those that compute of one flat leaf.
+        parametrized = "flat" in lane.leaves
+        lane.leaves = {"flat": torch.cat([w.flatten(1) for w in named.values()], 1)} if parametrized else named
         rows = input_ids[None], input_ids[None], torch.ones_like(input_ids[None], dtype=torch.float32), documents[None]
         lane.held_out = rows
         logits = torch.cat([part for part, _ in lane.held_out_logits(self.at)], 1)

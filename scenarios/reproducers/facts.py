@@ -46,7 +46,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
     clip = "" if values["clip"] == [None] else "sometimes" if None in values["clip"] else "always"
     if "clip_coef" in signals and not clip:
         raise NotPlainError("reproducer: clip_coef without clipping is not in the plain program")
-    used = "used" if "wiring" in known else "trained"
+    used = "used" if "parametrization" in known else "trained"
     signal_lines = [line.replace("used", used) for line in _signal_lines(signals, places["at_clock"], ranks)]
     in_parts = noise or some("evaluated_rows", 0) or some("evaluate_with_dropout", False)
     evaluates = in_parts or "validation" in known or padded or some("fresh_rows", False)

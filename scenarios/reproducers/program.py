@@ -71,7 +71,8 @@ class Program:
 
     def _places(self) -> dict[str, str]:
         """The lines that the fault and the cure put into the loop, by place."""
-        found: dict[str, list[str]] = {name: [] for name in ("settings", "state", "batch", "rate", "wiring", "clock")}
+        places = ("settings", "state", "batch", "rate", "parametrization", "clock")
+        found: dict[str, list[str]] = {name: [] for name in places}
         for word, before in (("fault", "healthy"), ("cure", "fault")):
             differ = {k: v for k, v in self.told[word].items() if v != self.told[before][k]}
             _under(found["settings"], word, [f"c.{k} = {frame.value(k, v)}" for k, v in differ.items()])
@@ -101,10 +102,11 @@ class Program:
             return "rate", f"rate = learning_rate(c, {harvest.call(change.position, 'step', first)})"
         if isinstance(change, faults.Clock):
             return "clock", f"taken = {harvest.call(change.edit, 'taken', since)}"
-        if isinstance(change, faults.WiringEdit):
-            harvest.known.add("wiring")
-            made = harvest.call(change.edit, "wiring", "plan")
-            return "wiring", f"wiring = {made.replace('Wiring()', 'Wiring(trained)')}"
+        if isinstance(change, faults.ParametrizationEdit):
+            place = "parametrization"
+            harvest.known.add(place)
+            made = harvest.call(change.edit, place, "plan")
+            return place, f"{place} = {made.replace('Parametrization()', 'Parametrization(trained)')}"
         if isinstance(change, faults.StateEdit):
             earlier = "None"
             if harvest.uses(change.edit, 1):

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.models.gpt import Tables
 from trainwreck.models.parameters import Layout, layout
+from trainwreck.models.parametrization import Updates
 from trainwreck.models.rotary import rotary_table
-from trainwreck.models.wiring import Updates
+from trainwreck.models.tables import Tables
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.exchange import Exchange, Matrix
 from trainwreck.scenarios.spec.job import Segment

@@ -217,7 +217,7 @@ def _effects(job: Job, steps: Sequence[int]) -> dict[str, list[Any]]:
     for step in steps:
         segment = job.segment(step)
         here = leaves(segment.setup) | {"the learning rate": job.learning_rate(step), "time": job.seconds(1.0, step)}
-        for part in (segment.tables, segment.wiring, segment.updates):
+        for part in (segment.tables, segment.parametrization, segment.updates):
             here |= {f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.type is not bool}
         batch = run_batches(job, range(step, step + 1)).at(0)
         here |= {f.name: getattr(batch, f.name) for f in dataclasses.fields(batch)}

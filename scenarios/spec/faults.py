@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from trainwreck.kernels.random import generator
-from trainwreck.models.gpt import Tables, healthy_tables
 from trainwreck.models.parameters import Layout, layout
-from trainwreck.models.wiring import Updates, Wiring
+from trainwreck.models.parametrization import Parametrization, Updates
+from trainwreck.models.tables import Tables, healthy_tables
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import Setup, get, replace
 from trainwreck.scenarios.data.batches import Batch, training_batch
@@ -52,9 +52,9 @@ class Change:
         """Mask, rotary tables and attention scale of one run (leading axis 1) from here on."""
         return tables
 
-    def wiring(self, wiring: Wiring, setup: Setup) -> Wiring:
+    def parametrization(self, parametrization: Parametrization, setup: Setup) -> Parametrization:
         """How the weights that compute are made of the trained ones (leading axis 1) from here on."""
-        return wiring
+        return parametrization
 
     def updates(self, updates: Updates, setup: Setup) -> Updates:
         """What stands between gradients and weights of one run (leading axis 1) from here on."""
@@ -137,19 +137,19 @@ def restore_tables() -> TableEdit:
 
 
 @dataclass(frozen=True)
-class WiringEdit(Change):
-    """Weights that compute other than the trained ones: edit(wiring of one run, layout)."""
+class ParametrizationEdit(Change):
+    """Weights that compute other than the trained ones: edit(parametrization of one run, layout)."""
 
-    edit: Callable[[Wiring, Layout], Wiring]
+    edit: Callable[[Parametrization, Layout], Parametrization]
     kind: ClassVar[FaultKind] = FaultKind.TENSOR
 
-    def wiring(self, wiring: Wiring, setup: Setup) -> Wiring:
-        return self.edit(wiring, layout(setup.model))
+    def parametrization(self, parametrization: Parametrization, setup: Setup) -> Parametrization:
+        return self.edit(parametrization, layout(setup.model))
 
 
-def restore_wiring() -> WiringEdit:
-    """The cure of every WiringEdit: the trained weights compute."""
-    return WiringEdit(lambda wiring, plan: Wiring())
+def restore_parametrization() -> ParametrizationEdit:
+    """The cure of every ParametrizationEdit: the trained weights compute."""
+    return ParametrizationEdit(lambda parametrization, plan: Parametrization())
 
 
 @dataclass(frozen=True)

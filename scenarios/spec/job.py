@@ -6,11 +6,11 @@ from functools import cached_property
 
 import torch
 
-from trainwreck.models import gpt
 from trainwreck.models.optim import Kind as OptimizerKind
 from trainwreck.models.optim import Storage
+from trainwreck.models.parametrization import Parametrization, Updates
 from trainwreck.models.precision import Format
-from trainwreck.models.wiring import Updates, Wiring
+from trainwreck.models.tables import Tables, healthy_tables
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, check, essence, fingerprint
 from trainwreck.scenarios.spec.exchange import Exchange
@@ -49,8 +49,8 @@ class Segment:
 
     start: int
     setup: Setup
-    tables: gpt.Tables  # leading axis 1, as in the next two
-    wiring: Wiring
+    tables: Tables  # leading axis 1, as in the next two
+    parametrization: Parametrization
     updates: Updates
     exchange: Exchange
     program: Program
@@ -106,21 +106,21 @@ class Job:
         for at in self.active(start):
             setup = at.change.setup(setup)
         check(setup)
-        tables, wiring, updates = gpt.healthy_tables(setup.model, 1), Wiring(), Updates()
+        tables, parametrization, updates = healthy_tables(setup.model, 1), Parametrization(), Updates()
         exchange = Exchange.healthy(setup.distributed.ranks)
         for at in self.active(start):
             tables = at.change.tables(tables, setup)
-            wiring = at.change.wiring(wiring, setup)
+            parametrization = at.change.parametrization(parametrization, setup)
             updates = at.change.updates(updates, setup)
             exchange = at.change.exchange(exchange)
-        work = program(setup, tables, wiring, updates, exchange)
-        return Segment(start, setup, tables, wiring, updates, exchange, work)
+        work = program(setup, tables, parametrization, updates, exchange)
+        return Segment(start, setup, tables, parametrization, updates, exchange, work)
 
 
 def program(
     setup: Setup,
-    tables: gpt.Tables,
-    wiring: Wiring | None = None,
+    tables: Tables,
+    parametrization: Parametrization | None = None,
     updates: Updates | None = None,
     exchange: Exchange | None = None,
 ) -> Program:
@@ -138,7 +138,7 @@ def program(
         evaluated=(setup.evaluation.dropout and setup.dropout > 0, setup.evaluation.average > 0),
         leaky=leaks(tables),
         causal=is_causal(tables),
-        extras=tuple(name for part in (tables, wiring, updates) for name in extras(part)),
+        extras=tuple(name for part in (tables, parametrization, updates) for name in extras(part)),
         dropout=setup.dropout > 0,
         z_loss=setup.z_loss > 0,
         smoothed=setup.label_smoothing > 0,
@@ -151,7 +151,7 @@ def program(
     )
 
 
-def extras(part: gpt.Tables | Wiring | Updates | None) -> list[str]:
+def extras(part: Tables | Parametrization | Updates | None) -> list[str]:
     """The optional tensors that are there, by name."""
     if part is None:
         return []
@@ -159,7 +159,7 @@ def extras(part: gpt.Tables | Wiring | Updates | None) -> list[str]:
     return [name for name in optional if getattr(part, name) is not None]
 
 
-def leaks(tables: gpt.Tables) -> bool:
+def leaks(tables: Tables) -> bool:
     """Whether a query can see the future or another document.
 
     One that may not even see itself has nothing allowed at a document's start, and so sees all.
@@ -169,7 +169,7 @@ def leaks(tables: gpt.Tables) -> bool:
     return not causal or not bool(tables.documents_N.all())
 
 
-def is_causal(tables: gpt.Tables) -> bool:
+def is_causal(tables: Tables) -> bool:
     """Whether the mask is the causal one, no more and no less, and documents are kept apart."""
     allowed = tables.allowed_NTS
     return bool((allowed == torch.ones_like(allowed[0]).tril()).all()) and bool(tables.documents_N.all())

@@ -14,11 +14,13 @@ from trainwreck.kernels.norms import segment_statistics
 from trainwreck.kernels.random import SEED_LIMIT, generator
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
-from trainwreck.models.batch_norm import RunningMoments, initial_moments
 from trainwreck.models.config import Norm
 from trainwreck.models.loss import smoothed, weighted_mean
 from trainwreck.models.parameters import Layout, layout, norm_names
-from trainwreck.models.wiring import Updates, Wiring
+from trainwreck.models.parametrization import Parametrization, Updates
+from trainwreck.models.probe import Probe
+from trainwreck.models.variants import select
+from trainwreck.models.variants.batch_norm import RunningMoments, initial_moments
 from trainwreck.scenarios.config.settings import LossForm, Reduction
 from trainwreck.scenarios.data.batches import fresh, validation
 from trainwreck.scenarios.spec.faults import State
@@ -73,13 +75,13 @@ class Lane:
             exchanges = [s.exchange for s in self.segments]
             self.averaging = Averaging(self.group, exchanges, self.flat, self._held(states))
         self.moments = optim.Moments(column("count"), column("first"), column("second"))
-        self.wiring = stacking.optional([s.wiring for s in self.segments], Wiring, self.flat)
+        self.parametrization = stacking.optional([s.parametrization for s in self.segments], Parametrization, self.flat)
         self.updates = stacking.optional([s.updates for s in self.segments], Updates, self.flat)
         self.carried = self._carried(states)
         self.average = self._average(states)
         self.running = self._running(states)
         self.average_decay = per_run([s.setup.evaluation.average for s in self.segments], self.flat)
-        if extras(self.wiring):  # one leaf: the weights that compute are made of it each time
+        if extras(self.parametrization):  # one leaf: the weights that compute are made of it each time
             self.leaves = {"flat": self.flat.detach().requires_grad_()}
         else:
             self.leaves = {k: v.detach().requires_grad_() for k, v in self.plan.views(self.flat).items()}
@@ -167,21 +169,10 @@ class Lane:
 
     def step(self, feed: Feed, index: int, step: int) -> None:
         """One training step of every run. No value is asked of the device."""
-        probe = gpt.Probe() if self.recorder is not None else None
+        probe = Probe() if self.recorder is not None else None
         dropout = self._dropout(step) if self.program.dropout else None
-        logits = gpt.forward(
-            self.parameters(),
-            feed.inputs[index],
-            feed.documents[index],
-            self.tables,
-            self.setup.model,
-            self.program.format,
-            dropout,
-            probe,
-            self.impl,
-            self._noise(step),
-            self.running,
-        )
+        model = self._model(self.parameters(), step, self.running, dropout, probe)
+        logits = gpt.forward(model, feed.inputs[index], feed.documents[index])
         weights = feed.weights[index]
         nll, log_z, largest = self._losses(logits, feed.targets[index], largest=probe is not None)
         value = nll
@@ -263,11 +254,23 @@ class Lane:
         """The weights that compute, by name."""
         if "flat" not in self.leaves:
             return self.leaves
-        return self.plan.views(self.wiring.apply(self.leaves["flat"]))
+        return self.plan.views(self.parametrization.apply(self.leaves["flat"]))
 
     def computing(self) -> Tensor:
         """The weights that compute, flat, [N, P]."""
-        return self.wiring.apply(self.flat)
+        return self.parametrization.apply(self.flat)
+
+    def _model(
+        self,
+        params: dict[str, Tensor],
+        step: int,
+        running: RunningMoments | None,
+        dropout: gpt.Dropout | None = None,
+        probe: Probe | None = None,
+    ) -> gpt.Model:
+        config = self.setup.model
+        hooks = select.hooks(config, self.tables, [job.seed for job in self.jobs], step, running)
+        return gpt.Model(params, config, self.tables, self.program.format, dropout, probe, hooks, self.impl)
 
     def evaluate(self, step: int = 0) -> Tensor:
         """Mean losses on the held-out rows and, where the program has them, on the fresh ones, [N, 1 or 2]."""
@@ -300,23 +303,13 @@ class Lane:
         dropout, average = self.program.evaluated
         params = self.parameters()
         if average and self.average is not None:
-            params = self.plan.views(self.wiring.apply(self.average))
+            params = self.plan.views(self.parametrization.apply(self.average))
         running = None if self.running is None else dataclasses.replace(self.running, training=False)
         for a in range(0, inputs.shape[1], rows):
             part = slice(a, a + rows)
-            logits = gpt.forward(
-                params,
-                inputs[:, part],
-                documents[:, part],
-                self.tables,
-                self.setup.model,
-                self.program.format,
-                self._dropout(step, f"dropout/evaluation/{a}") if dropout else None,
-                impl=self.impl,
-                noise=self._noise(step),
-                running=running,
-            )
-            yield logits, targets[:, part].flatten(1)
+            draws = self._dropout(step, f"dropout/evaluation/{a}") if dropout else None
+            model = self._model(params, step, running, draws)
+            yield gpt.forward(model, inputs[:, part], documents[:, part]), targets[:, part].flatten(1)
 
     def _losses(self, logits: Tensor, targets: Tensor, largest: bool = False) -> TokenLosses:
         if self.program.loss is LossForm.LOG_OF_SOFTMAX:
@@ -344,9 +337,6 @@ class Lane:
         fresh = initial_moments(names, config.width, self.flat.dtype)
         moments = torch.stack([s.get("running", fresh) for s in states]).to(self.device)
         return RunningMoments(moments, names)
-
-    def _noise(self, step: int) -> gpt.Noise | None:
-        return None if self.tables.noise_N is None else gpt.Noise([job.seed for job in self.jobs], step)
 
     def _carried(self, states: list[State]) -> Tensor | None:
         """Gradients not cleared so far, [N, P], where some run keeps them."""

@@ -9,14 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainwreck.models import gpt, optim
+from trainwreck.models import optim
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Updates, Wiring
+from trainwreck.models.parametrization import Parametrization, Updates
+from trainwreck.models.tables import Tables
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.job import Segment, extras
 
 HeldOut = tuple[Tensor, Tensor, Tensor, Tensor]  # inputs, targets, weights, documents
-T = TypeVar("T", Wiring, Updates)
+T = TypeVar("T", Parametrization, Updates)
 
 
 def per_run(values: list[float], like: Tensor) -> Tensor:
@@ -60,7 +61,7 @@ def loss_scaler(segments: list[Segment], scale: Tensor, good_steps: Tensor) -> o
     )
 
 
-def tables(segments: list[Segment], like: Tensor) -> gpt.Tables:
+def tables(segments: list[Segment], like: Tensor) -> Tables:
     """Masks, rotary angles and gains of each run."""
     program, parts = segments[0].program, [s.tables for s in segments]
 
@@ -69,7 +70,7 @@ def tables(segments: list[Segment], like: Tensor) -> gpt.Tables:
 
     wide = like.dtype == torch.float64
     rotary = torch.complex128 if wide else torch.complex64
-    return gpt.Tables(
+    return Tables(
         allowed_NTS=cat("allowed_NTS"),
         documents_N=cat("documents_N"),
         scale_N=cat("scale_N").to(like.dtype),

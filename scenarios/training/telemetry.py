@@ -12,9 +12,9 @@ from torch import Tensor
 from trainwreck.evaluation.dataset.schema import BUCKETS, EVALUATIONS, SIGNALS, Axis
 from trainwreck.kernels.cross_entropy import bucket_losses
 from trainwreck.kernels.norms import segment_statistics
-from trainwreck.models import gpt
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import Layout
+from trainwreck.models.probe import Probe
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.training.distributed.record import weight_hash
 
@@ -62,7 +62,7 @@ class StepFacts:
     nonfinite_grads: Tensor
     zero_grads: Tensor
     flat: Tensor
-    probe: gpt.Probe
+    probe: Probe
     rank_grad_norm: Tensor | None = None  # where there are several ranks
 
 

@@ -12,11 +12,13 @@ from torch import Tensor
 
 from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.models import gpt
-from trainwreck.models.batch_norm import RunningMoments, initial_moments
 from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import layout, norm_names
 from trainwreck.models.precision import Format
+from trainwreck.models.tables import Tables, healthy_tables
+from trainwreck.models.variants import select
+from trainwreck.models.variants.batch_norm import RunningMoments, initial_moments
 
 Weights = dict[str, Tensor]
 
@@ -186,7 +188,7 @@ def _stacked(
     problem: Problem,
     dtype: torch.dtype,
     *,
-    tables: gpt.Tables | None = None,
+    tables: Tables | None = None,
     format: Format = Format.FP32,
     dropout: gpt.Dropout | None = None,
     factor: float = 1.0,
@@ -194,13 +196,14 @@ def _stacked(
     """`Problem.plain` of the stacked model, all runs at once."""
     p = problem
     leaves = p.leaves(dtype)
-    tables = tables or gpt.healthy_tables(p.config, len(p.flat), dtype)
+    tables = tables or healthy_tables(p.config, len(p.flat), dtype)
     running = None
     if p.config.norm is Norm.BATCH:
         names = norm_names(p.config)
         moments = initial_moments(names, p.config.width, dtype).repeat(len(p.flat), 1, 1, 1)
         running = RunningMoments(moments, names)
-    logits = gpt.forward(leaves, p.tokens, p.documents, tables, p.config, format, dropout, running=running)
+    hooks = select.hooks(p.config, tables, list(range(len(p.flat))), 0, running)
+    logits = gpt.forward(gpt.Model(leaves, p.config, tables, format, dropout, hooks=hooks), p.tokens, p.documents)
     nll, log_z, _ = cross_entropy(logits, p.targets)
     weight = p.weight.to(dtype)
     loss = weighted_mean(nll, weight)

@@ -9,7 +9,11 @@ import torch
 
 from trainwreck.models import gpt
 from trainwreck.models.config import Norm, Placement
+from trainwreck.models.probe import Probe
 from trainwreck.models.rotary import rotary_table
+from trainwreck.models.tables import Tables, healthy_tables
+from trainwreck.models.variants import select
+from trainwreck.models.variants.stream_noise import StreamNoise
 
 T = 7
 FULL = torch.ones(T, T, dtype=torch.bool)
@@ -36,8 +40,8 @@ def faults(angles: torch.Tensor) -> dict[str, dict[str, Any]]:
     }
 
 
-def tables_of(config: Any, knobs: list[Any], dtype: torch.dtype, leaky: bool) -> gpt.Tables:
-    tables = gpt.healthy_tables(config, len(knobs), dtype)
+def tables_of(config: Any, knobs: list[Any], dtype: torch.dtype, leaky: bool) -> Tables:
+    tables = healthy_tables(config, len(knobs), dtype)
 
     def rows(name: str, healthy: torch.Tensor, turn: Callable[[Any], Any] = lambda x: x) -> torch.Tensor:
         chosen = (getattr(k, name) for k in knobs)
@@ -47,7 +51,7 @@ def tables_of(config: Any, knobs: list[Any], dtype: torch.dtype, leaky: bool) ->
         return torch.polar(torch.ones_like(angle), angle).to(tables.rotary_q_NTK.dtype)
 
     ones = torch.ones(len(knobs), config.layers, 2, dtype=dtype)
-    return gpt.Tables(
+    return Tables(
         allowed_NTS=rows("allowed", tables.allowed_NTS),
         documents_N=torch.tensor([k.by_document for k in knobs]),
         scale_N=rows("scale", tables.scale_N, lambda x: torch.tensor(x, dtype=dtype)),
@@ -101,7 +105,7 @@ def test_every_fault_changes_the_logits(
 
 def test_healthy_tables_are_causal_and_turn_queries_like_keys(make_problem: Callable[..., Any]) -> None:
     config = make_problem(context=9).config
-    tables = gpt.healthy_tables(config, 3)
+    tables = healthy_tables(config, 3)
     rotary = rotary_table(9, config.head_width, config.rope_base)
     for i in range(3):
         assert torch.equal(tables.allowed_NTS[i], torch.ones(9, 9, dtype=torch.bool).tril())
@@ -117,7 +121,7 @@ def test_a_healthy_run_has_the_same_bits_in_a_program_made_for_leaky_ones(
     dtype: torch.dtype, make_problem: Callable[..., Any], stacked: Callable[..., Any]
 ) -> None:
     problem = make_problem(runs=3)
-    tight = gpt.healthy_tables(problem.config, 3, dtype)
+    tight = healthy_tables(problem.config, 3, dtype)
     ones = torch.ones(3, 2, 2, dtype=dtype)
     wide = dataclasses.replace(
         tight, leaky=True, branch_gain_NL2=ones, shortcut_gain_NL2=ones, logit_gain_N=ones[:, 0, 0]
@@ -144,14 +148,14 @@ def test_nothing_after_a_token_and_nothing_of_another_document_moves_its_logits(
 
 def test_noise_is_a_function_of_seed_step_and_site() -> None:
     std = torch.tensor([2.0, 0.0])
-    draw = gpt.Noise([3, 4], 7).draw("layer_0", std, 500, 8)
+    draw = StreamNoise([3, 4], 7, std).draw("layer_0", 500, 8)
     assert draw[0].std().item() == pytest.approx(2.0, rel=0.05)
     assert draw[0].mean().item() == pytest.approx(0.0, abs=0.15)
     assert not draw[1].any()
-    assert torch.equal(gpt.Noise([4, 3], 7).draw("layer_0", std.flip(0), 500, 8)[1], draw[0])
+    assert torch.equal(StreamNoise([4, 3], 7, std.flip(0)).draw("layer_0", 500, 8)[1], draw[0])
     for other in (
-        gpt.Noise([3], 8).draw("layer_0", std[:1], 500, 8),
-        gpt.Noise([3], 7).draw("layer_1", std[:1], 500, 8),
+        StreamNoise([3], 8, std[:1]).draw("layer_0", 500, 8),
+        StreamNoise([3], 7, std[:1]).draw("layer_1", 500, 8),
     ):
         assert not torch.equal(other[0], draw[0])
 
@@ -161,15 +165,16 @@ def test_noise_enters_the_stream_after_every_layer(
 ) -> None:
     problem = make_problem(runs=2)
     tables = dataclasses.replace(
-        gpt.healthy_tables(problem.config, 2, torch.float64), noise_N=torch.tensor([0.5, 0.0], dtype=torch.float64)
+        healthy_tables(problem.config, 2, torch.float64), noise_N=torch.tensor([0.5, 0.0], dtype=torch.float64)
     )
     params = {name: value.detach() for name, value in problem.leaves(torch.float64).items()}
-    args = params, problem.tokens, problem.documents, tables, problem.config
-    clean, noisy = gpt.Probe(), gpt.Probe()
-    quiet = gpt.forward(*args, probe=clean)
-    loud = gpt.forward(*args, probe=noisy, noise=gpt.Noise([3, 4], 7))
+    clean, noisy = Probe(), Probe()
+    hooks = select.hooks(problem.config, tables, [3, 4], 7)
+    quiet = gpt.Model(params, problem.config, tables, probe=clean)
+    loud = dataclasses.replace(quiet, probe=noisy, hooks=hooks)
+    quiet, loud = (gpt.forward(model, problem.tokens, problem.documents) for model in (quiet, loud))
     assert torch.equal(quiet[1], loud[1])
     assert not torch.equal(quiet[0], loud[0])
     m = problem.tokens[0].numel()
-    added = gpt.Noise([3, 4], 7).draw("layer_0", tables.noise_N, m, problem.config.width)
+    added = StreamNoise([3, 4], 7, tables.noise_N).draw("layer_0", m, problem.config.width)
     assert noisy.stream[0][0][0].item() == pytest.approx((clean.stream[0][0][0] + added[0].mean()).item(), abs=1e-12)

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainwreck.models.precision import Format, linear, lower, widen
+from trainwreck.kernels.dtypes import widen
+from trainwreck.models.precision import Format, linear, lower
 
 DTYPE = {Format.FP32: torch.float32, Format.BF16: torch.bfloat16, Format.FP16: torch.float16}
 HALF = [Format.BF16, Format.FP16]

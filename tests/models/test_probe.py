@@ -6,16 +6,19 @@ from typing import Any
 import pytest
 import torch
 
+from trainwreck.kernels.attention import AttentionStats
 from trainwreck.models import gpt
 from trainwreck.models.config import Activation, Placement
 from trainwreck.models.parameters import layout
+from trainwreck.models.probe import Probe
+from trainwreck.models.tables import healthy_tables
 
 
-def probed(problem: Any, dtype: torch.dtype) -> tuple[torch.Tensor, gpt.Probe]:
-    probe = gpt.Probe()
-    tables = gpt.healthy_tables(problem.config, len(problem.flat), dtype)
-    logits = gpt.forward(problem.leaves(dtype), problem.tokens, problem.documents, tables, problem.config, probe=probe)
-    return logits, probe
+def probed(problem: Any, dtype: torch.dtype) -> tuple[torch.Tensor, Probe]:
+    probe = Probe()
+    tables = healthy_tables(problem.config, len(problem.flat), dtype)
+    model = gpt.Model(problem.leaves(dtype), problem.config, tables, probe=probe)
+    return gpt.forward(model, problem.tokens, problem.documents), probe
 
 
 @pytest.mark.parametrize("placement", Placement)
@@ -49,22 +52,22 @@ def test_statistics_are_those_of_the_plain_models_activations(
 
 def test_units_that_never_fire_are_dead_in_their_layer_and_run() -> None:
     hidden = torch.tensor([[[1.0, -1.0, 0.0, 2.0], [-1.0, -2.0, 0.0, -3.0]], [[-1.0, -1.0, -1.0, -1.0]] * 2])
-    probe = gpt.Probe()
+    probe = Probe()
     stats = torch.zeros(2, 1, 1, 2)
     for layer in (hidden, hidden.flip(0), hidden + 5):
         probe.see_hidden(layer)
         probe.see_stream(layer)
-        probe.attention.append(gpt.AttentionStats(*[stats] * 6))
+        probe.attention.append(AttentionStats(*[stats] * 6))
     assert probe.reduce()["dead_share"].tolist() == [[0.5, 1.0, 0.0], [1.0, 0.5, 0.0]]
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_a_constant_stream_has_no_spread_and_never_a_nan(offset: float) -> None:
-    probe = gpt.Probe()
+    probe = Probe()
     probe.see_stream(torch.full((2, 5, 7), offset))
     probe.see_hidden(torch.ones(2, 5, 7))
     stats = torch.zeros(2, 1, 1, 2)
-    probe.attention.append(gpt.AttentionStats(*[stats] * 6))
+    probe.attention.append(AttentionStats(*[stats] * 6))
     spread = probe.reduce()["activation_std"]
     # The difference of two squares, each rounded.
     assert bool((spread <= offset * (8 * torch.finfo(torch.float32).eps) ** 0.5).all())
@@ -73,8 +76,9 @@ def test_a_constant_stream_has_no_spread_and_never_a_nan(offset: float) -> None:
 @pytest.mark.parametrize("placement", Placement)
 def test_looking_changes_no_bit_of_the_logits(placement: Placement, make_problem: Callable[..., Any]) -> None:
     problem = make_problem(runs=2, placement=placement)
-    tables = gpt.healthy_tables(problem.config, 2)
-    unseen = gpt.forward(problem.leaves(torch.float32), problem.tokens, problem.documents, tables, problem.config)
+    tables = healthy_tables(problem.config, 2)
+    model = gpt.Model(problem.leaves(torch.float32), problem.config, tables)
+    unseen = gpt.forward(model, problem.tokens, problem.documents)
     seen, probe = probed(problem, torch.float32)
     assert torch.equal(seen, unseen)
     assert len(probe.attention) == len(probe.stream) == len(probe.fired) == problem.config.layers

@@ -6,7 +6,10 @@ import torch.nn.functional as F
 
 from trainwreck.models.config import ModelConfig, Variance
 from trainwreck.models.gpt import standardise
-from trainwreck.models.variance import eps_outside, one_pass
+from trainwreck.models.tables import healthy_tables
+from trainwreck.models.variants import select
+from trainwreck.models.variants.eps_outside import eps_outside
+from trainwreck.models.variants.one_pass import one_pass
 
 EPS = 1e-5
 
@@ -46,10 +49,26 @@ def test_eps_outside_is_zero_on_a_constant_row_and_its_gradient_is_not_a_number(
 @pytest.mark.parametrize("variance", Variance)
 def test_the_model_takes_the_one_that_is_named(variance: Variance) -> None:
     x = 0.1 * rows(offset=50.0)
-    taken = standardise(x, ModelConfig(width=48, variance=variance))
+    config = ModelConfig(width=48, variance=variance)
+    taken = standardise(x, "final_norm", config, select.hooks(config, healthy_tables(config, 3), [0, 1, 2], 0))
     right = {
         Variance.TWO_PASS: F.layer_norm(x, (48,), eps=EPS),
         Variance.ONE_PASS: one_pass(x, EPS),
         Variance.EPS_OUTSIDE: eps_outside(x, EPS),
     }[variance]
     assert torch.equal(taken, right)
+
+
+@pytest.mark.parametrize("variance", Variance)
+def test_a_missing_norm_is_missing_beside_any_variance(variance: Variance) -> None:
+    config = ModelConfig(width=48, variance=variance)
+    tables, x = healthy_tables(config, 3), 0.1 * rows(offset=50.0)
+    with_norm = select.hooks(config, tables, [0, 1, 2], 0)
+    tables.bare_NL2 = torch.zeros(3, 2, 2, dtype=torch.bool)
+    tables.bare_NL2[1, 0, 1] = True
+    without = select.hooks(config, tables, [0, 1, 2], 0)
+    for name in ("layer_0.attention_norm", "layer_0.mlp_norm", "layer_1.mlp_norm", "final_norm"):
+        normed, found = (standardise(x, name, config, hooks) for hooks in (with_norm, without))
+        bare = [n == 1 and name == "layer_0.mlp_norm" for n in range(3)]
+        for n in range(3):
+            assert torch.equal(found[n], x[n] if bare[n] else normed[n]), name

@@ -9,7 +9,7 @@ import torch
 
 from trainwreck.kernels.attention import Mask, attention
 from trainwreck.models.config import ModelConfig
-from trainwreck.models.gpt import healthy_tables
+from trainwreck.models.tables import healthy_tables
 from trainwreck.scenarios.config.settings import DataConfig, EvaluationConfig, Setup
 from trainwreck.scenarios.spec.faults import At, TableEdit
 from trainwreck.scenarios.spec.job import Job, leaks

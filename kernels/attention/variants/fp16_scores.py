@@ -11,8 +11,9 @@ from torch import Tensor
 
 from trainwreck.kernels.attention.dropout import Dropout
 from trainwreck.kernels.attention.mask import MASKED, Mask
-from trainwreck.kernels.attention.reference import materialise, matmul
+from trainwreck.kernels.attention.reference import materialise
 from trainwreck.kernels.attention.statistics import AttentionStats, measure
+from trainwreck.kernels.dtypes import matmul
 
 
 def attention(

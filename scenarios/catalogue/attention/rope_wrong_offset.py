@@ -18,8 +18,8 @@ import dataclasses
 from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.gpt import Tables
 from trainwreck.models.rotary import rotary_table
+from trainwreck.models.tables import Tables
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables

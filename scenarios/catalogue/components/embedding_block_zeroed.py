@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring
+from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -55,11 +55,11 @@ class EmbeddingBlockZeroed(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Block, setup: Setup) -> list[Change]:
-        def wipe(wiring: Wiring, plan: Layout) -> Wiring:
+        def wipe(parametrization: Parametrization, plan: Layout) -> Parametrization:
             lost = plan.places("embedding.weight")[:, : round(knobs.share * setup.model.width)]
-            return wiring.scaled(lost, 0.0, plan.size)
+            return parametrization.scaled(lost, 0.0, plan.size)
 
-        return [WiringEdit(wipe)]
+        return [ParametrizationEdit(wipe)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         kept = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
@@ -67,4 +67,4 @@ class EmbeddingBlockZeroed(Scenario):
         return dropped and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.02)
 
     def cure(self, knobs: Block, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring
+from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -54,11 +54,11 @@ class EmbeddingRowsSwapped(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Pairs, setup: Setup) -> list[Change]:
-        def exchange(wiring: Wiring, plan: Layout) -> Wiring:
+        def exchange(parametrization: Parametrization, plan: Layout) -> Parametrization:
             pairs = plan.places("embedding.weight")[: 2 * knobs.pairs].unflatten(0, (-1, 2))
-            return wiring.moved(pairs, pairs.flip(1), plan.size)
+            return parametrization.moved(pairs, pairs.flip(1), plan.size)
 
-        return [WiringEdit(exchange)]
+        return [ParametrizationEdit(exchange)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         norm = run["layer_weight_norm"][onset - 1 : onset + 1, 0]
@@ -67,4 +67,4 @@ class EmbeddingRowsSwapped(Scenario):
         return bool(abs(norm[1] / norm[0] - 1) < 0.02) and jumps and relearnt
 
     def cure(self, knobs: Pairs, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

@@ -22,11 +22,11 @@ import torch
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring
+from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -65,10 +65,10 @@ class EmbeddingRowsZeroed(Scenario):
         ids = generator(0, f"fault/{self.id}").permutation(setup.model.vocab_size)
         lost = torch.from_numpy(ids[: round(knobs.share * len(ids))])
 
-        def wipe(wiring: Wiring, plan: Layout) -> Wiring:
-            return wiring.scaled(plan.places("embedding.weight")[lost], 0.0, plan.size)
+        def wipe(parametrization: Parametrization, plan: Layout) -> Parametrization:
+            return parametrization.scaled(plan.places("embedding.weight")[lost], 0.0, plan.size)
 
-        return [WiringEdit(wipe)]
+        return [ParametrizationEdit(wipe)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         kept = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
@@ -76,4 +76,4 @@ class EmbeddingRowsZeroed(Scenario):
         return dropped and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.04)
 
     def cure(self, knobs: Rows, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

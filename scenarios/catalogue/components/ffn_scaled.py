@@ -21,11 +21,11 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring
+from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -57,11 +57,11 @@ class FfnScaled(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Louder, setup: Setup) -> list[Change]:
-        def amplify(wiring: Wiring, plan: Layout) -> Wiring:
+        def amplify(parametrization: Parametrization, plan: Layout) -> Parametrization:
             places = plan.places(f"layer_{setup.model.layers - 1}.mlp_out.weight")
-            return wiring.scaled(places, knobs.factor, plan.size)
+            return parametrization.scaled(places, knobs.factor, plan.size)
 
-        return [WiringEdit(amplify)]
+        return [ParametrizationEdit(amplify)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         soon = slice(onset, onset + 20)
@@ -70,4 +70,4 @@ class FfnScaled(Scenario):
         return apart and last and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.03)
 
     def cure(self, knobs: Louder, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

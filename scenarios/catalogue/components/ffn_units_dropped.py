@@ -21,11 +21,11 @@ import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring
+from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -57,13 +57,13 @@ class FfnUnitsDropped(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Units, setup: Setup) -> list[Change]:
-        def cut(wiring: Wiring, plan: Layout) -> Wiring:
+        def cut(parametrization: Parametrization, plan: Layout) -> Parametrization:
             weight, bias = (plan.places(f"layer_0.mlp_in.{name}") for name in ("weight", "bias"))
             units = round(knobs.share * len(bias))
             lost = torch.cat((weight, bias.unsqueeze(0)))[:, :units]
-            return wiring.scaled(lost, 0.0, plan.size)
+            return parametrization.scaled(lost, 0.0, plan.size)
 
-        return [WiringEdit(cut)]
+        return [ParametrizationEdit(cut)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         dead, usual = run["dead_share"][:, 0], healthy["dead_share"][:, 0]
@@ -72,4 +72,4 @@ class FfnUnitsDropped(Scenario):
         return cut and slow
 
     def cure(self, knobs: Units, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

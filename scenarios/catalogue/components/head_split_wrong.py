@@ -18,11 +18,11 @@ References: Debugging Training Instability (attention bugs; "replace or isolate 
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring, projections
+from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -42,15 +42,15 @@ class HeadSplitWrong(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        def split(wiring: Wiring, plan: Layout) -> Wiring:
+        def split(parametrization: Parametrization, plan: Layout) -> Parametrization:
             model = setup.model
             for layer in range(model.layers):
                 places = projections(plan, layer, model.heads)
                 wrong = places.flatten(2).unflatten(2, (model.head_width, model.heads)).transpose(2, 3)
-                wiring = wiring.moved(places, wrong, plan.size)
-            return wiring
+                parametrization = parametrization.moved(places, wrong, plan.size)
+            return parametrization
 
-        return [WiringEdit(split)]
+        return [ParametrizationEdit(split)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         moved = abs(run["head_entropy"][onset] - healthy["head_entropy"][onset]).max()
@@ -61,4 +61,4 @@ class HeadSplitWrong(Scenario):
         return bool(moved > 0.2) and same and jumps and relearnt
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

@@ -17,11 +17,11 @@ References: Debugging training (attention entropy); Debugging Training Instabili
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring, projections
+from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -41,13 +41,13 @@ class HeadsTied(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        def tie(wiring: Wiring, plan: Layout) -> Wiring:
+        def tie(parametrization: Parametrization, plan: Layout) -> Parametrization:
             for layer in range(setup.model.layers):
                 places = projections(plan, layer, setup.model.heads)
-                wiring = wiring.moved(places, places[:, :, :1].expand_as(places), plan.size)
-            return wiring
+                parametrization = parametrization.moved(places, places[:, :, :1].expand_as(places), plan.size)
+            return parametrization
 
-        return [WiringEdit(tie)]
+        return [ParametrizationEdit(tie)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         layers = run["attention_logit_max"].shape[1]
@@ -58,4 +58,4 @@ class HeadsTied(Scenario):
         return same and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.15)
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

@@ -18,7 +18,7 @@ References: Reading the Curves ("the mask may be zeroed or malformed"); Debuggin
 import dataclasses
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.gpt import Tables
+from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup

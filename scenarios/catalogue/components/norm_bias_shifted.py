@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring
+from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -52,11 +52,11 @@ class NormBiasShifted(Scenario):
         return bases.echo_post(setup)
 
     def fault(self, knobs: Amount, setup: Setup) -> list[Change]:
-        def shift(wiring: Wiring, plan: Layout) -> Wiring:
+        def shift(parametrization: Parametrization, plan: Layout) -> Parametrization:
             places = plan.places(f"layer_{setup.model.layers - 1}.mlp_norm.bias")
-            return wiring.shifted(places, knobs.amount, plan.size)
+            return parametrization.shifted(places, knobs.amount, plan.size)
 
-        return [WiringEdit(shift)]
+        return [ParametrizationEdit(shift)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         moved = abs(run["activation_mean"][onset] - run["activation_mean"][onset - 1])
@@ -65,4 +65,4 @@ class NormBiasShifted(Scenario):
         return apart and jumps and shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3)
 
     def cure(self, knobs: Amount, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

@@ -21,11 +21,11 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring
+from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -61,10 +61,10 @@ class NormGainScaled(Scenario):
         return bases.echo_post(setup)
 
     def fault(self, knobs: Fraction, setup: Setup) -> list[Change]:
-        def fade(wiring: Wiring, plan: Layout) -> Wiring:
-            return wiring.scaled(plan.places("layer_0.mlp_norm.gain"), knobs.factor, plan.size)
+        def fade(parametrization: Parametrization, plan: Layout) -> Parametrization:
+            return parametrization.scaled(plan.places("layer_0.mlp_norm.gain"), knobs.factor, plan.size)
 
-        return [WiringEdit(fade)]
+        return [ParametrizationEdit(fade)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         std = run["activation_std"]
@@ -73,4 +73,4 @@ class NormGainScaled(Scenario):
         return first and not last and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.3)
 
     def cure(self, knobs: Fraction, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.gpt import Tables
+from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup

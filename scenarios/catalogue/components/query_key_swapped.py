@@ -17,11 +17,11 @@ References: Debugging Training Instability (attention bugs; "replace or isolate 
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring, projections
+from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -41,13 +41,13 @@ class QueryKeySwapped(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        def exchange(wiring: Wiring, plan: Layout) -> Wiring:
+        def exchange(parametrization: Parametrization, plan: Layout) -> Parametrization:
             for layer in range(setup.model.layers):
                 places = projections(plan, layer, setup.model.heads)
-                wiring = wiring.moved(places[:, [0, 1]], places[:, [1, 0]], plan.size)
-            return wiring
+                parametrization = parametrization.moved(places[:, [0, 1]], places[:, [1, 0]], plan.size)
+            return parametrization
 
-        return [WiringEdit(exchange)]
+        return [ParametrizationEdit(exchange)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         moved = abs(run["head_entropy"][onset] - healthy["head_entropy"][onset]).max()
@@ -58,4 +58,4 @@ class QueryKeySwapped(Scenario):
         return bool(moved > 0.2) and same and jumps and relearnt
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

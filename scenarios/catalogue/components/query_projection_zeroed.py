@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring, projections
+from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -51,11 +51,11 @@ class QueryProjectionZeroed(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Which, setup: Setup) -> list[Change]:
-        def wipe(wiring: Wiring, plan: Layout) -> Wiring:
+        def wipe(parametrization: Parametrization, plan: Layout) -> Parametrization:
             queries = projections(plan, knobs.layer, setup.model.heads)[:, 0]
-            return wiring.scaled(queries, 0.0, plan.size)
+            return parametrization.scaled(queries, 0.0, plan.size)
 
-        return [WiringEdit(wipe)]
+        return [ParametrizationEdit(wipe)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         layers = run["attention_logit_max"].shape[1]
@@ -69,4 +69,4 @@ class QueryProjectionZeroed(Scenario):
         return shapes.collapses_to_zero(run["attention_logit_max"][:, layer], onset) and bool(over > 0.1)
 
     def cure(self, knobs: Which, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

@@ -17,11 +17,11 @@ References: Debugging Training Instability ("replace or isolate suspect layers")
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
-from trainwreck.models.wiring import Wiring, projections
+from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, WiringEdit, restore_wiring
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -41,13 +41,13 @@ class ValueProjectionZeroed(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        def wipe(wiring: Wiring, plan: Layout) -> Wiring:
+        def wipe(parametrization: Parametrization, plan: Layout) -> Parametrization:
             for layer in range(setup.model.layers):
                 values = projections(plan, layer, setup.model.heads)[:, 2]
-                wiring = wiring.scaled(values, 0.0, plan.size)
-            return wiring
+                parametrization = parametrization.scaled(values, 0.0, plan.size)
+            return parametrization
 
-        return [WiringEdit(wipe)]
+        return [ParametrizationEdit(wipe)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         kept = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
@@ -57,4 +57,4 @@ class ValueProjectionZeroed(Scenario):
         return dropped and bool(first < 1e-4) and loss
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_wiring()]
+        return [restore_parametrization()]

@@ -15,7 +15,7 @@ References: Debugging training (attention entropy); Zhai et al. 2023, "Stabilizi
 import dataclasses
 from dataclasses import dataclass
 
-from trainwreck.models.gpt import Tables
+from trainwreck.models.tables import Tables
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup

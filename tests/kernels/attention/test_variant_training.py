@@ -10,6 +10,7 @@ from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.models import gpt
 from trainwreck.models.config import Init, ModelConfig
 from trainwreck.models.parameters import initial_parameters, layout
+from trainwreck.models.tables import healthy_tables
 
 STEPS, RATE, T = 12, 1.0, 16
 # Large enough at the start that scores pass 88 and, without a scale, 65504 while they grow.
@@ -28,14 +29,14 @@ def losses(variant: str, impl: str, device: str, steep: float = 1.0) -> torch.Te
     tokens = torch.randint(16, (1, 3, T + 1), generator=draw).to(device)
     tokens[..., 4:8], tokens[..., 12:16] = tokens[..., :4], tokens[..., 8:12]
     documents = (torch.arange(T, device=device) // 8).expand(1, 3, T).contiguous()
-    tables = gpt.healthy_tables(config, 1)
+    tables = healthy_tables(config, 1)
     tables.causal = True
     for name in ("scale_N", "rotary_q_NTK", "rotary_k_NTK"):
         setattr(tables, name, getattr(tables, name).to(device))
     seen = []
     for _ in range(STEPS):
         leaves = {name: x.detach().requires_grad_() for name, x in layout(config).views(flat).items()}
-        logits = gpt.forward(leaves, tokens[..., :T].contiguous(), documents, tables, config, impl=impl)
+        logits = gpt.forward(gpt.Model(leaves, config, tables, impl=impl), tokens[..., :T].contiguous(), documents)
         loss = cross_entropy(logits, tokens[..., 1:].reshape(1, -1))[0].mean()
         grads = torch.autograd.grad(loss, list(leaves.values()))
         flat = flat - RATE * torch.cat([grad.flatten(1) for grad in grads], 1)

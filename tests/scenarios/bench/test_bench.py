@@ -13,8 +13,9 @@ from joblib import Parallel
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.attention import reference as attention
 from trainwreck.kernels.norms import reference as norms
-from trainwreck.models import gpt, optim
+from trainwreck.models import optim
 from trainwreck.models.config import ModelConfig
+from trainwreck.models.probe import Probe
 from trainwreck.scenarios.bench import Table, bars, bundles, compiled, language, measure, readings, train
 from trainwreck.scenarios.bench.peak import step_operations
 from trainwreck.scenarios.bench.plain import PlainLoop, rotate
@@ -259,14 +260,14 @@ def test_the_groups_are_the_calls_of_a_step(monkeypatch):
         telemetry: ("row_statistics", "bucket_losses", "segment_statistics"),
         attention: ("measure",),
         norms: ("count_nonfinite",),
-        gpt.Probe: ("see_stream", "see_hidden"),
+        Probe: ("see_stream", "see_hidden"),
         optim: ("moment_rms",),
     }
     seen = []
 
     def noted(name, real):
         def call(*args, **options):
-            at = isinstance(args[0], gpt.Probe)  # a method
+            at = isinstance(args[0], Probe)  # a method
             shape = tuple(args[at].shape) if isinstance(args[at], torch.Tensor) else ()
             seen.append((name, shape))
             return real(*args, **options)

@@ -8,9 +8,9 @@ import torch
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import Placement
-from trainwreck.models.gpt import healthy_tables
 from trainwreck.models.parameters import layout
-from trainwreck.models.wiring import Updates, Wiring
+from trainwreck.models.parametrization import Parametrization, Updates
+from trainwreck.models.tables import healthy_tables
 from trainwreck.scenarios.config.settings import as_dict, get
 from trainwreck.scenarios.config.sizes import healthy
 from trainwreck.scenarios.data.batches import training_block
@@ -21,6 +21,7 @@ from trainwreck.scenarios.spec.faults import (
     Curve,
     DataTransform,
     FaultKind,
+    ParametrizationEdit,
     Scaled,
     SchedulePosition,
     Setting,
@@ -29,10 +30,9 @@ from trainwreck.scenarios.spec.faults import (
     TableEdit,
     UpdateEdit,
     Variant,
-    WiringEdit,
+    restore_parametrization,
     restore_tables,
     restore_updates,
-    restore_wiring,
 )
 from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.training.loop import train
@@ -50,8 +50,8 @@ def swapped(state, earlier):
     return {**state, "second": earlier["second"]}
 
 
-def doubled(wiring, plan):
-    return wiring.scaled(plan.places("head.weight"), 2.0, plan.size)
+def doubled(parametrization, plan):
+    return parametrization.scaled(plan.places("head.weight"), 2.0, plan.size)
 
 
 def frozen(updates, plan):
@@ -63,7 +63,7 @@ CHANGES = {
     "scaled": (Scaled("optimizer.lr", 3.0), FaultKind.SETTING, "setup"),
     "variant": (Variant("model.placement", Placement.POST), FaultKind.VARIANT, "setup"),
     "table edit": (TableEdit(no_scores), FaultKind.TENSOR, "tables"),
-    "wiring edit": (WiringEdit(doubled), FaultKind.TENSOR, "wiring"),
+    "parametrization edit": (ParametrizationEdit(doubled), FaultKind.TENSOR, "parametrization"),
     "update edit": (UpdateEdit(frozen), FaultKind.TENSOR, "updates"),
     "curve": (Curve(lambda rate, since, setup: rate + since), FaultKind.TENSOR, "learning_rate"),
     "data transform": (DataTransform(shuffled, "shuffled"), FaultKind.DATA, "batch"),
@@ -80,12 +80,12 @@ def entry(request):
 def test_a_change_touches_its_own_part_alone(entry, tiny):
     change, kind, touched = entry
     tables, state, earlier = healthy_tables(tiny.model, 1), {"second": 1}, {4: {"second": 2}}
-    wiring, updates = Wiring(), Updates()
+    parametrization, updates = Parametrization(), Updates()
     batch = training_block(tiny, 3, range(7, 8)).at(0)
     left = {
         "setup": change.setup(tiny) is tiny,
         "tables": change.tables(tables, tiny) is tables,
-        "wiring": change.wiring(wiring, tiny) is wiring,
+        "parametrization": change.parametrization(parametrization, tiny) is parametrization,
         "updates": change.updates(updates, tiny) is updates,
         "learning_rate": change.learning_rate(0.25, 7, 5, tiny) == 0.25,
         "batch": change.batch(batch, 7, 5, 3) is batch,
@@ -127,13 +127,13 @@ def test_a_table_edit_leaves_the_other_tables(tiny):
 
 
 def test_weights_and_updates_are_edited_and_put_back(tiny):
-    wiring = WiringEdit(doubled).wiring(Wiring(), tiny)
+    parametrization = ParametrizationEdit(doubled).parametrization(Parametrization(), tiny)
     head = next(slot for slot in layout(tiny.model).slots if slot.name == "head.weight")
     twice = torch.ones(layout(tiny.model).size)
     twice[head.start : head.stop] = 2
-    assert torch.equal(wiring.gain_NP[0], twice)
-    assert (wiring.index_NP, wiring.shift_NP) == (None, None)
-    assert restore_wiring().wiring(wiring, tiny) == Wiring()
+    assert torch.equal(parametrization.gain_NP[0], twice)
+    assert (parametrization.index_NP, parametrization.shift_NP) == (None, None)
+    assert restore_parametrization().parametrization(parametrization, tiny) == Parametrization()
     updates = UpdateEdit(frozen).updates(Updates(kept_N=torch.tensor([True])), tiny)
     assert not updates.reaches_NP.any()
     assert updates.kept_N.all()

@@ -7,9 +7,9 @@ import torch
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import Init, Norm, Placement
-from trainwreck.models.gpt import healthy_tables
 from trainwreck.models.optim import Kind
 from trainwreck.models.precision import Format
+from trainwreck.models.tables import healthy_tables
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, Curve, Scaled, Setting, StateEdit, TableEdit, restore_tables

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from trainwreck.models.parameters import layout
-from trainwreck.models.wiring import Updates
+from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios.config.settings import Reduction, replaced
 from trainwreck.scenarios.spec.faults import At, Setting, UpdateEdit, restore_updates
 from trainwreck.scenarios.training.loop import train

@@ -10,7 +10,7 @@ from trainwreck.models.config import Norm
 from trainwreck.models.optim import Kind
 from trainwreck.models.precision import Format
 from trainwreck.scenarios.config.settings import replaced
-from trainwreck.scenarios.spec.faults import At, TableEdit, UpdateEdit, WiringEdit
+from trainwreck.scenarios.spec.faults import At, ParametrizationEdit, TableEdit, UpdateEdit
 from trainwreck.scenarios.training import cuda_graph
 from trainwreck.scenarios.training.bundle import Lane
 from trainwreck.scenarios.training.cuda_graph import WARM_UP, CapturedStep, capturable
@@ -29,8 +29,8 @@ def frozen(updates, plan):
     return dataclasses.replace(updates, reaches_NP=reaches)
 
 
-def halved(wiring, plan):
-    return wiring.scaled(torch.arange(plan.size // 3), 0.5, plan.size)
+def halved(parametrization, plan):
+    return parametrization.scaled(torch.arange(plan.size // 3), 0.5, plan.size)
 
 
 def leaking(tables, setup):
@@ -58,7 +58,7 @@ CASES = {
     "z-loss": ({"z_loss": 1e-3}, ()),
     "gradients kept": ({}, (At(0, UpdateEdit(kept)),)),
     "half frozen": ({}, (At(0, UpdateEdit(frozen)),)),
-    "rewired": ({}, (At(0, WiringEdit(halved)),)),
+    "parametrized": ({}, (At(0, ParametrizationEdit(halved)),)),
     "leaking mask": ({}, (At(0, TableEdit(leaking)),)),
 }  # fmt: skip
 

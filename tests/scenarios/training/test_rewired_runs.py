@@ -8,34 +8,34 @@ import torch
 
 from trainwreck.models.optim import Kind
 from trainwreck.models.parameters import layout
-from trainwreck.models.wiring import projections
+from trainwreck.models.parametrization import projections
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import (
     At,
+    ParametrizationEdit,
     StateEdit,
     TableEdit,
     UpdateEdit,
-    WiringEdit,
+    restore_parametrization,
     restore_tables,
     restore_updates,
-    restore_wiring,
 )
 from trainwreck.scenarios.training.loop import train
 
 ONSET = 6
 
 
-def silent(wiring, plan):
-    return wiring.scaled(projections(plan, 0, 2)[:, 2], 0.0, plan.size)
+def silent(parametrization, plan):
+    return parametrization.scaled(projections(plan, 0, 2)[:, 2], 0.0, plan.size)
 
 
-def exchanged(wiring, plan):
+def exchanged(parametrization, plan):
     places = projections(plan, 1, 2)
-    return wiring.moved(places[:, [0, 1]], places[:, [1, 0]], plan.size)
+    return parametrization.moved(places[:, [0, 1]], places[:, [1, 0]], plan.size)
 
 
-def shifted(wiring, plan):
-    return wiring.shifted(plan.places("layer_1.mlp_norm.bias"), 0.5, plan.size)
+def shifted(parametrization, plan):
+    return parametrization.shifted(plan.places("layer_1.mlp_norm.bias"), 0.5, plan.size)
 
 
 def chosen(plan):
@@ -55,10 +55,13 @@ def update(make):
 
 
 CHANGES = {
-    "gain": ([WiringEdit(silent)], restore_wiring),
-    "index": ([WiringEdit(exchanged)], restore_wiring),
-    "shift": ([WiringEdit(shifted)], restore_wiring),
-    "all three": ([WiringEdit(silent), WiringEdit(exchanged), WiringEdit(shifted)], restore_wiring),
+    "gain": ([ParametrizationEdit(silent)], restore_parametrization),
+    "index": ([ParametrizationEdit(exchanged)], restore_parametrization),
+    "shift": ([ParametrizationEdit(shifted)], restore_parametrization),
+    "all three": (
+        [ParametrizationEdit(silent), ParametrizationEdit(exchanged), ParametrizationEdit(shifted)],
+        restore_parametrization,
+    ),
     "gradient gain": ([update(lambda plan: {"gain_N": torch.tensor([3.0])})], restore_updates),
     "frozen": ([update(lambda plan: {"reaches_NP": chosen(plan)})], restore_updates),
     "kept gradients": ([update(lambda plan: {"kept_N": torch.tensor([True])})], restore_updates),
@@ -144,7 +147,7 @@ def states_around(job, steps):
 
 def test_a_silent_projection_costs_its_share_of_the_norm_and_gets_no_gradient(tiny, make_job):
     setup = replaced(tiny, steps=12, optimizer__kind=Kind.SGD, optimizer__weight_decay=0.0, optimizer__beta1=0.0)
-    result = states_around(make_job(3, setup, At(ONSET, WiringEdit(silent))), [ONSET, 12])
+    result = states_around(make_job(3, setup, At(ONSET, ParametrizationEdit(silent))), [ONSET, 12])
     places = projections(layout(setup.model), 0, 2)[:, 2].flatten()
     before, after = (result.states[k]["parameters"] for k in (ONSET, 12))
     assert torch.equal(before[places], after[places])

@@ -9,7 +9,7 @@ from trainwreck.kernels.rotary import split_and_rotate
 from trainwreck.models import optim
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import layout
-from trainwreck.models.wiring import Updates, Wiring, projections
+from trainwreck.models.parametrization import Parametrization, Updates, projections
 
 N, P = 2, 6
 TRAINED = torch.arange(1.0, 1 + N * P, dtype=torch.float64).view(N, P)
@@ -22,9 +22,9 @@ SHIFT = torch.tensor([[0.0, 0, 0.5, 0, 0, 0], [0.0] * 6], dtype=torch.float64)
 @pytest.mark.parametrize("gain", [None, GAIN])
 @pytest.mark.parametrize("shift", [None, SHIFT])
 def test_what_computes_and_its_gradient_are_those_of_the_definition(index, gain, shift):
-    wiring = Wiring(index, gain, shift)
+    parametrization = Parametrization(index, gain, shift)
     trained = TRAINED.clone().requires_grad_()
-    computing = wiring.apply(trained)
+    computing = parametrization.apply(trained)
     for n in range(N):
         for p in range(P):
             origin = p if index is None else int(index[n, p])
@@ -41,12 +41,12 @@ def test_what_computes_and_its_gradient_are_those_of_the_definition(index, gain,
     assert torch.allclose(got, right, rtol=1e-14, atol=0)
 
 
-def test_no_wiring_is_the_trained_weights_themselves():
-    assert Wiring().apply(TRAINED) is TRAINED
+def test_no_parametrization_is_the_trained_weights_themselves():
+    assert Parametrization().apply(TRAINED) is TRAINED
 
 
 def test_edits_add_up_and_leave_what_they_were_made_from():
-    first = Wiring().scaled(torch.tensor([[1], [2]]), 2.0, P)
+    first = Parametrization().scaled(torch.tensor([[1], [2]]), 2.0, P)
     second = (
         first.scaled(torch.tensor([2, 3]), 0.5, P)
         .shifted(torch.tensor([0]), 3.0, P)
@@ -56,7 +56,7 @@ def test_edits_add_up_and_leave_what_they_were_made_from():
     assert first.shift_NP is None
     assert second.gain_NP.tolist() == [[1, 2, 1, 0.5, 1, 1]]
     assert second.shift_NP.tolist() == [[4, 0, 0, 0, 0, 1]]
-    swapped = Wiring().moved(torch.tensor([0, 1]), torch.tensor([1, 0]), P)
+    swapped = Parametrization().moved(torch.tensor([0, 1]), torch.tensor([1, 0]), P)
     assert swapped.index_NP.tolist() == [[1, 0, 2, 3, 4, 5]]
     back = swapped.moved(torch.tensor([0, 1]), torch.tensor([1, 0]), P)
     assert back.index_NP.tolist() == [[0, 1, 2, 3, 4, 5]]
@@ -137,6 +137,6 @@ def test_an_update_leaves_alone_what_it_does_not_reach_or_move(kind):
     assert torch.equal(moments.first[~held], usual_moments.first[~held])
 
 
-def test_wiring_and_updates_are_all_optional():
-    for part in (Wiring(), Updates()):
+def test_parametrization_and_updates_are_all_optional():
+    for part in (Parametrization(), Updates()):
         assert all(getattr(part, field.name) is None for field in dataclasses.fields(part))

@@ -12,7 +12,7 @@ from trainwreck.models.parameters import Layout
 
 
 @dataclass
-class Wiring:
+class Parametrization:
     """The weights that compute: trained[index] * gain + shift, each part None where it changes nothing.
 
     index_NP: int64, which trained weight stands in each place. gain_NP, shift_NP: float.
@@ -28,20 +28,20 @@ class Wiring:
         used = used if self.gain_NP is None else used * self.gain_NP
         return used if self.shift_NP is None else used + self.shift_NP
 
-    def scaled(self, places: Tensor, factor: float, size: int) -> "Wiring":
-        """The wiring of one run with the weights in these places, of `size` in all, times a factor."""
+    def scaled(self, places: Tensor, factor: float, size: int) -> "Parametrization":
+        """The parametrization of one run with the weights in these places, of `size` in all, times a factor."""
         gain = torch.ones(1, size) if self.gain_NP is None else self.gain_NP.clone()
         gain[:, places.flatten()] *= factor
         return replace(self, gain_NP=gain)
 
-    def moved(self, to: Tensor, origin: Tensor, size: int) -> "Wiring":
+    def moved(self, to: Tensor, origin: Tensor, size: int) -> "Parametrization":
         """With the weights from `origin` in the places `to`; what lies elsewhere stays."""
         index = torch.arange(size).unsqueeze(0) if self.index_NP is None else self.index_NP
         changed = index.clone()
         changed[:, to.flatten()] = index[:, origin.flatten()]
         return replace(self, index_NP=changed)
 
-    def shifted(self, places: Tensor, amount: float, size: int) -> "Wiring":
+    def shifted(self, places: Tensor, amount: float, size: int) -> "Parametrization":
         """With an amount added to the weights in these places."""
         shift = torch.zeros(1, size) if self.shift_NP is None else self.shift_NP.clone()
         shift[:, places.flatten()] += amount

@@ -1,0 +1,23 @@
+"""Number formats that kernels share: the accumulation dtype, and products that round once."""
+
+import torch
+from torch import Tensor
+
+
+def widen(x: Tensor) -> Tensor:
+    """x in float32 where it is in a half format, else as it is."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def matmul(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """a @ b over the last two axes, accumulated in float32 (float64 for float64), rounded to dtype.
+
+    A float32 operand that meets a half-precision one is rounded to it first.
+    """
+    narrow = next((t.dtype for t in (a, b) if t.dtype in (torch.float16, torch.bfloat16)), None)
+    wide = torch.float64 if a.dtype == torch.float64 else torch.float32
+    if narrow is not None:
+        a, b = a.to(narrow).to(wide), b.to(narrow).to(wide)
+    lead = a.shape[:-2]
+    out = torch.bmm(a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:]))
+    return out.view(*lead, *out.shape[-2:]).to(dtype)
