@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainwreck.kernels.attention.api import KERNEL_VARIANTS
 from trainwreck.models.precision import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.data.batches import source, source_key
@@ -159,9 +158,7 @@ def _precisions(job: Job, state: State, step: int) -> tuple[Run | None, Any]:
         changes = (*job.changes, *(At(step, setting) for setting in settings))
         return Run(dataclasses.replace(job, changes=changes), state, step)
 
-    kernel = setup.model.attention in KERNEL_VARIANTS
-    if setup.precision.format is Format.FP32 and not kernel:
+    if setup.precision.format is Format.FP32 and setup.model.attention == "reference":
         return None, with_(Setting("precision.format", Format.BF16))
-    attention = "reference" if kernel else setup.model.attention
-    full = with_(Setting("precision.format", Format.FP32), Setting("model.attention", attention))
+    full = with_(Setting("precision.format", Format.FP32), Setting("model.attention", "reference"))
     return full, Run(job, state, step)
