@@ -47,7 +47,6 @@ bench() { # name
 step doctor bash -c "$bin/trainwreck doctor --json > '$out/environment.json'"
 step tests $bin/python -m pytest -m gpu tests/gpu tests/kernels --junitxml="$out/tests.xml"
 step attention bench attention
-step fused bench fused
 step training bench cuda
 # A small data set from plan to labels, and how far its losses are from those of the same plan on a CPU.
 data=runs/gpu-sample-$(git rev-parse --short HEAD 2> /dev/null || date +%F)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.live.transformers import transformers_callback
     from trainwreck.scenarios.module_signals import ModuleSignals
     from trainwreck.scenarios.preflight import Preflight
-    from trainwreck.scenarios.views.experiment import Experiment, run
+    from trainwreck.scenarios.views.session import Experiment, run
 
 __all__ = [
     "Alarm",
@@ -55,8 +55,8 @@ _HOMES = {
     "transformers_callback": "evaluation.live.transformers",
     "Detector": "evaluation.detectors.base",
     "Verdict": "evaluation.detectors.base",
-    "Experiment": "scenarios.views.experiment",
-    "run": "scenarios.views.experiment",
+    "Experiment": "scenarios.views.session",
+    "run": "scenarios.views.session",
     "ModuleSignals": "scenarios.module_signals",
     "Preflight": "scenarios.preflight",
     "Scorecard": "evaluation.leaderboard.run",

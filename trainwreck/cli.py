@@ -42,22 +42,14 @@ from trainwreck.watching import watch
 
 MEASUREMENTS = (
     "train",
-    "telemetry",
-    "workers",
     "generate",
-    "replay",
     "score",
-    "harness",
-    "compile",
-    "cuda",
     "attention",
-    "attention-cpu",
-    "fused",
-    "language",
-    "fidelity",
-    "footprint",
+    "cuda",
     "reliability",
     "reproducers",
+    "fidelity",
+    "language",
 )
 INTERRUPTED = 130  # as shells report SIGINT
 RESUMING = {"demo", "generate", "label", "verify"}  # commands that keep what they have done
@@ -315,16 +307,15 @@ cli.add_command(class_)
 @click.option("--record", is_flag=True, help="Write the result under results/.")
 @as_json
 def bench(what: str, record: bool, as_json: bool) -> None:
-    """Measure speed against a named peer, what each part of the language is worth, or mechanisms.
+    """Measure speed against a named peer, or a claim under results/ again.
 
-    train, telemetry and workers are steps a second; generate is a whole sweep, against trainers that do one run at a
-    time. replay opens a data set of 10,000 runs and replays the sample; score goes on to the scorecard, against
-    TSB-AD's metrics; harness is what a row costs besides the detector, in process, isolated and as a command.
-    attention-cpu is a layer's attention with its statistics against PyTorch's; compile is what torch.compile would
-    save. footprint holds memory and time of a bundle against their estimates; reliability kills workers and parents,
-    fills the disk and takes memory away in the middle of `generate`. language is what the model loses without each
-    part; fidelity puts mechanisms beside the numbers of the literature; reproducers runs every scenario's exported
-    program and, stopped, goes on where it was. cuda, attention and fused need a CUDA device.
+    Speed: train is steps a second, with telemetry and without; generate a whole sweep, against trainers that do one
+    run at a time; score goes from files to a scorecard, against TSB-AD's metrics; attention is attention with its
+    statistics against PyTorch's, on the CUDA device if there is one; cuda is training there, and needs one.
+
+    Claims: reliability kills workers and parents, fills the disk and takes memory away in the middle of `generate`;
+    reproducers runs every scenario's exported program and, stopped, goes on where it was; fidelity puts mechanisms
+    beside the numbers of the literature; language is what the model loses without each part.
     """
     from trainwreck.scenarios.bench import measure
 

@@ -47,6 +47,7 @@ def gallery(
 
     from trainwreck.evaluation.errors import InputError
     from trainwreck.evaluation.pages.gallery import write_gallery
+    from trainwreck.evaluation.pages.gallery.exhibit_facts import Catalogue
     from trainwreck.evaluation.pages.gallery.marks import DETECTORS
     from trainwreck.scenarios.views.symptoms import catalogue_facts
 
@@ -57,7 +58,7 @@ def gallery(
         made = write_gallery(
             dirs,
             out,
-            catalogue_facts(),
+            Catalogue(**catalogue_facts()),
             detectors=detectors or DETECTORS,
             alarms=alarms,
             command=command,

@@ -38,7 +38,7 @@ settings = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
 device_option = click.option("--device", help="cpu or cuda; cpu by default.")
 impl_option = click.option("--impl", help="Kernels: reference or triton; triton on cuda, reference on cpu by default.")
 severity_option = click.option("--severity", help="subtle, clear or severe; clear by default.")
-size_option = click.option("--size", help="micro, deep, small or nano; the scenario's own by default.")
+size_option = click.option("--size", help="micro, deep or small; the scenario's own by default.")
 labels_option = click.option(
     "--labels", type=click.Path(path_type=Path), help="Of imported runs: CSV with run, status, step, cause, cluster."
 )

@@ -61,7 +61,7 @@ def run(
         raise InputError(f"--port: {port} is not allowed without --serve; allowed: both")
     if serve and as_json:
         raise InputError("--serve: not allowed beside --json; allowed: one of them")
-    from trainwreck.scenarios.views.live import run_live
+    from trainwreck.scenarios.views.session import run_live
 
     picture = plot or Path(f"{id}.png")
     words = id, seed, as_severity(severity), as_size(size), overrides, picture

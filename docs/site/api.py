@@ -7,7 +7,7 @@ MODULES = {
     "Data sets and telemetry": ("evaluation.dataset.dataset", "evaluation.dataset.trace", "evaluation.pages.figures"),
     "Detectors and scoring": ("evaluation.detectors.base", "evaluation.scoring.scorecard", "evaluation.replay.alarms"),
     "Scenarios": (
-        "scenarios.views.experiment",
+        "scenarios.views.session",
         "scenarios.spec.scenario",
         "scenarios.spec.faults",
         "scenarios.spec.run_spec",

@@ -17,19 +17,10 @@ from trainwreck.kernels.selection import choose
 
 AttentionFn = Callable[..., tuple[Tensor, AttentionStats | None]]
 
-# Attention done right is called "reference", in either implementation; the others are wrong on purpose.
-# A kernel variant is two files: variants/<name>.py with an `attention` in plain PyTorch, its reference twin, and
-# triton/<name>.py with a `RECIPE` for the fused kernels.
-KERNEL_VARIANTS = ("fp16_scores", "softmax_unshifted", "biased_rounding")
-# An argument variant is one file with a function `mistaken`: the variant named here, asked for the wrong thing.
-ARGUMENT_VARIANTS = {
-    "fp16_scores_unscaled": "fp16_scores",
-    "mask_missing": "reference",
-    "mask_off_by_one": "reference",
-    "mask_zeroed": "reference",
-    "documents_ignored": "reference",
-}
-VARIANTS = ("reference", *KERNEL_VARIANTS, *ARGUMENT_VARIANTS)
+# Attention done right is called "reference", in either implementation; the others are wrong on purpose. Each is two
+# files: variants/<name>.py with an `attention` in plain PyTorch, its reference twin, and triton/<name>.py with a
+# `RECIPE` for the fused kernels.
+VARIANTS = ("reference", "fp16_scores", "softmax_unshifted")
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 HOME = "trainwreck.kernels.attention"
@@ -40,9 +31,6 @@ def load_variant(name: str, impl: str = "reference") -> AttentionFn:
     """The attention function of a variant; only the modules asked for are imported."""
     if name not in VARIANTS:
         raise ValueError(f"attention variant: {name!r} is not allowed; allowed: {', '.join(VARIANTS)}")
-    if name in ARGUMENT_VARIANTS:
-        called = load_variant(ARGUMENT_VARIANTS[name], impl)
-        return _mistaken(called, import_module(f"{HOME}.variants.{name}").mistaken)
     if impl == "reference":
         home = HOME if name == "reference" else f"{HOME}.variants"
         fn: AttentionFn = import_module(f"{home}.{name}").attention
@@ -99,20 +87,3 @@ def check_arguments(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: Tensor, 
     mask.check(n, b, t, q.device)
     if dropout is not None:
         dropout.check(n, q.device)
-
-
-def _mistaken(called: AttentionFn, mistaken: Callable[[Mask, Tensor, int], tuple[Mask, Tensor]]) -> AttentionFn:
-    def attention(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        mask: Mask,
-        scale_N: Tensor,
-        dropout: Dropout | None = None,
-        stats: bool = True,
-    ) -> tuple[Tensor, AttentionStats | None]:
-        mask, scale_N = mistaken(mask, scale_N, q.shape[3])
-        return called(q, k, v, mask=mask, scale_N=scale_N, dropout=dropout, stats=stats)
-
-    return attention

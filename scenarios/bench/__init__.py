@@ -1,5 +1,6 @@
-"""Measurements against named peers, each a ratio taken in one run; see `measure`."""
+"""Measurements against named peers, each a ratio taken in one run; see `measurements`."""
 
-from trainwreck.scenarios.bench.table import Table, measure
+from trainwreck.scenarios.bench.measurements import measure
+from trainwreck.scenarios.bench.table import Table
 
 __all__ = ["Table", "measure"]

@@ -9,15 +9,15 @@ import torch
 
 from trainwreck.evaluation.progress import Tick
 from trainwreck.kernels.selection import IMPLS
-from trainwreck.scenarios.bench import bundles
-from trainwreck.scenarios.bench.bundles import Subjects, Work, bundle, seconds_in_turn
-from trainwreck.scenarios.bench.plain import PlainLoop
-from trainwreck.scenarios.bench.stopwatch import require_cuda
+from trainwreck.scenarios.bench import train
+from trainwreck.scenarios.bench.peers import PlainLoop
 from trainwreck.scenarios.bench.table import Goal, Table
+from trainwreck.scenarios.bench.timing import require_cuda
+from trainwreck.scenarios.bench.train import Subjects, Work, bundle, seconds_in_turn
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import training_block
+from trainwreck.scenarios.training.bundle import bundle_width
 from trainwreck.scenarios.training.environment import prepare
-from trainwreck.scenarios.training.loop import lane_width
 
 SIZES = (1, 16, 64, 256)  # runs of a bundle
 PEER = "plain loop, one run"
@@ -47,15 +47,15 @@ def bundles_on(
     """
     prepare()
     setup = healthy(Size.MICRO)
-    tokens = training_block(setup, 0, range(bundles.STEPS)).inputs.reshape(-1)
+    tokens = training_block(setup, 0, range(train.STEPS)).inputs.reshape(-1)
     plain, plain_low = (PlainLoop(setup.model, setup.data.rows, tokens, rotary=True, device=device) for _ in range(2))
-    core, most = lane_width(setup.data.rows, setup.model), sizes[-1]
+    core, most = bundle_width(setup.data.rows, setup.model), sizes[-1]
     low = PEER + LOW
     best = partial(bundle, most, device=device, impl=impls[-1], graphs=graphs[-1])
     alone, largest = (named(runs, impls[-1], graphs[-1]) for runs in (sizes[0], most))
     subjects: dict[str, tuple[Work, int]] = {
-        PEER: (lambda: plain.run(bundles.STEPS), 1),
-        low: (in_tf32(lambda: plain_low.run(bundles.STEPS)), 1),
+        PEER: (lambda: plain.run(train.STEPS), 1),
+        low: (in_tf32(lambda: plain_low.run(train.STEPS)), 1),
     }
     for impl, runs, captured in product(impls, sizes, graphs):
         work = bundle(runs, record=True, device=device, impl=impl, graphs=captured)
@@ -73,7 +73,7 @@ def bundles_on(
         name="bench/cuda",
         title="Training speed at size micro on a CUDA device",
         how=(
-            f"{bundles.ROUNDS} rounds of {bundles.STEPS} steps of each, in turn, in one process, each waited for; "
+            f"{train.ROUNDS} rounds of {train.STEPS} steps of each, in turn, in one process, each waited for; "
             "float32 where TF32 is not said. Run-steps count the steps of every run of a bundle. The bundles have "
             f"every signal of the schema at every step and validation every {setup.evaluation.every} steps where "
             "nothing else is said; the plain loop has fused AdamW and clipping and logs nothing. TF32: PyTorch's "
@@ -118,5 +118,5 @@ def _row(name: str, subjects: Subjects, seconds: dict[str, np.ndarray], peers: S
     ratios = [seconds[peer] / seconds[name] for peer in peers]
     low, high = np.quantile(ratios[0], (0.25, 0.75))
     first, *others = (float(np.median(ratio)) for ratio in ratios)
-    speed = float(np.median(bundles.STEPS / seconds[name]))
+    speed = float(np.median(train.STEPS / seconds[name]))
     return (name, subjects[name][1], speed, first, f"{low:.2f} to {high:.2f}", *others)

@@ -18,6 +18,8 @@ from trainwreck.evaluation.constants import RESAMPLES
 from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs
 from trainwreck.evaluation.dataset.sample import sample
 from trainwreck.evaluation.dataset.schema import FAILURES
+from trainwreck.evaluation.dataset.trace import SCALARS
+from trainwreck.evaluation.detectors.base import Context, Detector, Row
 from trainwreck.evaluation.files import write_parquet
 from trainwreck.evaluation.leaderboard.rescore import alarm_files, keep_alarms, rescore
 from trainwreck.evaluation.leaderboard.run import BLIND, score
@@ -26,9 +28,8 @@ from trainwreck.evaluation.replay.alarms import Alarms
 from trainwreck.evaluation.replay.replay import replay
 from trainwreck.evaluation.scoring.reference import baseline
 from trainwreck.evaluation.scoring.scorecard import measure
-from trainwreck.scenarios.bench.replay import SCALAR_COLUMNS, Silent, decoded
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table
-from trainwreck.scenarios.bench.turns import processor_seconds, quartiles
+from trainwreck.scenarios.bench.timing import processor_seconds, quartiles
 from trainwreck.scenarios.training.environment import cores
 
 ROUNDS = 5
@@ -42,7 +43,19 @@ METRICS = "TSB_AD.evaluation.metrics"
 LEFT_OUT = (
     "TSB-AD is left out: it is not installed; `pip install --no-deps TSB-AD` (its metrics need no more than is here)."
 )
+SCALAR_COLUMNS = ["run_id", "step", *SCALARS]
 COLUMNS = ("what", "runs", "rows", "ms a 1,000 rows (median)", "quartiles")
+
+
+class Silent(Detector):
+    """Looks at nothing."""
+
+    def reset(self, context: Context | None) -> None:
+        """Nothing to forget."""
+
+    def update(self, row: Row) -> bool:
+        """No alarm."""
+        return False
 
 
 def against_tsb_ad(tick: Tick) -> Table:
@@ -204,6 +217,12 @@ def _id(run_id: str, copy: int) -> str:
 def _file(name: str, copy: int) -> str:
     path = Path(name)
     return path.with_name(f"{path.stem}-{copy}{path.suffix}").as_posix()
+
+
+def decoded(root: Path, columns: list[str] | None) -> list[pa.Table]:
+    """Columns of the telemetry files under a folder, all where None, on one core."""
+    files = sorted((root / "telemetry").rglob("*.parquet"))
+    return [pq.ParquetFile(file).read(columns, use_threads=False) for file in files]
 
 
 def opened(data: DataSet) -> DataSet:

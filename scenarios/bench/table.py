@@ -1,12 +1,11 @@
 """What a measurement gives: rows of numbers, how they were taken, and where."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from trainwreck.evaluation.files import write_json, write_text
-from trainwreck.evaluation.progress import Tick
 from trainwreck.scenarios.training.environment import environment
 
 
@@ -66,8 +65,8 @@ class Bars:
 class Table:
     """columns: of `rows`. how: what was done, in words; command: what makes it again.
 
-    picture: file name of the plot that goes with the record, empty without one. bars: what it shows, where it is
-    one of `bars.py`. goals: what was asked for, where something was.
+    picture: file name of the plot that goes with the record, empty without one. bars: what it shows, where it has
+    bars. goals: what was asked for, where something was.
     """
 
     name: str
@@ -115,59 +114,6 @@ class Table:
         write_text(folder / "README.md", text)
         write_json(folder / "result.json", self.to_dict())
         write_json(folder / "environment.json", environment())
-
-
-def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
-    """Run a measurement by its name on the command line. record: also write it under results/."""
-    from trainwreck.scenarios.bench import (
-        attention,
-        attention_cpu,
-        attention_plot,
-        bars,
-        compiled,
-        cuda,
-        fidelity,
-        footprint,
-        fused,
-        harness,
-        index,
-        language,
-        reliability,
-        replay,
-        reproducers,
-        score,
-        sweep,
-        train,
-    )
-
-    runs: dict[str, Callable[[Tick], Table]] = {
-        "train": train.against_plain_loop,
-        "telemetry": train.telemetry_cost,
-        "workers": train.two_workers,
-        "cuda": cuda.against_plain_loop,
-        "compile": compiled.against_eager,
-        "language": language.parts,
-        "fidelity": fidelity.beside_the_literature,
-        "attention": attention.against_peers,
-        "attention-cpu": attention_cpu.against_sdpa,
-        "fused": fused.against_reference,
-        "replay": replay.loading,
-        "score": score.against_tsb_ad,
-        "generate": sweep.against_trainers,
-        "harness": harness.costs,
-        "footprint": footprint.against_estimates,
-        "reliability": reliability.under_faults,
-        "reproducers": reproducers.every_program,
-    }
-    table = runs[what](tick)
-    if record:
-        table.record(Path("results"))
-        if table.picture:
-            save = bars.save if table.bars else attention_plot.save
-            save(table, Path("results") / table.name / table.picture)
-        if table.name.startswith("bench/"):
-            index.write(Path("results/bench"))
-    return table
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

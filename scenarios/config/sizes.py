@@ -12,7 +12,6 @@ class Size(Enum):
     MICRO = "micro"  # 2 layers, width 64, context 64: seconds a run on one core
     DEEP = "deep"  # 12 narrow layers, context 32: for faults of depth
     SMALL = "small"  # 6 layers, width 256, context 256
-    NANO = "nano"  # 12 layers, width 768, context 1024: for GPUs
 
 
 def healthy(size: Size) -> Setup:
@@ -45,17 +44,5 @@ def healthy(size: Size) -> Setup:
             model__init=Init(embedding_std=0.05, matrix_std=0.05),
             optimizer__lr=2e-3,
             steps=600,
-        )
-    elif size is Size.NANO:
-        setup = replaced(
-            setup,
-            model__layers=12,
-            model__width=768,
-            model__heads=12,
-            model__context=1024,
-            model__init=Init(embedding_std=0.02, matrix_std=0.02),
-            optimizer__lr=6e-4,
-            steps=2000,
-            schedule__warmup_steps=200,
         )
     return setup

@@ -29,15 +29,15 @@ from trainwreck.evaluation.files import copy, read_json, sha256, write_json
 from trainwreck.evaluation.labels.labelling import label_runs, points_of
 from trainwreck.scenarios.config.settings import Setup, as_dict, essence, fingerprint
 from trainwreck.scenarios.data.batches import entropy_floor
-from trainwreck.scenarios.datasets.cost import core_seconds
 from trainwreck.scenarios.datasets.engines import Local, Piece, Settings, in_workers
-from trainwreck.scenarios.datasets.memory import needed, width_within
+from trainwreck.scenarios.datasets.resources import core_seconds, needed, width_within
 from trainwreck.scenarios.spec.compound import Compound
 from trainwreck.scenarios.spec.pages import page
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, unique
 from trainwreck.scenarios.training.backend import CPU, Backend
+from trainwreck.scenarios.training.bundle import bundle_width
 from trainwreck.scenarios.training.environment import environment, prepare
-from trainwreck.scenarios.training.loop import lane_width, train
+from trainwreck.scenarios.training.loop import train
 
 PLAN_VERSION = 1
 SHARED = 60.0  # seconds until a file of another machine is seen at the latest, by NFS's usual settings
@@ -47,7 +47,7 @@ Progress = Callable[[int, int, int, int, float | None], None]
 
 
 @dataclass(frozen=True)
-class Bundle:
+class PlannedBundle:
     """Runs that one worker trains side by side; its name is a function of what is in it."""
 
     specs: tuple[RunSpec, ...]
@@ -78,7 +78,7 @@ class Bundle:
         return f"{self.name} ({first.role.value} {first.scenario} seed {first.seed}{rest})"
 
 
-def bundles(specs: list[RunSpec], device: str = CPU.device) -> list[Bundle]:
+def bundles(specs: list[RunSpec], device: str = CPU.device) -> list[PlannedBundle]:
     """Runs of one shape cut into bundles of what the device's caches hold, the costliest bundle first.
 
     Healthy runs keep to themselves, so that plans with the same ones have the same bundles of them.
@@ -92,8 +92,8 @@ def bundles(specs: list[RunSpec], device: str = CPU.device) -> list[Bundle]:
     for group in groups.values():
         group.sort(key=lambda s: (s.base, s.seed, s.run_id))  # runs of one seed share their batches
         setup = group[0].setup
-        size = max(2, lane_width(setup.data.rows, setup.model, device))
-        cut += [Bundle(tuple(group[i : i + size])) for i in range(0, len(group), size)]
+        size = max(2, bundle_width(setup.data.rows, setup.model, device))
+        cut += [PlannedBundle(tuple(group[i : i + size])) for i in range(0, len(group), size)]
     return sorted(cut, key=lambda b: (-b.cost, b.name))
 
 
@@ -146,7 +146,7 @@ def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -
     write_manifest(out, {"plan": name, "plan_hash": _plan_hash(specs), **provenance})
 
 
-def train_bundle(bundle: Bundle, out: Path, backend: Backend = CPU, width: int | None = None) -> int:
+def train_bundle(bundle: PlannedBundle, out: Path, backend: Backend = CPU, width: int | None = None) -> int:
     """Train one bundle and write its two files; returns its run-steps. Runs in a worker process.
 
     width: runs that are trained side by side at most, one lot after the other; all where None.
@@ -282,7 +282,7 @@ def _train_all(
             told(result.left)
 
 
-def _await(out: Path, bundle: Bundle) -> None:
+def _await(out: Path, bundle: PlannedBundle) -> None:
     """A shared file system may show another machine's files late. InputError where it is not shared, or not this."""
     until = monotonic() + SHARED
     while not _is_done(out, bundle):
@@ -294,7 +294,7 @@ def _await(out: Path, bundle: Bundle) -> None:
         sleep(1.0)
 
 
-def _adopt(wanted: list[Bundle], out: Path, reuse: Path) -> None:
+def _adopt(wanted: list[PlannedBundle], out: Path, reuse: Path) -> None:
     """Copy finished bundles from the data sets in a folder."""
     for bundle in wanted:
         for part in () if _is_done(out, bundle) else reuse.glob(f"*/bundles/{bundle.name}.json"):
@@ -305,12 +305,12 @@ def _adopt(wanted: list[Bundle], out: Path, reuse: Path) -> None:
                 break
 
 
-def _is_done(out: Path, bundle: Bundle) -> bool:
+def _is_done(out: Path, bundle: PlannedBundle) -> bool:
     part, file = _part(out, bundle), out / f"telemetry/{bundle.name}.parquet"
     return part.exists() and file.exists() and sha256(file) == read_json(part)["sha256"]
 
 
-def _part(out: Path, bundle: Bundle) -> Path:
+def _part(out: Path, bundle: PlannedBundle) -> Path:
     return out / "bundles" / f"{bundle.name}.json"
 
 

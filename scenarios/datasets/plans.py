@@ -1,4 +1,4 @@
-"""The named plans, and plans written as a sweep or in a file."""
+"""Plans by name, as a sweep, or from a file."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -9,8 +9,7 @@ from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json
 from trainwreck.scenarios.config.sizes import Size
-from trainwreck.scenarios.datasets.demo import demo, sample
-from trainwreck.scenarios.datasets.standard import full, private, standard
+from trainwreck.scenarios.datasets.named_plans import demo, full, private, sample, standard
 from trainwreck.scenarios.spec.overrides import sweep
 from trainwreck.scenarios.spec.proofs import proven_severities
 from trainwreck.scenarios.spec.registry import scenario

@@ -9,10 +9,9 @@ from trainwreck.evaluation.files import write_json, write_text
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.preflight.check import Finding, Verdict, checks, preflight
 from trainwreck.scenarios.preflight.view import views
-from trainwreck.scenarios.spec import proofs
 from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.spec.scenario import Severity
-from trainwreck.scenarios.training.environment import environment, prepare
+from trainwreck.scenarios.training.environment import RESULTS, environment, prepare
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,8 @@ def examine_all(
     return found
 
 
-def record(found: Sequence[Examined], results: Path | None = None) -> Path:
-    """Write README.md, result.json and environment.json to `results/preflight` of the checkout."""
-    results = results or proofs.path().resolve().parents[2] / "results" / "preflight"
+def record(found: Sequence[Examined], results: Path = RESULTS / "preflight") -> Path:
+    """Write README.md, result.json and environment.json to a folder."""
     write_text(results / "README.md", HEAD + markdown(found))
     write_json(results / "result.json", [one.to_dict() for one in found])
     write_json(results / "environment.json", environment())

@@ -1,6 +1,6 @@
 """A scenario's run as a subject: its stacked model as an nn.Module, its batch, its training step.
 
-What the checks see is what the training loop does: the forward pass and the step are a lane's own, on
+What the checks see is what the training loop does: the forward pass and the step are a bundle's own, on
 a bundle of one, at the last moment before the fault shows: step 0, or the onset.
 """
 
@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainwreck.kernels.attention.api import KERNEL_VARIANTS
 from trainwreck.models.precision import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.data.batches import source, source_key
@@ -21,9 +20,10 @@ from trainwreck.scenarios.spec.faults import At, Setting, State
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.run_spec import RunSpec
 from trainwreck.scenarios.training import telemetry
-from trainwreck.scenarios.training.bundle import Lane
-from trainwreck.scenarios.training.inputs import run_batches
+from trainwreck.scenarios.training.bundle import Bundle
+from trainwreck.scenarios.training.evaluation import held_out_logits
 from trainwreck.scenarios.training.loop import fresh_state, train
+from trainwreck.scenarios.training.step import train_step
 
 IGNORED = -100
 
@@ -40,7 +40,7 @@ class Run(nn.Module):
         self.taken = 0
         setup = job.segment(step).setup
         self.dropout = nn.Dropout(setup.dropout)
-        for name, value in self.lane().plan.views(state["parameters"][None]).items():
+        for name, value in self.bundle().plan.views(state["parameters"][None]).items():
             *path, last = name.split(".")
             home: nn.Module = self
             for part in path:
@@ -52,26 +52,26 @@ class Run(nn.Module):
     def weights(self) -> list[Tensor]:
         """The parameters in the order of the flat buffer."""
         named = dict(self.named_parameters())
-        return [named[slot.name] for slot in self.lane().plan.slots]
+        return [named[slot.name] for slot in self.bundle().plan.slots]
 
-    def lane(self) -> Lane:
-        """A lane of this run alone, as the run is now."""
+    def bundle(self) -> Bundle:
+        """A bundle of this run alone, as the run is now."""
         job = self.job
         if self.dropout.p != job.segment(self.at).setup.dropout:
             changes = (*job.changes, At(self.at, Setting("dropout", self.dropout.p)))
             job = dataclasses.replace(job, changes=changes)
-        return Lane([job], [self.state], self.at)
+        return Bundle([job], [self.state], self.at)
 
     def forward(self, input_ids: Tensor, documents: Tensor) -> Tensor:
         """Logits [B, T, V]."""
-        lane = self.lane()
-        named = {slot.name: w[None] for slot, w in zip(lane.plan.slots, self.weights(), strict=True)}
-        # Where weights are parametrized, a lane makes those that compute of one flat leaf.
-        parametrized = "flat" in lane.leaves
-        lane.leaves = {"flat": torch.cat([w.flatten(1) for w in named.values()], 1)} if parametrized else named
+        bundle = self.bundle()
+        named = {slot.name: w[None] for slot, w in zip(bundle.plan.slots, self.weights(), strict=True)}
+        # Where weights are parametrized, a bundle makes those that compute of one flat leaf.
+        parametrized = "flat" in bundle.leaves
+        bundle.leaves = {"flat": torch.cat([w.flatten(1) for w in named.values()], 1)} if parametrized else named
         rows = input_ids[None], input_ids[None], torch.ones_like(input_ids[None], dtype=torch.float32), documents[None]
-        lane.held_out = rows
-        logits = torch.cat([part for part, _ in lane.held_out_logits(self.at)], 1)
+        bundle.held_out = rows
+        logits = torch.cat([part for part, _ in held_out_logits(bundle, self.at)], 1)
         return logits[0].view(*input_ids.shape, -1)
 
     @torch.no_grad()
@@ -88,11 +88,11 @@ def one_step(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor) -> fl
     """
     assert isinstance(model, Run), "a step of a view"
     model.state = {**model.state, "parameters": model.flat()}
-    lane, step = model.lane(), min(model.at + model.taken, model.job.setup.steps - 1)
+    bundle, step = model.bundle(), min(model.at + model.taken, model.job.setup.steps - 1)
     rate = model.job.learning_rate(step) * share(model.taken)
-    own = lane.feed(range(model.at, model.at + 1))
+    own = bundle.inputs(range(model.at, model.at + 1))
     ages = torch.from_numpy(telemetry.ages(inputs["documents"][None, None].numpy())).view(1, 1, -1)
-    feed = dataclasses.replace(
+    block = dataclasses.replace(
         own,
         inputs=inputs["input_ids"][None, None],
         targets=targets.clamp(min=0)[None].view(1, 1, -1),
@@ -101,13 +101,13 @@ def one_step(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor) -> fl
         ages=ages,
         lr=torch.full_like(own.lr, rate),
     )
-    lane.recorder = telemetry.Recorder(lane.setup.model, lane.plan, 1, 1, lane.device, lane.impl)
-    lane.step(feed, 0, step)
-    loss = float(lane.recorder.read(1)["loss"].reshape(-1)[0])
+    bundle.recorder = telemetry.Recorder(bundle.setup.model, bundle.plan, 1, 1, bundle.device, bundle.impl)
+    train_step(bundle, block, 0, step)
+    loss = float(bundle.recorder.read(1)["loss"].reshape(-1)[0])
     model.taken += 1
-    model.state = lane.states()[0]
+    model.state = bundle.states()[0]
     with torch.no_grad():
-        new = lane.plan.views(model.state["parameters"][None])
+        new = bundle.plan.views(model.state["parameters"][None])
         for name, parameter in model.named_parameters():
             parameter.copy_(new[name][0])
     return loss
@@ -131,7 +131,7 @@ def views(specs: Sequence[RunSpec], step: int) -> list[Preflight]:
 
 def _view(job: Job, state: State, step: int) -> Preflight:
     setup = job.segment(step).setup
-    batch = run_batches(job, range(step, step + 1)).at(0)
+    batch = job.batches(range(step, step + 1)).at(0)
     inputs, targets, weights, documents = (
         torch.from_numpy(np.ascontiguousarray(x)) for x in (batch.inputs, batch.targets, batch.weights, batch.documents)
     )
@@ -158,9 +158,7 @@ def _precisions(job: Job, state: State, step: int) -> tuple[Run | None, Any]:
         changes = (*job.changes, *(At(step, setting) for setting in settings))
         return Run(dataclasses.replace(job, changes=changes), state, step)
 
-    kernel = setup.model.attention in KERNEL_VARIANTS
-    if setup.precision.format is Format.FP32 and not kernel:
+    if setup.precision.format is Format.FP32 and setup.model.attention == "reference":
         return None, with_(Setting("precision.format", Format.BF16))
-    attention = "reference" if kernel else setup.model.attention
-    full = with_(Setting("precision.format", Format.FP32), Setting("model.attention", attention))
+    full = with_(Setting("precision.format", Format.FP32), Setting("model.attention", "reference"))
     return full, Run(job, state, step)

@@ -30,7 +30,6 @@ from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.spec.faults import At, Change, FaultKind
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.scenario import Knobs, Scenario, Severity
-from trainwreck.scenarios.training.inputs import run_batches
 
 PARTS = 2
 
@@ -219,7 +218,7 @@ def _effects(job: Job, steps: Sequence[int]) -> dict[str, list[Any]]:
         here = leaves(segment.setup) | {"the learning rate": job.learning_rate(step), "time": job.seconds(1.0, step)}
         for part in (segment.tables, segment.parametrization, segment.updates):
             here |= {f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.type is not bool}
-        batch = run_batches(job, range(step, step + 1)).at(0)
+        batch = job.batches(range(step, step + 1)).at(0)
         here |= {f.name: getattr(batch, f.name) for f in dataclasses.fields(batch)}
         for name, value in here.items():
             found.setdefault(name, []).append(value)

@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from trainwreck.models.optim import Kind as OptimizerKind
@@ -13,6 +14,7 @@ from trainwreck.models.precision import Format
 from trainwreck.models.tables import Tables, healthy_tables
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, check, essence, fingerprint
+from trainwreck.scenarios.data.batches import Batch, training_block
 from trainwreck.scenarios.spec.exchange import Exchange
 from trainwreck.scenarios.spec.faults import At, FaultKind
 
@@ -92,6 +94,21 @@ class Job:
     def snapshots(self) -> set[int]:
         """Steps whose state some state edit wants to see."""
         return {s for at in self.changes for s in at.change.needs(at.step)}
+
+    def batches(self, steps: range) -> Batch:
+        """The batches of a range of steps within a segment, arrays [S, B, T], data faults applied."""
+        block = training_block(self.segment(steps.start).setup, self.seed, steps)
+        active = self.active(steps.start)
+        if not active:
+            return block
+        changed = []
+        for index, step in enumerate(steps):
+            batch = block.at(index)
+            for at in active:
+                batch = at.change.batch(batch, step, at.step, self.seed)
+            changed.append(batch)
+        names = (field.name for field in dataclasses.fields(Batch))
+        return Batch(*(np.stack([getattr(b, name) for b in changed]) for name in names))
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of a step, changes included."""

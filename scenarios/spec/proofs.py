@@ -1,4 +1,4 @@
-"""The record of what has been proven, as it ships with the package. `proof_record` writes it."""
+"""The record of what has been proven, as it ships with the package. `proof.record` writes it."""
 
 import json
 from functools import cache

@@ -1,4 +1,4 @@
-"""A lane's training step as one CUDA graph: its kernels are launched at once, step after step, on that step's inputs.
+"""A bundle's training step as one CUDA graph: its kernels are launched at once, step after step, on that step's inputs.
 
 A graph runs the same kernels on the same addresses again. So the inputs of each step are copied to where the
 captured step reads them, and what a step replaces is copied back to where the next one looks for it. What is
@@ -7,15 +7,14 @@ drawn on the host by the number of the step, dropout and noise, is no part of a 
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from trainwreck.scenarios.training.inputs import Feed
-
-if TYPE_CHECKING:
-    from trainwreck.scenarios.training.bundle import Lane
+from trainwreck.scenarios.training.bundle import Bundle
+from trainwreck.scenarios.training.inputs import Inputs
+from trainwreck.scenarios.training.step import train_step
 
 WARM_UP = 3  # steps before the capture, real ones: libraries start up, kernels are compiled
 INPUTS = ("inputs", "targets", "weights", "documents", "ages", "lr")
@@ -62,55 +61,55 @@ class CudaGraph:
         self.graph.replay()
 
 
-def capturable(lane: "Lane") -> bool:
-    """Whether every number of a lane's step comes from the device."""
-    return not lane.program.dropout and lane.tables.noise_N is None and lane.group is None
+def capturable(bundle: Bundle) -> bool:
+    """Whether every number of a bundle's step comes from the device."""
+    return not bundle.program.dropout and bundle.tables.noise_N is None and bundle.group is None
 
 
 class CapturedStep:
-    """Steps a lane as `Lane.step` does, to the same bits: at first by it, then by replays of one such step.
+    """Steps a bundle as `train_step` does, to the same bits: at first by it, then by replays of one such step.
 
-    make: of the graph, a CUDA graph where None. ValueError for a lane whose step is not `capturable`.
+    make: of the graph, a CUDA graph where None. ValueError for a bundle whose step is not `capturable`.
     """
 
-    def __init__(self, lane: "Lane", make: Callable[[], Graph] | None = None) -> None:
-        if not capturable(lane):
+    def __init__(self, bundle: Bundle, make: Callable[[], Graph] | None = None) -> None:
+        if not capturable(bundle):
             raise ValueError("graphs: dropout, noise and several ranks are not allowed; allowed: none of them")
-        self.lane, self.graph, self.warm = lane, (make or CudaGraph)(), 0
-        self.inputs: Feed | None = None
+        self.bundle, self.graph, self.warm = bundle, (make or CudaGraph)(), 0
+        self.inputs: Inputs | None = None
         self.row: Tensor | None = None
 
-    def __call__(self, feed: Feed, index: int, step: int) -> None:
-        """One step, the one at `index` of the feed."""
+    def __call__(self, block: Inputs, index: int, step: int) -> None:
+        """One step, the one at `index` of the block."""
         if self.warm < WARM_UP:
             self.warm += 1
-            self.graph.warm_up(lambda: self.lane.step(feed, index, step))
+            self.graph.warm_up(lambda: train_step(self.bundle, block, index, step))
             return
         if self.inputs is None:
-            self._capture(feed, step)
+            self._capture(block, step)
         assert self.inputs is not None
         for name in INPUTS:
-            getattr(self.inputs, name)[0].copy_(getattr(feed, name)[index])
+            getattr(self.inputs, name)[0].copy_(getattr(block, name)[index])
         self.graph.replay()
-        if self.row is not None and self.lane.recorder is not None:
-            self.lane.recorder.buffer[index].copy_(self.row[0])
+        if self.row is not None and self.bundle.recorder is not None:
+            self.bundle.recorder.buffer[index].copy_(self.row[0])
 
-    def _capture(self, feed: Feed, step: int) -> None:
-        first = {name: getattr(feed, name)[:1].clone() for name in INPUTS}
-        self.inputs = inputs = dataclasses.replace(feed, **first)
-        if self.lane.recorder is not None:
-            self.row = torch.empty_like(self.lane.recorder.buffer[:1])
+    def _capture(self, block: Inputs, step: int) -> None:
+        first = {name: getattr(block, name)[:1].clone() for name in INPUTS}
+        self.inputs = inputs = dataclasses.replace(block, **first)
+        if self.bundle.recorder is not None:
+            self.row = torch.empty_like(self.bundle.recorder.buffer[:1])
         self.graph.capture(lambda: self._step(inputs, step))
 
-    def _step(self, inputs: Feed, step: int) -> None:
+    def _step(self, inputs: Inputs, step: int) -> None:
         """A step that leaves every number where it found the one before."""
-        lane, recorder = self.lane, self.lane.recorder
-        before = [(holder, name, getattr(holder, name)) for holder, name in replaced_by_a_step(lane)]
+        bundle, recorder = self.bundle, self.bundle.recorder
+        before = [(holder, name, getattr(holder, name)) for holder, name in replaced_by_a_step(bundle)]
         buffer = None if recorder is None else recorder.buffer
         if recorder is not None and self.row is not None:
             recorder.buffer = self.row
         try:
-            lane.step(inputs, 0, step)
+            train_step(bundle, inputs, 0, step)
         finally:
             if recorder is not None and buffer is not None:
                 recorder.buffer = buffer
@@ -120,11 +119,11 @@ class CapturedStep:
                 setattr(holder, name, held)
 
 
-def replaced_by_a_step(lane: "Lane") -> list[tuple[Any, str]]:
+def replaced_by_a_step(bundle: Bundle) -> list[tuple[Any, str]]:
     """Where a step may put another tensor in place of one: object and attribute. All else it writes in place."""
     holders: list[tuple[Any, tuple[str, ...]]] = [
-        (lane.moments, ("count", "first", "second")),
-        (lane.scaler, ("scale", "good_steps")),
-        (lane, () if lane.carried is None else ("carried",)),
+        (bundle.moments, ("count", "first", "second")),
+        (bundle.scaler, ("scale", "good_steps")),
+        (bundle, () if bundle.carried is None else ("carried",)),
     ]
     return [(holder, name) for holder, names in holders for name in names]

@@ -28,6 +28,7 @@ def prepare() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
+RESULTS = Path("results")  # of the current directory: where proofs and measurements are recorded
 PACKAGES = ("torch", "numpy", "pyarrow", "pandas", "safetensors", "hydra-core")
 
 

@@ -1,4 +1,4 @@
-"""What runs are fed: batches with their data faults, learning rates, and the signals that the host knows."""
+"""Inputs of a block of steps: batches with their data faults, learning rates, and the signals that the host knows."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,13 @@ from torch import Tensor
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
 from trainwreck.models.parameters import layout
-from trainwreck.scenarios.data.batches import Batch, training_block
+from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training import telemetry
-from trainwreck.scenarios.training.distributed.record import hashed
 
 
 @dataclass
-class Feed:
+class Inputs:
     """Inputs of a block of steps on the device: token arrays [S, N, ...], learning rates [S, N].
 
     `host` keeps, for each run, the signals that need no device; `tokens` how many of them count in the
@@ -33,13 +32,13 @@ class Feed:
     tokens: np.ndarray
 
 
-def feed(jobs: list[Job], steps: range, rank: int, device: torch.device, dtype: torch.dtype) -> Feed:
-    """What a rank of runs of one program is fed in a block of steps within a segment.
+def inputs(jobs: list[Job], steps: range, rank: int, device: torch.device, dtype: torch.dtype) -> Inputs:
+    """Inputs of a rank, for runs of one program and a block of steps within a segment.
 
     InputError for an id that the token table has no row for.
     """
     segments = [job.segment(steps.start) for job in jobs]
-    whole = [run_batches(job, steps) for job in jobs]
+    whole = [job.batches(steps) for job in jobs]
     batches = [s.exchange.rows(batch, rank) for s, batch in zip(segments, whole, strict=True)]
     n, table = len(jobs), segments[0].setup.model.vocab_size
     for batch in batches:
@@ -54,10 +53,10 @@ def feed(jobs: list[Job], steps: range, rank: int, device: torch.device, dtype: 
         telemetry.input_signals(s.exchange.every_row(batch), table)
         | {"lr": np.array([job.learning_rate(s) for s in steps])}
         | clock(job, batch, steps)
-        | {"rank_batch_hash": hashed(torch.from_numpy(own.inputs.reshape(len(steps), 1, -1))).numpy()}
+        | {"rank_batch_hash": telemetry.hashed(torch.from_numpy(own.inputs.reshape(len(steps), 1, -1))).numpy()}
         for job, s, batch, own in zip(jobs, segments, whole, batches, strict=True)
     ]
-    return Feed(
+    return Inputs(
         inputs=stack([b.inputs for b in batches]),
         targets=stack([b.targets for b in batches]).view(len(steps), n, -1),
         weights=stack([b.weights for b in batches]).view(len(steps), n, -1).to(dtype),
@@ -67,22 +66,6 @@ def feed(jobs: list[Job], steps: range, rank: int, device: torch.device, dtype: 
         host=host,
         tokens=np.stack([s.exchange.tokens(b) for s, b in zip(segments, whole, strict=True)], 1),
     )
-
-
-def run_batches(job: Job, steps: range) -> Batch:
-    """The batches of one run for a range of steps within a segment, its data faults applied."""
-    setup = job.segment(steps.start).setup
-    block = training_block(setup, job.seed, steps)
-    active = job.active(steps.start)
-    if not active:
-        return block
-    changed = []
-    for index, step in enumerate(steps):
-        batch = block.at(index)
-        for at in active:
-            batch = at.change.batch(batch, step, at.step, job.seed)
-        changed.append(batch)
-    return Batch(*(np.stack([getattr(b, k) for b in changed]) for k in ("inputs", "targets", "weights", "documents")))
 
 
 def clock(job: Job, batch: Batch, steps: range) -> dict[str, np.ndarray]:

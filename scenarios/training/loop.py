@@ -1,8 +1,8 @@
-"""The training loop: a bundle of runs, from step 0 or from checkpoints, to traces.
+"""The training loop: runs, from step 0 or from checkpoints, to traces.
 
-Time is cut wherever something about some run changes. Between two cuts, runs of one program form a
-lane and are stepped as one. Runs that have been the same so far, such as a run and its twin before the
-onset, are trained once until they part. The loop knows no scenario: it asks each change what it does.
+Time is cut wherever something about some run changes. Between two cuts, runs of one program form bundles, each
+stepped as one. Runs that have been the same so far, such as a run and its twin before the onset, are trained once
+until they part. The loop knows no scenario: it asks each change what it does.
 
 Jobs of several ranks are handed to as many processes, each of which runs this same loop over them.
 """
@@ -19,22 +19,13 @@ from safetensors.torch import save as save_tensors
 
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import carried_over, initial_parameters, layout, norm_names
 from trainwreck.scenarios.config.settings import as_dict
 from trainwreck.scenarios.spec.faults import State
 from trainwreck.scenarios.spec.job import Job
-from trainwreck.scenarios.training.bundle import Lane, Place
+from trainwreck.scenarios.training.block import run_block
+from trainwreck.scenarios.training.bundle import BLOCK, Bundle, Place, bundle_width
 from trainwreck.scenarios.training.distributed.group import Group
-
-BLOCK = 50  # steps between two transfers of statistics
-# Activations (rows * context * width) of the runs stepped as one: on a CPU what its caches hold.
-LANE_ELEMENTS = {"cpu": 200_000, "cuda": 200_000_000}
-
-
-def lane_width(rows: int, model: ModelConfig, device: str = "cpu") -> int:
-    """How many runs of a model and batch are stepped as one. rows: of a batch; device: its type."""
-    return max(1, LANE_ELEMENTS[device] // (rows * model.context * model.width))
 
 
 @dataclass
@@ -144,11 +135,11 @@ def train(
         if not live and not waiting:
             break
         until = min([c for c in cuts if c > step])
-        lanes = _lanes(_distinct(live, step), step, place)
-        while step < until and lanes:
+        bundles = _bundles(_distinct(live, step), step, place)
+        while step < until and bundles:
             steps = range(step, min(step + BLOCK, until))
-            for members, lane in lanes:
-                signals, evaluated = lane.run(steps, record)
+            for members, bundle in bundles:
+                signals, evaluated = run_block(bundle, steps, record)
                 _collect(members, steps, signals, evaluated)
                 if watch and record:
                     for leader, part in zip(members, signals, strict=True):
@@ -157,9 +148,9 @@ def train(
                 if progress:
                     progress(sum(len(leader.all()) for leader in members) * len(steps))
             step = steps.stop
-            lanes = _without_ended(lanes, step, place)
-        for members, lane in lanes:
-            _take_states(members, lane)
+            bundles = _without_ended(bundles, step, place)
+        for members, bundle in bundles:
+            _take_states(members, bundle)
         step = until
     return [_result(run, record) for run in runs]
 
@@ -220,16 +211,16 @@ def _distinct(live: list[_Run], step: int) -> list[_Run]:
     return list(leaders.values())
 
 
-def _lanes(live: list[_Run], step: int, place: Place) -> list[tuple[list[_Run], Lane]]:
+def _bundles(live: list[_Run], step: int, place: Place) -> list[tuple[list[_Run], Bundle]]:
     groups: dict[Any, list[_Run]] = {}
     for run in live:
         groups.setdefault(run.job.segment(step).program, []).append(run)
     chunks = []
     for group in groups.values():
         setup = group[0].job.segment(step).setup
-        width = lane_width(setup.data.rows, setup.model, place.device.type)
+        width = bundle_width(setup.data.rows, setup.model, place.device.type)
         chunks += [group[i : i + width] for i in range(0, len(group), width)]
-    return [(c, Lane([r.job for r in c], [r.state for r in c], step, place)) for c in chunks]
+    return [(c, Bundle([r.job for r in c], [r.state for r in c], step, place)) for c in chunks]
 
 
 def _collect(
@@ -243,8 +234,8 @@ def _collect(
             run.evaluations.update({s: v[i] for s, v in evaluated.items() if s in steps})
 
 
-def _take_states(group: list[_Run], lane: Lane) -> None:
-    for leader, state in zip(group, lane.states(), strict=True):
+def _take_states(group: list[_Run], bundle: Bundle) -> None:
+    for leader, state in zip(group, bundle.states(), strict=True):
         for run in leader.all():
             run.state = state  # nothing writes into a state
 
@@ -259,17 +250,19 @@ def _end_after_nonfinite(run: _Run) -> None:
         run.stop = min(run.stop, run.entered + int(ended[0]) + 1)
 
 
-def _without_ended(lanes: list[tuple[list[_Run], Lane]], step: int, place: Place) -> list[tuple[list[_Run], Lane]]:
-    """Lanes without the runs that have stopped by now."""
+def _without_ended(
+    bundles: list[tuple[list[_Run], Bundle]], step: int, place: Place
+) -> list[tuple[list[_Run], Bundle]]:
+    """Bundles without the runs that have stopped by now."""
     result = []
-    for group, lane in lanes:
+    for group, bundle in bundles:
         alive = [r for r in group if r.stop > step]
         if len(alive) < len(group):
-            _take_states(group, lane)
+            _take_states(group, bundle)
             if not alive:
                 continue
-            lane = Lane([r.job for r in alive], [r.state for r in alive], step, place)
-        result.append((alive, lane))
+            bundle = Bundle([r.job for r in alive], [r.state for r in alive], step, place)
+        result.append((alive, bundle))
     return result
 
 

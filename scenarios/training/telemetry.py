@@ -12,11 +12,11 @@ from torch import Tensor
 from trainwreck.evaluation.dataset.schema import BUCKETS, EVALUATIONS, SIGNALS, Axis
 from trainwreck.kernels.cross_entropy import bucket_losses
 from trainwreck.kernels.norms import segment_statistics
+from trainwreck.kernels.random import generator
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import Layout
 from trainwreck.models.probe import Probe
 from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.training.distributed.record import weight_hash
 
 # Signals that the host knows without asking the device.
 HOST_SIGNALS = (
@@ -24,6 +24,8 @@ HOST_SIGNALS = (
     "rank_batch_hash",
 )  # fmt: skip
 DEVICE_SIGNALS = tuple(s for s in SIGNALS if s.name not in (*HOST_SIGNALS, *EVALUATIONS))
+HASH_BITS = 24  # as many as float32 holds exactly
+_factors: dict[tuple[int, str], Tensor] = {}
 
 
 def widths(config: ModelConfig) -> dict[Axis, int]:
@@ -176,7 +178,7 @@ def ages(documents: np.ndarray) -> np.ndarray:
 def input_signals(batch: Batch, table_size: int) -> dict[str, np.ndarray]:
     """token_entropy, unique_share and pad_share of a block of batches [S, B, T]; each [S].
 
-    Of all the rows that the ranks together are fed.
+    Of the rows of all ranks together.
     """
     steps = len(batch.inputs)
     tokens = batch.inputs.reshape(steps, -1)
@@ -189,3 +191,19 @@ def input_signals(batch: Batch, table_size: int) -> dict[str, np.ndarray]:
         "unique_share": (counts > 0).mean(1),
         "pad_share": (batch.documents < 0).reshape(steps, -1).mean(1),
     }
+
+
+def hashed(words: Tensor) -> Tensor:
+    """A hash of each row of integers [..., K], float [...]: a sum of products modulo 2**64, its top 24 bits."""
+    key = words.shape[-1], str(words.device)
+    if key not in _factors:
+        draws = generator(0, "hash").integers(-(2**63), 2**63 - 1, key[0], np.int64) | 1
+        _factors[key] = torch.from_numpy(draws).to(words.device)
+    total = (words.long() * _factors[key]).sum(-1)
+    top: Tensor = (total >> (64 - HASH_BITS)) & (2**HASH_BITS - 1)
+    return top.float()
+
+
+def weight_hash(flat_NP: Tensor) -> Tensor:
+    """A hash of the bits of each run's weights, [N]."""
+    return hashed(flat_NP.contiguous().view(torch.int32 if flat_NP.dtype is torch.float32 else torch.int64))

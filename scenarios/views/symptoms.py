@@ -2,8 +2,8 @@
 
 import ast
 import inspect
+from typing import Any
 
-from trainwreck.evaluation.pages.gallery.exhibit_facts import Catalogue
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.spec.proofs import unproven
 from trainwreck.scenarios.spec.registry import scenario, scenarios
@@ -13,15 +13,15 @@ from trainwreck.scenarios.spec.scenario import Scenario
 PARTS = ("smooth", "turning_point", "agreement")
 
 
-def catalogue_facts() -> Catalogue:
-    """What the gallery says of every scenario besides what a data set's own catalogue has."""
+def catalogue_facts() -> dict[str, Any]:
+    """Fields of the gallery's `Catalogue`: what it says of scenarios besides what a data set's own catalogue has."""
     entries = scenarios()
-    return Catalogue(
-        symptoms={name: symptoms(entry) for name, entry in entries.items()},
-        imitates={name: entry.imitates for name, entry in entries.items() if entry.imitates},
-        shapes={name: (line, picture(name)) for name, line in vocabulary().items()},
-        unproven=unproven(),
-    )
+    return {
+        "symptoms": {name: symptoms(entry) for name, entry in entries.items()},
+        "imitates": {name: entry.imitates for name, entry in entries.items() if entry.imitates},
+        "shapes": {name: (line, picture(name)) for name, line in vocabulary().items()},
+        "unproven": unproven(),
+    }
 
 
 def symptoms(entry: Scenario) -> list[str]:

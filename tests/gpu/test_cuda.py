@@ -1,5 +1,7 @@
 """The training loop on a CUDA device: against the CPU, against its neighbours, and without waiting."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +12,10 @@ from trainwreck.models.precision import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.spec.job import Job
-from trainwreck.scenarios.training.bundle import Lane, Place
+from trainwreck.scenarios.training.block import run_block
+from trainwreck.scenarios.training.bundle import Bundle, Place
 from trainwreck.scenarios.training.loop import fresh_state, train
+from trainwreck.scenarios.training.step import train_step
 
 pytestmark = [
     pytest.mark.gpu,
@@ -63,13 +67,13 @@ def test_graphs_change_no_bit(impl, values):
 
 @pytest.mark.parametrize("graphs", [False, True])
 def test_a_block_of_steps_never_waits_for_the_device(graphs):
-    lane = Lane(jobs(4), [fresh_state(job) for job in jobs(4)], 0, Place(torch.device("cuda"), graphs=graphs))
-    lane.run(range(5), True)  # kernels are loaded, and a step is captured
-    feed = lane.feed(range(5, 10))
-    advance = lane.captured or lane.step
+    bundle = Bundle(jobs(4), [fresh_state(job) for job in jobs(4)], 0, Place(torch.device("cuda"), graphs=graphs))
+    run_block(bundle, range(5), True)  # kernels are loaded, and a step is captured
+    block = bundle.inputs(range(5, 10))
+    advance = bundle.captured or partial(train_step, bundle)
     torch.cuda.set_sync_debug_mode("error")
     try:
         for index in range(5):
-            advance(feed, index, 5 + index)
+            advance(block, index, 5 + index)
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -190,9 +190,9 @@ def test_doctor(call):
 
 def test_bench(call, monkeypatch):
     table = Table("name", "Title", "How.", "command", ("what", "value"), (("a", 1.0),))
-    monkeypatch.setattr("trainwreck.scenarios.bench.train.telemetry_cost", lambda tick: table)
-    assert parsed(call("bench", "telemetry", "--json")) == table.to_dict()
-    assert call("bench", "telemetry").out == table.text() + "\n"
+    monkeypatch.setattr("trainwreck.scenarios.bench.train.against_plain_loop", lambda tick: table)
+    assert parsed(call("bench", "train", "--json")) == table.to_dict()
+    assert call("bench", "train").out == table.text() + "\n"
 
 
 def test_demo_plans_trains_scores_and_reports(call, here, sweep, monkeypatch):

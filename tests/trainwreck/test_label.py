@@ -7,7 +7,7 @@ import pytest
 
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.files import sha256
-from trainwreck.scenarios.datasets.generate import Bundle
+from trainwreck.scenarios.datasets.generate import PlannedBundle
 from trainwreck.scenarios.proof import no_return_dataset
 
 
@@ -69,7 +69,7 @@ def test_stopped_between_two_bundles_it_goes_on(call, copied, labelled, monkeypa
         calls.append(len(searches))
         real(searches, backend)
 
-    monkeypatch.setattr(no_return_dataset, "bundles", lambda specs, device: [Bundle((spec,)) for spec in specs])
+    monkeypatch.setattr(no_return_dataset, "bundles", lambda specs, device: [PlannedBundle((spec,)) for spec in specs])
     monkeypatch.setattr(no_return_dataset, "search", once)
     assert call("label", copied, "--workers", "1").code == 130
     assert len(list((copied / "no_return").glob("*.json"))) == 1
@@ -146,7 +146,7 @@ def test_a_damaged_point_is_named(call, copied, content):
 
 
 def test_given_a_moment_it_does_a_piece_and_says_that_it_is_not_done(call, copied, labelled, monkeypatch):
-    monkeypatch.setattr(no_return_dataset, "bundles", lambda specs, device: [Bundle((spec,)) for spec in specs])
+    monkeypatch.setattr(no_return_dataset, "bundles", lambda specs, device: [PlannedBundle((spec,)) for spec in specs])
     ended = call("label", copied, "--minutes", "0.0001", "--workers", "1")
     assert ended.code == 3
     assert "the same command goes on" in ended.err.splitlines()[-1]

@@ -138,7 +138,7 @@ def test_all_of_them(call, monkeypatch, tmp_path):
 
     one = table.examine("corrupt_tokens", overrides=("steps=24",), names=["token_ids_in_range"])
     monkeypatch.setattr(table, "examine", lambda name, **where: one)
-    monkeypatch.setattr(table.proofs, "path", lambda: tmp_path / "scenarios" / "proofs.json")
+    monkeypatch.chdir(tmp_path)
     said = call("preflight", "--all", "--record")
     assert said.code == 0
     assert said.out.count("| `corrupt_tokens`, clear |") > 10

@@ -7,7 +7,7 @@ import pytest
 
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.dataset.sample import sample
-from trainwreck.scenarios.datasets.demo import SAMPLE
+from trainwreck.scenarios.datasets.named_plans import SAMPLE
 from trainwreck.scenarios.datasets.plans import resolve
 from trainwreck.scenarios.spec.run_spec import RunSpec
 

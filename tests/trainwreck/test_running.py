@@ -110,7 +110,7 @@ def untrained(monkeypatch):
     def train(*words, **more):
         raise AssertionError("nothing is to be trained")
 
-    monkeypatch.setattr("trainwreck.scenarios.views.live.train", train)
+    monkeypatch.setattr("trainwreck.scenarios.views.session.train", train)
 
 
 @pytest.mark.usefixtures("untrained")

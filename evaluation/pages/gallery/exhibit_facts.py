@@ -16,7 +16,7 @@ MOST_VISIBLE = 8  # signals in which a run shows first, that are named
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What a data set does not say of its scenarios; `scenarios.symptoms.catalogue_facts` gives it.
+    """What a data set does not say of its scenarios; `scenarios.views.symptoms.catalogue_facts` gives its fields.
 
     symptoms: scenario to names of shapes. imitates: look-alike to failures, the likest first. shapes: name to a line
     and a picture in characters. unproven: rows with id, family, fault and what was tried.

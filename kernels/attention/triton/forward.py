@@ -13,6 +13,7 @@ from trainwreck.kernels.attention.triton.parts import (
     LN2,
     LOG2E,
     OUTSIDE,
+    accumulate,
     allowed_tile,
     draws,
     load_documents,
@@ -38,7 +39,7 @@ def forward(
     K: tl.constexpr, BK: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr, HEADS_K: tl.constexpr,
     PLAIN: tl.constexpr, DOCUMENTS: tl.constexpr, DROPOUT: tl.constexpr, STATS: tl.constexpr,
     FORBIDDEN: tl.constexpr, PRECISION: tl.constexpr,
-    SCORES: tl.constexpr, SHIFT: tl.constexpr, ACCUMULATE: tl.constexpr,
+    SCORES: tl.constexpr, SHIFT: tl.constexpr,
 ):  # fmt: skip
     """q, k, v: [N, B, H, T, K]. out: [N, B, T, H, K]. shift, norm: [N, B, H, T]. part: [N, B, H, blocks, columns].
 
@@ -76,12 +77,12 @@ def forward(
         state = over_keys(
             state, b_q, p_k + base, p_v + base, scale, o_t, b_doc_t, p_ids, p_seen, flag, key, threshold, factor,
             head % (B * H), step, 0, middle, T, K, BK, STEP, PLAIN, False, DOCUMENTS, DROPOUT, STATS, FORBIDDEN,
-            PRECISION, SCORES, SHIFT, ACCUMULATE,
+            PRECISION, SCORES, SHIFT,
         )  # fmt: skip
     state = over_keys(
         state, b_q, p_k + base, p_v + base, scale, o_t, b_doc_t, p_ids, p_seen, flag, key, threshold, factor,
         head % (B * H), step, middle, end, T, K, BK, STEP, PLAIN, True, DOCUMENTS, DROPOUT, STATS, FORBIDDEN,
-        PRECISION, SCORES, SHIFT, ACCUMULATE,
+        PRECISION, SCORES, SHIFT,
     )  # fmt: skip
     b_acc, b_top, b_sum, b_spread, b_self, b_far, b_future, b_other, b_padding = state
 
@@ -140,7 +141,7 @@ def over_keys(
     state, b_q, p_k, p_v, scale, o_t, b_doc_t, p_ids, p_seen, flag, key, threshold, factor, head, step, start, end, T,
     K: tl.constexpr, BK: tl.constexpr, STEP: tl.constexpr, PLAIN: tl.constexpr, ORDERED: tl.constexpr,
     DOCUMENTS: tl.constexpr, DROPOUT: tl.constexpr, STATS: tl.constexpr, FORBIDDEN: tl.constexpr,
-    PRECISION: tl.constexpr, SCORES: tl.constexpr, SHIFT: tl.constexpr, ACCUMULATE: tl.constexpr,
+    PRECISION: tl.constexpr, SCORES: tl.constexpr, SHIFT: tl.constexpr,
 ):  # fmt: skip
     """Keys start to end: the state of the rows' online softmax, and of their statistics, after them.
 
@@ -199,6 +200,6 @@ def over_keys(
             b_kept = draws(key, o_t, i, head, step, STEP) >= threshold.to(tl.uint32)
             b_p = tl.where(b_kept, b_p * factor, 0.0)
         b_v = load_rows(p_v, o_s, T, K, K, BK)  # [STEP, BK]
-        b_acc = ACCUMULATE(b_acc, b_a, b_p, b_v, PRECISION)
+        b_acc = accumulate(b_acc, b_a, b_p, b_v, PRECISION)
         b_top = b_new
     return b_acc, b_top, b_sum, b_spread, b_self, b_far, b_future, b_other, b_padding

@@ -17,7 +17,7 @@ from torch import Tensor
 from trainwreck.kernels.attention.dropout import Dropout
 from trainwreck.kernels.attention.mask import Mask
 from trainwreck.kernels.attention.statistics import AttentionStats
-from trainwreck.kernels.attention.tiles import WIDEST, Tile, choose, padded_width
+from trainwreck.kernels.attention.tiles import WIDEST, choose, padded_width
 from trainwreck.kernels.attention.triton import (
     backward,
     forward,
@@ -29,18 +29,15 @@ mend()
 
 
 class Recipe(NamedTuple):
-    """Device functions that the kernels are put together from; see `triton_parts` for each.
+    """Device functions that the kernels are put together from; see `parts` for each.
 
-    step: keys that are accumulated at a time, None for as many as is fast. tabled: read every mask from
-    a table, so that also masked scores take part.
+    tabled: read every mask from a table, so that also masked scores take part.
     """
 
     scores: Any = parts.scores
     shift: Any = parts.shift
-    accumulate: Any = parts.accumulate
     grade: Any = parts.grade
     finish: Any = parts.finish
-    step: int | None = None
     tabled: bool = False
 
 
@@ -89,7 +86,7 @@ class _Attention(torch.autograd.Function):
         q, k, v, scale = q.contiguous(), k.contiguous(), v.contiguous(), scale.float().contiguous()
         call = _Call(q, scale, mask, dropout, recipe)
         n, b, h, t, width = q.shape
-        tile = _narrowed(choose(width, q.dtype, t).forward, recipe.step)
+        tile = choose(width, q.dtype, t).forward
         # By token, as the projection after it wants it.
         out = q.new_empty(n, b, t, h, width)
         shift = torch.empty(n, b, h, t, dtype=torch.float32, device=q.device)
@@ -100,7 +97,7 @@ class _Attention(torch.autograd.Function):
         forward.forward[(n * b * h * blocks,)](
             q, k, v, out, shift, norm, part, *call.masks, *call.draws, t, h, b, 1.0 / (b * t),
             ROWS=tile.rows, STEP=tile.step, STATS=keeper is not None, FORBIDDEN=mask.leaky,
-            SHIFT=recipe.shift, ACCUMULATE=recipe.accumulate, num_warps=tile.warps, num_stages=tile.stages,
+            SHIFT=recipe.shift, num_warps=tile.warps, num_stages=tile.stages,
             maxnreg=tile.registers, **call.switches,
         )  # fmt: skip
         if keeper is not None:
@@ -158,10 +155,6 @@ class _Call:
             "PRECISION": "tf32" if asked else "ieee",
             "SCORES": recipe.scores,
         }
-
-
-def _narrowed(tile: Tile, step: int | None) -> Tile:
-    return tile if step is None else tile._replace(step=min(tile.step, step))
 
 
 def _reduce(part: Tensor) -> AttentionStats:

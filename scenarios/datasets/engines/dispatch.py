@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from trainwreck.evaluation.errors import UnfinishedError, WorkerLostError
 from trainwreck.scenarios.datasets.engines.call import Call, End, Ended, Work
 from trainwreck.scenarios.datasets.engines.engine import Engine
+from trainwreck.scenarios.datasets.engines.eta import Eta
 from trainwreck.scenarios.datasets.engines.local import Local
-from trainwreck.scenarios.datasets.engines.pace import Pace
 
 TRIES = 3
 # A piece is slow once it takes so many times what it should, its worker's start included, and so many seconds.
@@ -71,7 +71,7 @@ class Dispatch:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.engine, self.work, self.share, self.clock = engine, work, share, clock
-        self.pace = Pace(engine.workers, clock)
+        self.eta = Eta(engine.workers, clock)
         self.failed: list[tuple[Piece, str]] = []
         self.end = None if minutes is None else clock() + 60 * minutes
         self._waiting: list[tuple[float, int, _Task]] = []
@@ -92,8 +92,8 @@ class Dispatch:
         now = self.clock()
         running = [(task.piece.cost, now - min(task.began.values())) for task in self._running()]
         if not self._waiting:  # of the sum there may be the last bits of a float left
-            return self.pace.left(0.0, 0.0, running)
-        return self.pace.left(self._cost, -self._waiting[0][0], running)
+            return self.eta.left(0.0, 0.0, running)
+        return self.eta.left(self._cost, -self._waiting[0][0], running)
 
     def results(self) -> Iterator[tuple[Piece, Any]]:
         """Each piece and what came of it, as they come; what the work raises is raised at once."""
@@ -137,10 +137,10 @@ class Dispatch:
             for ticket in list(task.began):  # the slower of two
                 self.engine.cancel(ticket)
                 del self._tasks[ticket]
-            self.pace.finished(task.piece.cost, ended.seconds, elapsed - ended.seconds)
+            self.eta.finished(task.piece.cost, ended.seconds, elapsed - ended.seconds)
             self._ended += 1
             return True
-        self.pace.lost(elapsed)
+        self.eta.lost(elapsed)
         task.why = ended.why
         if task.width > 1:
             task.width //= 2
@@ -171,9 +171,9 @@ class Dispatch:
         """
         now = self.clock()
         for task in self._running():
-            seconds = self.pace.expected(task.piece.cost)
+            seconds = self.eta.expected(task.piece.cost)
             if seconds is not None and not task.doubled and not task.why:
-                yield task, now - min(task.began.values()) - max(SLOW * (seconds + self.pace.start), GRACE)
+                yield task, now - min(task.began.values()) - max(SLOW * (seconds + self.eta.start), GRACE)
 
     def _patience(self) -> float | None:
         """Seconds until a piece may be slow and someone is free to take it as well."""

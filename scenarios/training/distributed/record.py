@@ -1,36 +1,14 @@
 """What several ranks recorded of the same steps, put together as one record."""
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from trainwreck.evaluation.dataset.schema import BY_NAME, Axis
-from trainwreck.kernels.random import generator
 
 LARGEST = (
     "output_max", "layer_weight_max", "activation_max", "attention_logit_max",
     "nonfinite_grads", "nonfinite_weights", "skipped",
 )  # fmt: skip
 LEAST = ("attention_entropy_min",)
-BITS = 24  # as many as float32 holds exactly
-
-_factors: dict[tuple[int, str], Tensor] = {}
-
-
-def hashed(words: Tensor) -> Tensor:
-    """A hash of each row of integers [..., K], float [...]: a sum of products modulo 2**64, its top 24 bits."""
-    key = words.shape[-1], str(words.device)
-    if key not in _factors:
-        draws = generator(0, "hash").integers(-(2**63), 2**63 - 1, key[0], np.int64) | 1
-        _factors[key] = torch.from_numpy(draws).to(words.device)
-    total = (words.long() * _factors[key]).sum(-1)
-    top: Tensor = (total >> (64 - BITS)) & (2**BITS - 1)
-    return top.float()
-
-
-def weight_hash(flat_NP: Tensor) -> Tensor:
-    """A hash of the bits of each run's weights, [N]."""
-    return hashed(flat_NP.contiguous().view(torch.int32 if flat_NP.dtype is torch.float32 else torch.int64))
 
 
 def combined(blocks: list[dict[str, np.ndarray]], tokens_SNW: np.ndarray) -> dict[str, np.ndarray]:

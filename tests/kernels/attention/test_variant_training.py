@@ -13,8 +13,8 @@ from trainwreck.models.parameters import initial_parameters, layout
 from trainwreck.models.tables import healthy_tables
 
 STEPS, RATE, T = 12, 1.0, 16
-# Large enough at the start that scores pass 88 and, without a scale, 65504 while they grow.
-STEEP = {"softmax_unshifted": 16.0, "fp16_scores": 60.0, "fp16_scores_unscaled": 80.0}
+# Large enough at the start that scores pass 88 and, before their scale, 65504 while they grow.
+STEEP = {"softmax_unshifted": 16.0, "fp16_scores": 60.0}
 
 
 @cache
@@ -47,19 +47,12 @@ def losses(variant: str, impl: str, device: str, steep: float = 1.0) -> torch.Te
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("variant", VARIANTS[1:])
 def test_a_variant_trains_to_the_failure_of_its_twin(variant: str, device: str) -> None:
-    steep = STEEP.get(variant, 1.0)
-    right = losses("reference", "triton", device, steep)
+    right = losses("reference", "triton", device, STEEP[variant])
     assert torch.isfinite(right).all()
-    got, twin = (losses(variant, impl, device, steep) for impl in ("triton", "reference"))
-    if variant in STEEP:
-        assert torch.isnan(twin[-1])
-        assert torch.isnan(got[-1])
-        # Steep softmaxes make much of a rounding, so the first NaN may be a step apart.
-        ends = [int(torch.isnan(run).int().argmax()) for run in (got, twin)]
-        assert min(ends) > 0
-        assert abs(ends[0] - ends[1]) <= 1
-        return
-    # The two differ by rounding; the fault is at least a hundred times as much.
-    assert (got - twin).abs().max() <= 0.01 * (twin - right).abs().max()
-    if variant in ("mask_missing", "mask_off_by_one"):
-        assert got[-1] < right[-1]
+    got, twin = (losses(variant, impl, device, STEEP[variant]) for impl in ("triton", "reference"))
+    assert torch.isnan(twin[-1])
+    assert torch.isnan(got[-1])
+    # Steep softmaxes make much of a rounding, so the first NaN may be a step apart.
+    ends = [int(torch.isnan(run).int().argmax()) for run in (got, twin)]
+    assert min(ends) > 0
+    assert abs(ends[0] - ends[1]) <= 1

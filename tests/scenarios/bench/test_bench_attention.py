@@ -1,212 +1,81 @@
-"""The attention and the fused benchmark at tiny sizes on a CPU, with a clock that counts."""
+"""Attention of a CPU step against PyTorch's, one round. No time is asserted."""
 
-import itertools
 import json
 
 import pytest
 import torch
 
-from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.bench import attention, attention_plot, fused, measure
-from trainwreck.scenarios.bench.attention import CUDNN, FLASH, MATERIALISED, OFF, ON, Case, Scale
-from trainwreck.scenarios.bench.stopwatch import Peaks
-from trainwreck.scenarios.bench.table import Table
+from trainwreck.models.config import ModelConfig
+from trainwreck.scenarios.bench import attention as bench
+from trainwreck.scenarios.bench import measure, record
+from trainwreck.scenarios.bench.attention import OFF, ON, PEERS, SDPA, SECOND, draw
+from trainwreck.scenarios.config.sizes import Size
 
-PEAKS = Peaks(bandwidth=1e12, arithmetic=1e14)
-PNG = b"\x89PNG\r\n\x1a\n"
-
-
-class Counting:
-    """The n-th thing made ready takes n ms, however often."""
-
-    def __init__(self):
-        self.count = itertools.count(1)
-
-    def ready(self, work):
-        ms = float(next(self.count))
-        return lambda: (work(), ms)[1], ""
+TINY = ModelConfig(layers=1, width=8, heads=2, vocab_size=10, context=16)
 
 
 @pytest.fixture
-def tick():
+def brief(monkeypatch):
+    monkeypatch.setattr(bench, "ROUNDS", 1)
+    monkeypatch.setattr(bench, "SIZES", (Size.MICRO,))
+
+
+@pytest.mark.parametrize(("there", "chosen"), [(True, "cuda"), (False, "cpu")])
+def test_a_cuda_device_is_measured_where_there_is_one(there, chosen, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(bench.attention_cuda, "against_peers", lambda tick: "cuda")
+    monkeypatch.setattr(bench, "against_sdpa", lambda tick: "cpu")
+    assert measure("attention", lambda *said: None) == chosen
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with a CUDA device that is measured")
+@pytest.mark.usefixtures("brief")
+def test_every_subject_is_a_row_and_the_products_are_what_is_left(tmp_path):
     ticks = []
-
-    def note(done, total, what):
-        ticks.append((done, total))
-
-    note.ticks = ticks
-    return note
-
-
-@pytest.fixture
-def tiny():
-    names = ("PyTorch's own", MATERIALISED, OFF, ON)
-    return Scale(lengths=(4, 8), widths=(8,), tokens=16, heads=2, rounds=2, device="cpu", names=names)
-
-
-@pytest.fixture
-def on_cpu(monkeypatch):
-    """A peer that every machine has in place of those of a GPU, and the reference in place of Triton."""
-    real = attention.subjects
-
-    def subjects(case, names):
-        plain = attention.sdpa(torch.nn.attention.SDPBackend.MATH)
-        own = {s.name: s for s in real(case, [name for name in names if name in (MATERIALISED, OFF, ON)])}
-        for name, stats in ((OFF, False), (ON, True)):
-            fn = attention.ours(case, impl="reference", stats=stats)
-            own[name] = attention.Subject(name, lambda fn=fn: case.work(fn))
-        peer = attention.Subject("PyTorch's own", lambda: case.work(plain))
-        return [own.get(name, peer) for name in names]
-
-    monkeypatch.setattr(attention, "subjects", subjects)
+    table = measure("attention", lambda done, total, what: ticks.append((done, total)))
+    assert [row[0] for row in table.rows] == [f"micro: {name}" for name in (*PEERS, OFF, ON)]
+    assert all(row[2] > 0 for row in table.rows)
+    assert [row[3 + i] for i, row in enumerate(table.rows[: len(PEERS)])] == [1.0] * len(PEERS)
+    ((size, runs, length, width, own, alone, share),) = table.limit.rows
+    assert (size, runs, length, width) == ("micro", 4, 64, 16)
+    assert own == table.rows[-1][2]
+    assert share == pytest.approx(alone / own)  # of one round
+    assert ticks[-1] == (1, 1)
+    json.dumps(table.to_dict(), allow_nan=False)
+    record.save_picture(table, tmp_path / "bars.png")
+    assert set(table.bars.peers) < {row[0] for row in table.rows}
 
 
-@pytest.mark.usefixtures("on_cpu")
-def test_every_subject_is_a_row_of_every_size_and_pass(tick, tiny):
-    made = attention.compare(tick, Counting(), PEAKS, tiny)
-    rows = made.to_dict()["rows"]
-    assert len(rows) == 2 * 2 * 4
-    assert {(row["width"], row["length"], row["pass"]) for row in rows} == {
-        (8, length, name) for length in (4, 8) for name in ("forward", "forward and backward")
-    }
-    assert [row["note"] for row in rows] == [""] * 16  # all agree in output and gradients, so all were timed
-    assert [row["ms (median)"] for row in rows[:4]] == [1, 2, 3, 4]
-    assert rows[3][f"x {OFF}"] == pytest.approx(3 / 4)
-    assert rows[0][f"x {FLASH}"] == ""  # it was not among the subjects
-    assert tick.ticks[-1] == (4, 4)
-    json.dumps(made.to_dict(), allow_nan=False)
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("name", [SECOND, OFF, ON])
+def test_what_computes_something_else_is_not_timed(name, monkeypatch):
+    real = bench.attentions
+
+    def wrong(case):
+        subjects = real(case)
+        right = subjects[name]
+        return subjects | {name: lambda q, k, v: right(q, k, v) + 1e-2 * v}
+
+    monkeypatch.setattr(bench, "attentions", wrong)
+    monkeypatch.setattr(bench, "processor_seconds", lambda *given: pytest.fail("timed"))
+    with pytest.raises(RuntimeError, match=rf"^here: {name}: wrong: result 0 is off by "):
+        bench.of_cases(draw(2, 3, TINY), "here", lambda: None, lambda *said: None)
 
 
-def case(length=8, width=4, backward=False):
-    x = torch.zeros(1, 3, 2, length, width, dtype=torch.bfloat16)
-    return Case(x, x, x, x, backward)
+def test_a_second_pass_measures_what_ours_measures_in_one(monkeypatch):
+    """Before rounding: the scores that it overwrites, and the probabilities, are the very same."""
+    (case, _), seen = draw(2, 3, TINY), []
+    real = bench.measure
 
+    def noting(scores, probs, regions):
+        seen.append(real(scores, probs, regions))
+        return seen[-1]
 
-def test_floors_count_what_has_to_move_and_the_products_under_the_diagonal():
-    elements = 3 * 2 * 8 * 4
-    assert case().moved() == 4 * elements * 2
-    assert case(backward=True).moved() == 12 * elements * 2
-    pairs = 3 * 2 * (8 * 9 // 2)  # queries with the keys that they see
-    assert case().operations() == 2 * pairs * 2 * 4
-    assert case(backward=True).operations() == 7 * pairs * 2 * 4
-
-
-def test_the_materialised_form_is_left_out_where_its_scores_are_too_large(monkeypatch):
-    assert case().scores_bytes() == 3 * 4 * 3 * 2 * 8 * 8
-    monkeypatch.setattr(attention, "SCORES_LIMIT", case().scores_bytes())
-    assert not attention.subjects(case(), [MATERIALISED])[0].left_out
-    monkeypatch.setattr(attention, "SCORES_LIMIT", case().scores_bytes() - 1)
-    left_out, kept = attention.subjects(case(), [MATERIALISED, FLASH])
-    assert left_out.left_out.startswith("left out: its [T, S] tensors are ")
-    assert not kept.left_out
-
-
-def test_at_the_sizes_of_a_gpu_only_long_rows_are_left_out():
-    left_out = []
-    for length in Scale().lengths:
-        shape = (1, Scale().tokens // length, Scale().heads, length, 64)
-        x = torch.empty(shape, dtype=torch.bfloat16, device="meta")
-        (subject,) = attention.subjects(Case(x, x, x, x, True), [MATERIALISED])
-        left_out += [length] if subject.left_out else []
-    assert left_out == [4096, 8192]
-
-
-def test_a_peer_that_this_machine_lacks_is_a_row(tick, tiny):
-    scale = Scale(lengths=(4,), widths=(8,), tokens=8, heads=1, rounds=1, device="cpu", names=(CUDNN, MATERIALISED))
-    rows = attention.compare(tick, Counting(), PEAKS, scale).to_dict()["rows"]
-    assert [row["what"] for row in rows] == [CUDNN, MATERIALISED] * 2
-    assert all(row["note"].startswith("did not run: ") for row in rows[::2])
-    assert all(row["ms (median)"] > 0 and row[f"x {CUDNN}"] == "" for row in rows[1::2])
-
-
-def rows_for(ratios):
-    """Rows at width 64 with a ratio over the flash peer for each length."""
-    made = []
-    for length, ratio in ratios.items():
-        row = dict.fromkeys(attention.COLUMNS, "")
-        row |= {"width": 64, "length": length, "pass": "forward and backward", "what": ON, f"x {FLASH}": ratio}
-        row |= {"floor: memory, ms": 0.1, "floor: arithmetic, ms": 0.2, "ms (median)": 0.5}
-        made.append(tuple(row.values()))
-    return made
-
-
-def test_the_verdict_is_the_least_ratio_at_the_lengths_that_matter():
-    ratios = {64: 0.1, 128: 1.5, 256: 1.25, 1024: 1.375, 2048: 0.2}
-    assert attention.verdict(rows_for(ratios)) == (
-        "At width 64, lengths 128 to 1024, forward and backward, statistics on, at least: 1.25 x SDPA flash. "
-    )
-    assert attention.verdict(rows_for({64: 1.0})) == ""
-    assert attention.verdict(rows_for({128: ""})) == ""
-
-
-def test_the_plot_has_a_line_for_every_subject_and_the_floor(tmp_path):
-    made = Table("bench/attention", "Title", "How.", "command", attention.COLUMNS, tuple(rows_for({64: 1.0, 128: ""})))
-    figure = attention_plot.draw(made)
-    (axis,) = figure.axes
-    lines = {line.get_label(): line for line in axis.get_lines()}
-    assert set(lines) == {*attention_plot.STYLES, "floor"}
-    assert lines["floor"].get_ydata().tolist() == [0.2, 0.2]
-    assert lines[ON].get_ydata().tolist() == [0.5, 0.5]
-    assert len(lines[FLASH].get_xdata()) == 0
-    attention_plot.save(made, tmp_path / "attention.png")
-    assert (tmp_path / "attention.png").read_bytes().startswith(PNG)
-
-
-def test_every_subject_has_a_style():
-    assert set(attention_plot.STYLES) == set(Scale().names)
-
-
-def test_a_record_has_the_picture(monkeypatch, tmp_path, tick):
-    made = Table(
-        "bench/attention", "Title", "How.", "command", attention.COLUMNS, tuple(rows_for({64: 1.0})), picture="a.png"
-    )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(attention, "against_peers", lambda tick: made)
-    measure("attention", tick, record=True)
-    folder = tmp_path / "results" / "bench/attention"
-    assert "![Title](a.png)" in (folder / "README.md").read_text("utf-8")
-    assert (folder / "a.png").read_bytes().startswith(PNG)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="with a CUDA device the measurement runs")
-@pytest.mark.parametrize("what", ["attention", "fused"])
-def test_without_a_device_nothing_is_measured(what, tick):
-    with pytest.raises(InputError, match=r"^device: no CUDA device; allowed: a machine with one$"):
-        measure(what, tick)
-
-
-def test_fused_kernels_against_their_references(tick, monkeypatch):
-    """The reference stands in for the other two: the kernels have tests of their own."""
-    cases = [
-        *(lambda back=back: fused.rotary("cpu", 2, 5, 2, 4, back) for back in (False, True)),
-        *(lambda back=back: fused.loss("cpu", 2, 7, 11, torch.float32, back) for back in (False, True)),
-        lambda: fused.buckets("cpu", runs=2, rows=2, context=9),
-        lambda: fused.norms("cpu", fused.Size.MICRO, runs=1),
-    ]
-
-    def subjects(case):
-        names = (fused.REFERENCE, fused.COMPILED, fused.TRITON)
-        return [fused.Subject(name, lambda: case.work(case.kernel, impl="reference")) for name in names]
-
-    monkeypatch.setattr(fused.Case, "subjects", subjects)
-    rows = fused.compare(tick, Counting(), PEAKS, cases, rounds=1).to_dict()["rows"]
-    assert [row["note"] for row in rows] == [""] * 3 * len(cases)
-    assert [row["ms (median)"] for row in rows] == list(range(1, 3 * len(cases) + 1))
-    assert rows[5][f"x {fused.REFERENCE}"] == pytest.approx(4 / 6)
-    assert rows[5][f"x {fused.COMPILED}"] == pytest.approx(5 / 6)
-    assert tick.ticks[-1] == (len(cases), len(cases))
-
-
-def test_a_fused_case_has_three_subjects():
-    subjects = fused.rotary("cpu", 2, 5, 2, 4, True).subjects()
-    assert [s.name for s in subjects] == [fused.REFERENCE, fused.COMPILED, fused.TRITON]
-    assert len(subjects[0].build()()) == 4  # q, k, v and the gradient
-
-
-def test_a_fused_case_counts_the_bytes_that_have_to_move():
-    numbers = 2 * 5 * 3 * 2 * 4
-    assert fused.rotary("cpu", 2, 5, 2, 4, False).moved == 2 * numbers * 2
-    assert fused.rotary("cpu", 2, 5, 2, 4, True).moved == 4 * numbers * 2
-    assert fused.loss("cpu", 2, 7, 11, torch.float32, False).moved == 2 * 7 * 11 * 4
-    assert fused.loss("cpu", 2, 7, 11, torch.bfloat16, True).moved == 3 * 2 * 7 * 11 * 2
-    assert len(fused.gpu_cases("cpu")) == 11  # made one after the other, when their turn comes
+    monkeypatch.setattr(bench, "measure", noting)
+    monkeypatch.setattr("trainwreck.kernels.attention.reference.measure", noting)
+    subjects = bench.attentions(case)
+    for name in (SDPA, OFF, SECOND, ON):
+        subjects[name](case.q, case.k, case.v)
+    second, ours = seen
+    for found, expected in zip(second[:6], ours[:6], strict=True):
+        assert torch.equal(found, expected)

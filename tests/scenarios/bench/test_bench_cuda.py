@@ -6,33 +6,33 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.scenarios.bench import bundles, cuda
+from trainwreck.scenarios.bench import cuda, train
 from trainwreck.scenarios.bench.cuda import LOW, NOTHING, PEER, SIGNALS
 from trainwreck.scenarios.training import cuda_graph as capturing
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(bundles, "ROUNDS", 2)
-    monkeypatch.setattr(bundles, "STEPS", 2)
+    monkeypatch.setattr(train, "ROUNDS", 2)
+    monkeypatch.setattr(train, "STEPS", 2)
 
 
 @pytest.fixture
 def precisions(monkeypatch):
-    """What matrix products may be while each subject trains, plain loops and bundles."""
+    """What matrix products may be while each subject trains, plain loops and train."""
     seen = []
-    real_loop, real_lane = cuda.PlainLoop.run, bundles.Lane.run
+    real_loop, real_bundle = cuda.PlainLoop.run, train.run_block
 
     def loop(self, steps):
         seen.append(("loop", torch.get_float32_matmul_precision()))
         real_loop(self, steps)
 
-    def lane(self, steps, record):
-        seen.append((len(self.jobs), torch.get_float32_matmul_precision()))
-        return real_lane(self, steps, record)
+    def bundle(bundle, steps, record):
+        seen.append((len(bundle.jobs), torch.get_float32_matmul_precision()))
+        return real_bundle(bundle, steps, record)
 
     monkeypatch.setattr(cuda.PlainLoop, "run", loop)
-    monkeypatch.setattr(bundles.Lane, "run", lane)
+    monkeypatch.setattr(train, "run_block", bundle)
     return seen
 
 
@@ -53,7 +53,7 @@ def test_bundles_on_a_device_stand_beside_the_plain_loop_there_and_a_core(precis
         (two, one, 10, True),
     ]
     assert [goal.measured for goal in table.goals[:2]] == [rows[two][f"x {PEER}"], rows[two][f"x {one}"]]
-    assert len(settled) == 2 * len(names) * (bundles.ROUNDS + 1)
+    assert len(settled) == 2 * len(names) * (train.ROUNDS + 1)
     assert ticks[-1] == (2, 2)
     assert precisions[: len(names)] == [
         ("loop", "highest"), ("loop", "high"), (1, "highest"), (2, "highest"), (2, "high"), (2, "highest"),

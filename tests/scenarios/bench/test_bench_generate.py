@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.bench import bars, measure, sweep, trainers
-from trainwreck.scenarios.bench.sweep import INJECTED, LIGHTNING, ONE_THREAD, PLAIN, SWEPT, TRANSFORMERS, Spent
+from trainwreck.scenarios.bench import generate as sweep
+from trainwreck.scenarios.bench import measure, peers, record
+from trainwreck.scenarios.bench.generate import INJECTED, LIGHTNING, ONE_THREAD, PLAIN, SWEPT, TRANSFORMERS, Spent
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import training_block
@@ -65,7 +66,7 @@ def test_every_trainer_and_both_sweeps_are_rows(monkeypatch, tmp_path):
     assert [goal.peer for goal in table.goals] == [PLAIN, TRANSFORMERS, LIGHTNING]
     assert [goal.measured for goal in table.goals] == [table.rows[4][i] for i in (3, 5, 6)]
     json.dumps(table.to_dict(), allow_nan=False)
-    bars.save(table, tmp_path / "generate.png")
+    record.save_picture(table, tmp_path / "generate.png")
     assert (tmp_path / "generate.png").read_bytes().startswith(PNG)
 
 
@@ -152,18 +153,18 @@ def small_run():
 
 def test_the_plain_loop_follows_the_learning_rates(monkeypatch):
     loops = []
-    real = trainers.PlainLoop
-    monkeypatch.setattr(trainers, "PlainLoop", lambda *a, **k: loops.append(real(*a, **k)) or loops[-1])
+    real = peers.PlainLoop
+    monkeypatch.setattr(peers, "PlainLoop", lambda *a, **k: loops.append(real(*a, **k)) or loops[-1])
     setup, batches = small_run()
-    assert trainers.plain(setup, batches) == []
+    assert peers.plain(setup, batches) == []
     (loop,) = loops
     assert loop.done == setup.steps
-    assert loop.optimizer.param_groups[0]["lr"] == trainers.learning_rate(setup, setup.steps - 1)
+    assert loop.optimizer.param_groups[0]["lr"] == peers.learning_rate(setup, setup.steps - 1)
 
 
 @pytest.mark.monitors
 @pytest.mark.filterwarnings("default")  # of the libraries and what they load
-@pytest.mark.parametrize("make", [trainers.transformers_trainer, trainers.lightning_trainer])
+@pytest.mark.parametrize("make", [peers.transformers_trainer, peers.lightning_trainer])
 def test_a_trainer_trains_and_logs_every_step(make, capsys):
     setup, batches = small_run()
     losses = make()(setup, batches)

@@ -11,7 +11,7 @@ from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.dataset.sample import sample
 from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.leaderboard.run import score
-from trainwreck.scenarios.bench import bars, measure
+from trainwreck.scenarios.bench import measure, record
 from trainwreck.scenarios.bench import score as bench
 from trainwreck.scenarios.bench.score import PEER
 
@@ -55,7 +55,7 @@ def test_few_runs_many_runs_their_parts_and_the_peer(peer, tmp_path):
     assert (goal.what, goal.peer, goal.asked) == (many[0], PEER, 200)
     assert goal.measured == many[-1]
     json.dumps(table.to_dict(), allow_nan=False)
-    bars.save(table, tmp_path / "score.png")
+    record.save_picture(table, tmp_path / "score.png")
     assert (tmp_path / "score.png").stat().st_size < 100_000
 
 

@@ -7,13 +7,12 @@ from trainwreck.models.parameters import layout
 from trainwreck.scenarios.catalogue.padding import padded
 from trainwreck.scenarios.data.batches import training_block
 from trainwreck.scenarios.spec.faults import At
-from trainwreck.scenarios.training.inputs import run_batches
 from trainwreck.scenarios.training.loop import train
 
 
 def test_rows_end_in_padding_in_a_share_of_the_batches(tiny, make_job):
     job = make_job(3, tiny, *(At(2, change) for change in padded(tiny, 0.5, "test")))
-    plain, batches = training_block(tiny, 3, range(2, 20)), run_batches(job, range(2, 20))
+    plain, batches = training_block(tiny, 3, range(2, 20)), job.batches(range(2, 20))
     hit = (batches.documents < 0).any((1, 2))
     assert 0 < hit.sum() < len(hit)
     pad = np.zeros(batches.inputs.shape, bool)

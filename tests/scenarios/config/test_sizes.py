@@ -14,7 +14,6 @@ DOCUMENTED = {
     Size.MICRO: {"layers": 2, "width": 64, "context": 64},
     Size.DEEP: {"layers": 12, "width": 32, "context": 32},
     Size.SMALL: {"layers": 6, "width": 256, "context": 256},
-    Size.NANO: {"layers": 12, "width": 768, "context": 1024},
 }
 
 
@@ -30,7 +29,7 @@ def test_a_size_is_what_its_comment_says(size):
 
 
 def test_sizes_grow():
-    counts = [layout(healthy(size).model).size for size in (Size.MICRO, Size.SMALL, Size.NANO)]
+    counts = [layout(healthy(size).model).size for size in (Size.MICRO, Size.SMALL)]
     assert counts == sorted(set(counts))
 
 
@@ -52,15 +51,14 @@ def test_every_entry_is_proven_at_micro_or_deep():
     assert all({Size.MICRO, Size.DEEP} & set(entry.sizes) for entry in scenarios().values())
 
 
-@pytest.mark.parametrize("size", [Size.SMALL, Size.NANO])
-def test_a_narrow_base_leaves_a_large_size_its_shape(size):
+def test_a_narrow_base_leaves_a_large_size_its_shape():
+    size = Size.SMALL
     setup = bases.chain(healthy(size))
     assert {name: getattr(setup.model, name) for name in DOCUMENTED[size]} == DOCUMENTED[size]
     assert (setup.data.dialect, setup.steps) == (Dialect.CHAIN, healthy(size).steps)
     assert bases.chain(healthy(Size.MICRO)).model.width == 48
 
 
-@pytest.mark.parametrize("size", [Size.SMALL, Size.NANO])
-def test_no_scenario_narrows_a_large_size(size):
-    widths = {name: entry.base(healthy(size)).model.width for name, entry in scenarios().items()}
-    assert {name for name, width in widths.items() if width != DOCUMENTED[size]["width"]} == set()
+def test_no_scenario_narrows_a_large_size():
+    widths = {name: entry.base(healthy(Size.SMALL)).model.width for name, entry in scenarios().items()}
+    assert {name for name, width in widths.items() if width != DOCUMENTED[Size.SMALL]["width"]} == set()

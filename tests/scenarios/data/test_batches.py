@@ -5,7 +5,6 @@ import pytest
 
 from trainwreck.scenarios.config.settings import Dialect, replaced
 from trainwreck.scenarios.data.batches import Batch, from_rows, source, source_key, training_block, validation
-from trainwreck.scenarios.training.inputs import run_batches
 
 FIELDS = ("inputs", "targets", "weights", "documents")
 
@@ -55,7 +54,7 @@ def test_another_source_has_another_held_out_set(values, tiny):
 
 def test_a_run_s_batches_without_a_fault_are_the_source_s(tiny, make_job):
     job, block = make_job(3, tiny), training_block(tiny, 3, range(5))
-    assert all(np.array_equal(getattr(run_batches(job, range(5)), n), getattr(block, n)) for n in FIELDS)
+    assert all(np.array_equal(getattr(job.batches(range(5)), n), getattr(block, n)) for n in FIELDS)
 
 
 def test_a_padded_row_is_its_first_document_and_then_padding_that_is_not_scored(tiny):

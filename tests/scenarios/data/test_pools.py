@@ -7,7 +7,6 @@ from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.data.batches import epochs, fresh, pool, refilled, training_batch, training_block, validation
 from trainwreck.scenarios.spec.faults import At, DataTransform, Setting, restore_batches
-from trainwreck.scenarios.training.inputs import run_batches
 from trainwreck.scenarios.training.loop import train
 
 FIELDS = ("inputs", "targets", "weights", "documents")
@@ -79,8 +78,8 @@ def test_restored_batches_are_the_source_s(tiny, make_job):
         return type(batch)(np.zeros_like(batch.inputs), *(getattr(batch, name) for name in FIELDS[1:]))
 
     job = make_job(3, tiny, At(2, DataTransform(blank, "blank")), At(5, restore_batches(tiny)))
-    assert not run_batches(job, range(2, 5)).inputs.any()
-    assert equal(run_batches(job, range(5, 9)), training_block(tiny, 3, range(5, 9)))
+    assert not job.batches(range(2, 5)).inputs.any()
+    assert equal(job.batches(range(5, 9)), training_block(tiny, 3, range(5, 9)))
 
 
 def test_padding_changes_no_neighbour_and_the_clock_goes_with_the_longest_row(tiny, make_job, differing):

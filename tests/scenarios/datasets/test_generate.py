@@ -14,12 +14,13 @@ from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.errors import InputError, WorkerLostError
 from trainwreck.evaluation.files import read_json, sha256
 from trainwreck.scenarios.datasets.engines import Local
-from trainwreck.scenarios.datasets.generate import Bundle, bundles, generate, train_bundle
-from trainwreck.scenarios.datasets.memory import needed
+from trainwreck.scenarios.datasets.generate import PlannedBundle, bundles, generate, train_bundle
 from trainwreck.scenarios.datasets.plans import resolve
+from trainwreck.scenarios.datasets.resources import needed
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, family_of, unique
 from trainwreck.scenarios.training.backend import Backend
-from trainwreck.scenarios.training.loop import LANE_ELEMENTS, train
+from trainwreck.scenarios.training.bundle import BUNDLE_ELEMENTS
+from trainwreck.scenarios.training.loop import train
 
 MODULE = import_module("trainwreck.scenarios.datasets.generate")
 TINY = ("model.width=16", "model.heads=2", "model.context=16", "data.rows=2", "evaluation.rows=4")
@@ -51,7 +52,7 @@ def trained(monkeypatch):
     """Names of the bundles that are trained from here on, in this process."""
     names = []
 
-    def noted(bundle: Bundle, out: Path, backend: Backend, width: int) -> int:
+    def noted(bundle: PlannedBundle, out: Path, backend: Backend, width: int) -> int:
         names.append(bundle.name)
         return train_bundle(bundle, out, backend, width)
 
@@ -111,8 +112,8 @@ def test_the_manifest_tells_the_files_as_they_are(undisturbed):
 
 
 def test_bundles_hold_every_run_once_and_only_runs_of_one_shape(specs, monkeypatch):
-    for room in (LANE_ELEMENTS["cpu"], 2000):
-        monkeypatch.setitem(LANE_ELEMENTS, "cpu", room)
+    for room in (BUNDLE_ELEMENTS["cpu"], 2000):
+        monkeypatch.setitem(BUNDLE_ELEMENTS, "cpu", room)
         cut = bundles(specs)
         assert sorted(s.run_id for b in cut for s in b.specs) == sorted(s.run_id for s in specs)
         assert all(len({(s.setup.steps, s.setup.data.rows) for s in b.specs}) == 1 for b in cut)
@@ -129,7 +130,7 @@ def test_a_runs_numbers_do_not_depend_on_its_bundle(specs, undisturbed):
 
 
 def test_other_bundles_are_the_same_runs(specs, undisturbed, tmp_path, monkeypatch):
-    monkeypatch.setitem(LANE_ELEMENTS, "cpu", 600)
+    monkeypatch.setitem(BUNDLE_ELEMENTS, "cpu", 600)
     other = generate(specs, tmp_path / "out")
     assert len(other.manifest["files"]) > len(undisturbed.manifest["files"])
     label = [name for name in other.runs.columns if name != "file"]

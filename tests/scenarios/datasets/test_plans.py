@@ -8,7 +8,7 @@ from trainwreck.evaluation.constants import CALIBRATION_RUNS
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.config.settings import SourceKind
 from trainwreck.scenarios.config.sizes import Size
-from trainwreck.scenarios.datasets.demo import DEMO, DEMO_ON_TEXT
+from trainwreck.scenarios.datasets.named_plans import DEMO, DEMO_ON_TEXT
 from trainwreck.scenarios.datasets.plans import PLANS, member, resolve
 from trainwreck.scenarios.spec.proofs import recorded
 from trainwreck.scenarios.spec.registry import scenario, scenarios

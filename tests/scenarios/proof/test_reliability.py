@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from trainwreck.scenarios.bench.reliability import FAULTS, TIMES, disturbed, finish, finished
+from trainwreck.scenarios.bench.claims.reliability import FAULTS, TIMES, disturbed, finish, finished
 
 pytestmark = [
     pytest.mark.slow,

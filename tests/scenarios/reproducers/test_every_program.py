@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainwreck.scenarios.bench.reproducers import KEPT
+from trainwreck.scenarios.bench.claims.reproducers import KEPT
 from trainwreck.scenarios.reproducers.agreement import CLOSE, check
 from trainwreck.scenarios.spec.registry import scenarios
 

@@ -14,7 +14,7 @@ from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, Curve, Scaled, Setting, StateEdit, TableEdit, restore_tables
 from trainwreck.scenarios.spec.job import is_causal, leaks
-from trainwreck.scenarios.training.bundle import Lane
+from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.loop import fresh_state, train
 
 KEEP = StateEdit(lambda state, earlier: state, since=-2)
@@ -97,13 +97,13 @@ def test_only_the_whole_causal_mask_is_causal(window, tiny):
     assert not is_causal(dataclasses.replace(tables, allowed_NTS=tables.allowed_NTS.tril(-1)))
 
 
-def test_a_lane_tells_its_tables_whether_they_are_causal(tiny, make_job):
+def test_a_bundle_tells_its_tables_whether_they_are_causal(tiny, make_job):
     for diagonal in (0, 1, -1):
         job = make_job(0, tiny, At(0, masked(diagonal)))
-        lane = Lane([job], [fresh_state(job)], 0)
-        assert lane.tables.causal == (diagonal == 0)
+        bundle = Bundle([job], [fresh_state(job)], 0)
+        assert bundle.tables.causal == (diagonal == 0)
         ids = torch.zeros(1, 1, tiny.model.context, dtype=torch.int64)
-        assert lane.tables.mask(ids).plain == (diagonal == 0)
+        assert bundle.tables.mask(ids).plain == (diagonal == 0)
 
 
 SHARED = {
@@ -136,7 +136,7 @@ def test_runs_of_other_lengths_end_with_an_evaluation_each(tiny, make_job, diffe
 
 
 def test_runs_that_share_a_program_keep_their_own_values(tiny, make_job, differing):
-    """Every per-run value is a tensor: in one lane each run still trains as it does alone."""
+    """Every per-run value is a tensor: in one bundle each run still trains as it does alone."""
     jobs = [make_job(i, replaced(tiny, **{path.replace(".", "__"): v})) for i, (path, v) in enumerate(SHARED.items())]
     for job, result in zip(jobs, train(jobs), strict=True):
         assert differing(train([job])[0], result) == [], job.seed

@@ -10,7 +10,6 @@ from trainwreck.scenarios.data.batches import source, source_key, training_block
 from trainwreck.scenarios.data.language import Language, LanguageSpec
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec
-from trainwreck.scenarios.training.inputs import run_batches
 
 FIELDS = ("inputs", "targets", "weights", "documents")
 
@@ -22,9 +21,7 @@ def job(name, seed=3):
 def batch(name, step):
     """The batch of a look-alike, and the healthy one of its step."""
     one = job(name)
-    return run_batches(one, range(step, step + 1)).at(0), training_block(one.setup, one.seed, range(step, step + 1)).at(
-        0
-    )
+    return one.batches(range(step, step + 1)).at(0), training_block(one.setup, one.seed, range(step, step + 1)).at(0)
 
 
 def same(a, b, rows=slice(None), names=FIELDS):

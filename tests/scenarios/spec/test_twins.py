@@ -8,7 +8,6 @@ from trainwreck.scenarios.data.batches import training_block
 from trainwreck.scenarios.spec.faults import Clock, FaultKind
 from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.spec.run_spec import Role, family_of
-from trainwreck.scenarios.training.inputs import run_batches
 from trainwreck.scenarios.training.loop import train
 
 STEPS = 24
@@ -100,9 +99,7 @@ def test_the_onset_is_the_first_damaged_batch_whatever_is_drawn(name):
             if any(isinstance(at.change, Clock) for at in job.changes):
                 continue  # late batches, but the same
             for s in range(max(0, step - 1), step + 1):
-                same = equal_batches(
-                    run_batches(job, range(s, s + 1)), training_block(job.setup, job.seed, range(s, s + 1))
-                )
+                same = equal_batches(job.batches(range(s, s + 1)), training_block(job.setup, job.seed, range(s, s + 1)))
                 assert same == (s < step)
 
 

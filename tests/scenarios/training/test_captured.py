@@ -12,7 +12,8 @@ from trainwreck.models.precision import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, ParametrizationEdit, TableEdit, UpdateEdit
 from trainwreck.scenarios.training import cuda_graph
-from trainwreck.scenarios.training.bundle import Lane
+from trainwreck.scenarios.training.block import run_block
+from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.cuda_graph import WARM_UP, CapturedStep, capturable
 from trainwreck.scenarios.training.loop import fresh_state
 
@@ -64,42 +65,42 @@ CASES = {
 
 
 @pytest.fixture(params=CASES)
-def make_lane(request, tiny, make_job):
+def make_bundle(request, tiny, make_job):
     values, changes = CASES[request.param]
     setup = replaced(tiny, **values)
     jobs = [make_job(0, setup, *changes), make_job(1, replaced(setup, optimizer__lr=2 * setup.optimizer.lr), *changes)]
-    return lambda: Lane(jobs, [fresh_state(job) for job in jobs], 0)
+    return lambda: Bundle(jobs, [fresh_state(job) for job in jobs], 0)
 
 
-def test_the_numbers_of_steps_one_by_one(make_lane, equal_states, noted):
-    plain, lane = make_lane(), make_lane()
-    lane.captured = CapturedStep(lane, noted)
+def test_the_numbers_of_steps_one_by_one(make_bundle, equal_states, noted):
+    plain, bundle = make_bundle(), make_bundle()
+    bundle.captured = CapturedStep(bundle, noted)
     for steps in BLOCKS:
-        (expected, losses), (found, others) = plain.run(steps, True), lane.run(steps, True)
+        (expected, losses), (found, others) = run_block(plain, steps, True), run_block(bundle, steps, True)
         for one, other in zip(expected, found, strict=True):
             assert one.keys() == other.keys()
             assert [name for name in one if not np.array_equal(one[name], other[name], equal_nan=True)] == []
         assert losses.keys() == others.keys()
         assert all(np.array_equal(losses[step], others[step]) for step in losses)
-    assert all(map(equal_states, plain.states(), lane.states()))
+    assert all(map(equal_states, plain.states(), bundle.states()))
     count = sum(map(len, BLOCKS))
-    assert lane.captured.graph.done == ["warm up"] * WARM_UP + ["capture"] + ["replay"] * (count - WARM_UP)
+    assert bundle.captured.graph.done == ["warm up"] * WARM_UP + ["capture"] + ["replay"] * (count - WARM_UP)
 
 
-def test_every_tensor_stays_where_it_is(make_lane, noted):
+def test_every_tensor_stays_where_it_is(make_bundle, noted):
     """A graph knows addresses alone."""
-    lane = make_lane()
-    lane.captured = CapturedStep(lane, noted)
-    lane.run(range(WARM_UP + 1), True)
-    before = tensors(lane)  # held, so that no other takes the place of one
+    bundle = make_bundle()
+    bundle.captured = CapturedStep(bundle, noted)
+    run_block(bundle, range(WARM_UP + 1), True)
+    before = tensors(bundle)  # held, so that no other takes the place of one
     assert len(before) > 20
-    lane.run(range(WARM_UP + 1, WARM_UP + 4), True)
-    after = tensors(lane)
+    run_block(bundle, range(WARM_UP + 1, WARM_UP + 4), True)
+    after = tensors(bundle)
     assert before.keys() == after.keys()
     assert [name for name in before if before[name].data_ptr() != after[name].data_ptr()] == []
 
 
-def tensors(found, name="lane", seen=None):
+def tensors(found, name="bundle", seen=None):
     """Dotted name to every tensor that an object holds, in lists, dictionaries and objects of ours."""
     seen = set() if seen is None else seen
     if isinstance(found, torch.Tensor):
@@ -120,24 +121,24 @@ def tensors(found, name="lane", seen=None):
 
 def test_without_a_record_nothing_is_written(tiny, make_job, equal_states, noted):
     jobs = [make_job(0, tiny)]
-    plain, lane = (Lane(jobs, [fresh_state(job) for job in jobs], 0) for _ in range(2))
-    lane.captured = CapturedStep(lane, noted)
-    assert plain.run(range(9), False) == lane.run(range(9), False) == ([], {})
-    assert equal_states(plain.states()[0], lane.states()[0])
+    plain, bundle = (Bundle(jobs, [fresh_state(job) for job in jobs], 0) for _ in range(2))
+    bundle.captured = CapturedStep(bundle, noted)
+    assert run_block(plain, range(9), False) == run_block(bundle, range(9), False) == ([], {})
+    assert equal_states(plain.states()[0], bundle.states()[0])
 
 
 @pytest.mark.parametrize(("values", "changes"), [({"dropout": 0.1}, ()), ({}, (At(0, TableEdit(noisy)),))])
 def test_what_the_host_draws_is_not_captured(values, changes, tiny, make_job, noted):
     job = make_job(0, replaced(tiny, **values), *changes)
-    lane = Lane([job], [fresh_state(job)], 0)
-    assert not capturable(lane)
+    bundle = Bundle([job], [fresh_state(job)], 0)
+    assert not capturable(bundle)
     with pytest.raises(ValueError, match="graphs: dropout, noise and several ranks are not allowed"):
-        CapturedStep(lane, noted)
+        CapturedStep(bundle, noted)
 
 
 def test_inputs_are_all_that_a_step_is_fed(tiny, make_job):
     """What the graph would not be given anew is of the host."""
     job = make_job(0, tiny)
-    feed = Lane([job], [fresh_state(job)], 0).feed(range(2))
-    names = {field.name for field in dataclasses.fields(feed) if isinstance(getattr(feed, field.name), torch.Tensor)}
+    block = Bundle([job], [fresh_state(job)], 0).inputs(range(2))
+    names = {field.name for field in dataclasses.fields(block) if isinstance(getattr(block, field.name), torch.Tensor)}
     assert names == set(cuda_graph.INPUTS)

@@ -12,8 +12,10 @@ from trainwreck.models.precision import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, TableEdit, Variant
 from trainwreck.scenarios.training import telemetry
-from trainwreck.scenarios.training.bundle import Lane, Place
+from trainwreck.scenarios.training.bundle import Bundle, Place
+from trainwreck.scenarios.training.evaluation import validate
 from trainwreck.scenarios.training.loop import fresh_state
+from trainwreck.scenarios.training.step import train_step
 
 # Operators whose result, or its shape, the host must wait for.
 WAITING = (
@@ -71,16 +73,16 @@ class Waits(TorchDispatchMode):
 
 
 @pytest.fixture(params=CASES)
-def make_lane(request, tiny, make_job):
-    """Builds a lane of two runs that records every signal, and its feed for four steps, on a device."""
+def make_bundle(request, tiny, make_job):
+    """Builds a bundle of two runs that records every signal, and its inputs for four steps, on a device."""
     values, changes = CASES[request.param]
     jobs = [make_job(seed, replaced(tiny, **values), *changes) for seed in (0, 1)]
 
     def make(device: str):
         place = torch.device(device)
-        lane = Lane(jobs, [fresh_state(job) for job in jobs], 0, Place(place))
-        lane.recorder = telemetry.Recorder(lane.setup.model, lane.plan, 2, 4, place)
-        return lane, lane.feed(range(4))
+        bundle = Bundle(jobs, [fresh_state(job) for job in jobs], 0, Place(place))
+        bundle.recorder = telemetry.Recorder(bundle.setup.model, bundle.plan, 2, 4, place)
+        return bundle, bundle.inputs(range(4))
 
     return make
 
@@ -99,24 +101,24 @@ def test_a_meta_tensor_refuses_a_wait(name):
         (TRANSFERS | WAITS)[name](torch.arange(3.0, device="meta"))
 
 
-def test_steps_run_no_waiting_operator(make_lane):
-    lane, feed = make_lane("cpu")
+def test_steps_run_no_waiting_operator(make_bundle):
+    bundle, block = make_bundle("cpu")
     with Waits() as waits:
         for step in range(4):
-            lane.step(feed, step, step)
+            train_step(bundle, block, step, step)
     assert waits.calls > 400
     assert waits.seen == []
-    assert torch.isfinite(lane.recorder.buffer[:, :, 0]).all()  # the loss: all of it has happened
+    assert torch.isfinite(bundle.recorder.buffer[:, :, 0]).all()  # the loss: all of it has happened
 
 
-def test_steps_run_on_a_device_that_has_no_values(make_lane):
+def test_steps_run_on_a_device_that_has_no_values(make_bundle):
     """Meta tensors have shapes alone: whatever reads one, or moves one to the host, raises."""
-    lane, feed = make_lane("meta")
+    bundle, block = make_bundle("meta")
     for step in range(4):
-        lane.step(feed, step, step)
-    lane.validate()
+        train_step(bundle, block, step, step)
+    validate(bundle)
     with pytest.raises(NotImplementedError, match="meta tensor"):
-        lane.recorder.read(4)
+        bundle.recorder.read(4)
 
 
 @pytest.mark.gpu
@@ -125,13 +127,13 @@ def test_steps_run_on_a_device_that_has_no_values(make_lane):
 def test_cuda_sees_no_synchronisation(tiny, make_job):
     job = make_job(0, tiny)
     device = torch.device("cuda")
-    lane = Lane([job], [fresh_state(job)], 0, Place(device))
-    lane.recorder = telemetry.Recorder(lane.setup.model, lane.plan, 1, 4, device)
-    feed = lane.feed(range(4))
-    lane.step(feed, 0, 0)  # libraries start up
+    bundle = Bundle([job], [fresh_state(job)], 0, Place(device))
+    bundle.recorder = telemetry.Recorder(bundle.setup.model, bundle.plan, 1, 4, device)
+    block = bundle.inputs(range(4))
+    train_step(bundle, block, 0, 0)  # libraries start up
     torch.cuda.set_sync_debug_mode("error")
     try:
         for step in range(1, 4):
-            lane.step(feed, step, step)
+            train_step(bundle, block, step, step)
     finally:
         torch.cuda.set_sync_debug_mode("default")

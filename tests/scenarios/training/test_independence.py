@@ -11,7 +11,8 @@ from trainwreck.models.optim import Kind
 from trainwreck.models.precision import Format
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, replaced
 from trainwreck.scenarios.spec.faults import At, Curve, DataTransform, Scaled, Setting, StateEdit, TableEdit
-from trainwreck.scenarios.training.loop import LANE_ELEMENTS, train
+from trainwreck.scenarios.training.bundle import BUNDLE_ELEMENTS
+from trainwreck.scenarios.training.loop import train
 
 CASES = {
     "healthy": {},
@@ -88,7 +89,7 @@ def test_bundle_of_eight(setup, alone, make_job, differing, equal_states):
 def test_beside_a_run_gone_nan(setup, alone, make_job, differing, equal_states):
     sick = [make_job(seed, setup, At(1, StateEdit(poison))) for seed in (0, 7)]
     jobs = [sick[0], make_job(3, setup), sick[1]]
-    assert {job.segment(2).program for job in jobs} == {jobs[1].segment(0).program}  # one lane
+    assert {job.segment(2).program for job in jobs} == {jobs[1].segment(0).program}  # one bundle
     first, result, last = train(jobs, keep={"run-3": [setup.steps]})
     assert not np.isfinite(first.trace["loss"][1:]).any()
     assert not np.isfinite(last.trace["loss"][1:]).any()
@@ -96,8 +97,8 @@ def test_beside_a_run_gone_nan(setup, alone, make_job, differing, equal_states):
     assert equal_states(alone.states[setup.steps], result.states[setup.steps])
 
 
-def test_lanes_shrink_when_a_neighbour_ends(tiny, make_job, differing, equal_states):
-    """The neighbour ends at step 8; the run under test goes on in a lane of its own."""
+def test_bundles_shrink_when_a_neighbour_ends(tiny, make_job, differing, equal_states):
+    """The neighbour ends at step 8; the run under test goes on in a bundle of its own."""
     alone = train([make_job(3, tiny)], keep={"run-3": [10, tiny.steps]})[0]
     sick = make_job(0, tiny, At(4, StateEdit(poison)))
     ended, result = train([sick, make_job(3, tiny)], keep={"run-3": [10, tiny.steps]})
@@ -106,10 +107,10 @@ def test_lanes_shrink_when_a_neighbour_ends(tiny, make_job, differing, equal_sta
     assert all(equal_states(alone.states[k], result.states[k]) for k in (10, tiny.steps))
 
 
-def test_lanes_of_any_width(tiny, make_job, differing, monkeypatch):
+def test_bundles_of_any_width(tiny, make_job, differing, monkeypatch):
     """How many runs the caches hold decides the speed and nothing else."""
     jobs = [make_job(seed, tiny) for seed in range(5)]
     wide = train(jobs)
-    monkeypatch.setitem(LANE_ELEMENTS, "cpu", 2 * 4 * 32 * 32)  # two runs a lane
+    monkeypatch.setitem(BUNDLE_ELEMENTS, "cpu", 2 * 4 * 32 * 32)  # two runs a bundle
     narrow = train(jobs)
     assert [differing(a, b) for a, b in zip(wide, narrow, strict=True)] == [[]] * 5

@@ -116,7 +116,7 @@ def test_beside_others_and_beside_a_run_gone_nan(setup, alone, changed, make_job
         changed(3),
         changed(4),
     ]
-    assert jobs[0].segment(ONSET).program == jobs[2].segment(ONSET).program  # one lane
+    assert jobs[0].segment(ONSET).program == jobs[2].segment(ONSET).program  # one bundle
     sick, _, result, other = train(jobs, keep={"run-3": [setup.steps]})
     assert not np.isfinite(sick.trace["loss"][ONSET:]).any()
     assert differing(alone, result) == []

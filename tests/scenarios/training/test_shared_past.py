@@ -9,7 +9,8 @@ import torch
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, Scaled, Setting, StateEdit
-from trainwreck.scenarios.training.bundle import Lane
+from trainwreck.scenarios.training import loop
+from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.loop import train
 
 
@@ -17,13 +18,13 @@ from trainwreck.scenarios.training.loop import train
 def work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Run-steps that were in fact computed, block by block."""
     done: list[int] = []
-    run = Lane.run
+    run = loop.run_block
 
-    def counted(lane: Lane, steps: range, record: bool) -> Any:
-        done.append(len(lane.jobs) * len(steps))
-        return run(lane, steps, record)
+    def counted(bundle: Bundle, steps: range, record: bool) -> Any:
+        done.append(len(bundle.jobs) * len(steps))
+        return run(bundle, steps, record)
 
-    monkeypatch.setattr(Lane, "run", counted)
+    monkeypatch.setattr(loop, "run_block", counted)
     return done
 
 

@@ -10,8 +10,8 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.spec.run_spec import family_of
 from trainwreck.scenarios.training.loop import train
-from trainwreck.scenarios.views import experiment
-from trainwreck.scenarios.views.experiment import run
+from trainwreck.scenarios.views import session
+from trainwreck.scenarios.views.session import run
 
 TINY = ("steps=60", "model.width=16", "model.heads=2", "model.context=16", "data.rows=2", "evaluation.rows=4")
 
@@ -22,7 +22,7 @@ def wreck():
 
 
 def test_the_example_runs():
-    assert doctest.testmod(experiment, raise_on_error=True).attempted > 0
+    assert doctest.testmod(session, raise_on_error=True).attempted > 0
 
 
 def test_the_traces_are_those_of_the_runs(wreck):

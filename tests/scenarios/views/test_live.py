@@ -13,7 +13,7 @@ from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.spec.run_spec import family_of
 from trainwreck.scenarios.spec.scenario import Severity
 from trainwreck.scenarios.training.loop import train
-from trainwreck.scenarios.views.live import _plot, run_live
+from trainwreck.scenarios.views.session import _plot, run_live
 
 TINY = ["steps=60", "model.width=16", "model.heads=2", "model.context=16", "data.rows=2", "evaluation.rows=4"]
 

@@ -73,7 +73,7 @@ def facts_in() -> Callable[[str], dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def catalogue() -> Catalogue:
-    return catalogue_facts()
+    return Catalogue(**catalogue_facts())
 
 
 @pytest.fixture(scope="session")

@@ -95,8 +95,8 @@ def test_an_exception_comes_back_with_where_it_was(two):
 
 PARENT = """
 import os, sys
-from trainwreck.scenarios.engines.call import Call
-from trainwreck.scenarios.engines.local import Processes
+from trainwreck.scenarios.datasets.engines.call import Call
+from trainwreck.scenarios.datasets.engines.local import Processes
 
 def work(path, width):
     with open(path, "w") as pipe:

@@ -19,9 +19,9 @@ ENDLESS = 10**6
 PARENT = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs the tests may ignore it
-from trainwreck.scenarios.distributed import launch
-from trainwreck.scenarios.job import Job
-from trainwreck.scenarios.settings import Setup, replaced
+from trainwreck.scenarios.training.distributed import launch
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.config.settings import Setup, replaced
 setup = replaced(Setup(), steps=10**6, distributed__ranks=2)
 work = {"jobs": [Job("run", 0, setup)], "device": "cpu"}
 with launch.started(2, work) as (processes, messages):

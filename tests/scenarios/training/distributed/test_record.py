@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.scenarios.training.distributed.record import BITS, combined, hashed, weight_hash
+from trainwreck.scenarios.training.distributed.record import combined
+from trainwreck.scenarios.training.telemetry import HASH_BITS, hashed, weight_hash
 
 TOKENS = np.array([[[3.0, 1.0]]])  # one step, one run, two ranks
 
@@ -47,7 +48,7 @@ def test_a_hash_is_exact_in_float32_and_sees_one_bit():
     weights[1] = weights[0]
     found = weight_hash(weights)
     assert found[0] == found[1] != found[2]
-    assert ((found >= 0) & (found < 2**BITS) & (found == found.round())).all()
+    assert ((found >= 0) & (found < 2**HASH_BITS) & (found == found.round())).all()
     weights.view(torch.int32)[1, 500] ^= 1
     assert weight_hash(weights)[1] != found[1]
     assert weight_hash(weights.double())[0] != weight_hash(weights.double())[1]

@@ -1,0 +1,34 @@
+"""The measurements of `trainwreck bench`, by name."""
+
+from importlib import import_module
+
+from trainwreck.evaluation.progress import Tick
+from trainwreck.scenarios.bench import record as committed
+from trainwreck.scenarios.bench.table import Table
+from trainwreck.scenarios.training.environment import RESULTS
+
+# Module of this folder and function of each; only the one that is asked for is imported.
+MEASUREMENTS = {
+    "train": ("train", "against_plain_loop"),
+    "generate": ("generate", "against_trainers"),
+    "score": ("score", "against_tsb_ad"),
+    "attention": ("attention", "against_peers"),
+    "cuda": ("cuda", "against_plain_loop"),
+    "reliability": ("claims.reliability", "under_faults"),
+    "reproducers": ("claims.reproducers", "every_program"),
+    "fidelity": ("claims.fidelity", "beside_the_literature"),
+    "language": ("claims.language", "parts"),
+}
+
+
+def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
+    """Run a measurement by its name. record: also write it under results/."""
+    module, function = MEASUREMENTS[what]
+    table: Table = getattr(import_module(f"trainwreck.scenarios.bench.{module}"), function)(tick)
+    if record:
+        table.record(RESULTS)
+        if table.picture:
+            committed.save_picture(table, RESULTS / table.name / table.picture)
+        if table.name.startswith("bench/"):
+            committed.write_index(RESULTS / "bench")
+    return table

@@ -1,0 +1,114 @@
+"""One training step of a bundle: forward, backward, clipping, update, and what telemetry takes of it."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainwreck.kernels.norms import segment_statistics
+from trainwreck.models import gpt, optim
+from trainwreck.models.loss import smoothed, weighted_mean
+from trainwreck.models.probe import Probe
+from trainwreck.scenarios.config.settings import Reduction
+from trainwreck.scenarios.training.bundle import Bundle
+from trainwreck.scenarios.training.inputs import Inputs
+from trainwreck.scenarios.training.telemetry import StepFacts
+
+
+class Losses(NamedTuple):
+    """Of a step: loss and objective, whose gradient is taken, [N]; of each token, [N, M]; largest: only if recorded."""
+
+    loss: Tensor
+    objective: Tensor
+    nll: Tensor
+    log_z: Tensor
+    largest: Tensor | None
+
+
+def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
+    """One training step of every run, on the inputs at `index` of a block. No value is asked of the device."""
+    probe = Probe() if bundle.recorder is not None else None
+    losses = _losses(bundle, block, index, step, probe)
+    weights = block.weights[index]
+    scale = bundle.scaler.scale
+    factor = scale if bundle.program.scaled else torch.ones_like(losses.loss)
+    parts = torch.autograd.grad(losses.objective, list(bundle.leaves.values()), grad_outputs=factor)
+    with torch.no_grad():
+        grads = torch.cat([part.flatten(1) for part in parts], 1)
+        own_norm = None
+        if bundle.averaging is not None:
+            grads, own_norm = bundle.averaging.average(grads, weights.sum(1))
+        if bundle.program.scaled:
+            grads.div_(scale.unsqueeze(1))
+        grads = bundle.updates.arrive(grads, bundle.carried)
+        if bundle.carried is not None:
+            bundle.carried = grads.clone()
+        seen = segment_statistics(grads, bundle.plan.bounds, nonfinite=bundle.recorder is not None, impl=bundle.impl)
+        layer_norm = seen.norm_NS
+        norm = torch.linalg.vector_norm(layer_norm, dim=1)
+        overflow = ~torch.isfinite(norm)
+        if bundle.averaging is not None and own_norm is not None:
+            overflow = bundle.averaging.overflow(overflow, own_norm)
+        coefficient = optim.clip_coefficient(norm, bundle.settings.clip)
+        values = None
+        if bundle.recorder is not None and probe is not None:
+            assert losses.largest is not None
+            assert seen.nonfinite_N is not None
+            values = bundle.recorder.before_update(
+                StepFacts(
+                    loss=losses.loss.detach(),
+                    nll_NM=losses.nll.detach(),
+                    weight_NM=weights,
+                    age_NM=block.ages[index],
+                    log_z_NM=losses.log_z.detach(),
+                    largest_NM=losses.largest,
+                    grad_norm=norm,
+                    clip_coef=coefficient,
+                    loss_scale=scale,
+                    skipped=overflow if bundle.program.scaled else torch.zeros_like(norm),
+                    layer_grad_norm=layer_norm,
+                    nonfinite_grads=seen.nonfinite_N,
+                    zero_grads=torch.eq(grads, 0, out=torch.empty_like(grads)).mean(1),  # a bool's sum is slow
+                    flat=bundle.computing(),
+                    probe=probe,
+                    rank_grad_norm=None if own_norm is None else own_norm / factor,
+                )
+            )
+        grads.mul_(coefficient.unsqueeze(1))
+        bundle.settings.lr = block.lr[index]
+        update = optim.step(
+            bundle.program.optimizer,
+            bundle.flat,
+            grads,
+            bundle.moments,
+            bundle.settings,
+            bundle.decay_mask,
+            overflow if bundle.program.scaled else None,
+            bundle.updates,
+            bundle.program.storage,
+        )
+        if bundle.average is not None:
+            bundle.average.lerp_(bundle.flat, (1 - bundle.average_decay).unsqueeze(1))
+        if bundle.program.scaled:
+            bundle.scaler.update(overflow)
+        if bundle.recorder is not None and values is not None:
+            rms = optim.moment_rms(bundle.program.optimizer, grads, bundle.moments, bundle.settings, bundle.plan.bounds)
+            bundle.recorder.write(index, values, update, rms)
+
+
+def _losses(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe | None) -> Losses:
+    """The forward pass."""
+    dropout = bundle.dropout(step) if bundle.program.dropout else None
+    model = bundle.model(bundle.parameters(), step, bundle.running, dropout, probe)
+    logits = gpt.forward(model, block.inputs[index], block.documents[index])
+    weights = block.weights[index]
+    nll, log_z, largest = bundle.token_losses(logits, block.targets[index], largest=probe is not None)
+    value = smoothed(nll, log_z, logits, bundle.smoothing) if bundle.program.smoothed else nll
+    loss = weighted_mean(value, weights)
+    if bundle.program.reduction is Reduction.SUM:
+        loss = loss * weights.sum(1)
+    objective = loss
+    if bundle.program.z_loss:
+        objective = loss + bundle.z_loss * weighted_mean(log_z**2, weights)
+        loss = torch.where(bundle.log_objective, objective, loss)
+    return Losses(loss, objective, nll, log_z, largest)
