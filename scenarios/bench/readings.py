@@ -13,7 +13,7 @@ from trainwreck.kernels.attention.statistics import measure, reduce
 from trainwreck.kernels.cross_entropy import bucket_losses
 from trainwreck.kernels.norms import reference, segment_statistics
 from trainwreck.models import gpt, optim
-from trainwreck.models.config import ModelConfig
+from trainwreck.models.config import ModelConfig, OptimizerKind
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.training.telemetry import age_buckets, row_statistics
@@ -69,7 +69,7 @@ def _weights(config: ModelConfig, random: Callable[..., Tensor]) -> Group:
         segment_statistics(update, plan.bounds)
         reference.count_nonfinite(grads)
         torch.eq(grads, 0, out=torch.empty_like(grads)).mean(1)
-        optim.moment_rms(optim.Kind.ADAMW, grads, moments, settings, plan.bounds)
+        optim.moment_rms(OptimizerKind.ADAMW, grads, moments, settings, plan.bounds)
 
     name = "weights, updates, moments; gradients but for the norms that clipping needs"
     return Group(name, (flat, grads, update, moments.second), work)

@@ -7,9 +7,8 @@ from functools import cached_property
 import torch
 
 from trainwreck.models import gpt
-from trainwreck.models.optim import Kind as OptimizerKind
+from trainwreck.models.config import Format, OptimizerKind
 from trainwreck.models.optim import Storage
-from trainwreck.models.precision import Format
 from trainwreck.models.wiring import Updates, Wiring
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, check, essence, fingerprint
