@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -10,25 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from joblib import Parallel, delayed
 
 from trainwreck.evaluation.constants import HEADLINE_COST, HEADLINE_PREVALENCE, LOG_EVERY, ONE_LINERS
 from trainwreck.evaluation.dataset.consistency import check_telemetry
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.detectors.base import Detector
-from trainwreck.evaluation.detectors.registry import builtin_causes, builtin_detectors, check_settings
-from trainwreck.evaluation.detectors.sanity import blind
+from trainwreck.evaluation.detectors.registry import (
+    AllowedCauses,
+    builtin_detectors,
+    check_settings,
+    is_builtin,
+    load_detector,
+)
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.leaderboard.ranking import table
 from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 from trainwreck.evaluation.replay.profiles import PROFILES
-from trainwreck.evaluation.replay.replay import Alarms, replay, replay_order
-from trainwreck.evaluation.replay.sandbox.command import PREFIX, shown
-from trainwreck.evaluation.replay.sandbox.isolated import Isolated
+from trainwreck.evaluation.replay.replay import Alarms, about, is_isolated, replay, replay_order
 from trainwreck.evaluation.replay.sandbox.limits import Limits
-from trainwreck.evaluation.replay.sandbox.opening import about, isolated_builtin, open_detector
-from trainwreck.evaluation.replay.unlabelled import refuse_imported
 from trainwreck.evaluation.scoring.detector_seeds import Seeded
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored
@@ -37,6 +36,7 @@ from trainwreck.evaluation.scoring.scorecard import Recall, Scorecard, measure
 __all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
 BLIND = "blind"
+BLIND_POLICIES = ("clock", "periodic", "random")  # detectors of `detectors.sanity.blind` that are tuned
 TRACKS = (BLIND, "informed")
 CHUNK = 8  # runs a process replays at a time, at least
 ROUNDS = 4  # pieces of work for each process where detectors need processes of their own, which take time to begin
@@ -142,17 +142,25 @@ def leaderboard(
         raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
     extra = [name for name in ONE_LINERS if name not in names]
     cards = _score_all(dataset, _frame(dataset), [*chosen, *extra], list(profiles), track, k, progress)
+    from trainwreck.evaluation.leaderboard.ranking import table
+
     return table(cards, hidden=extra)
 
 
 def known_causes(dataset: DataSet) -> frozenset[str]:
     """The causes that a detector may name on a data set: its own, and those of the built-in detectors."""
-    there = {cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)}
-    return builtin_causes() | there
+    return _allowed_causes(dataset).every
+
+
+def _allowed_causes(dataset: DataSet) -> AllowedCauses:
+    return AllowedCauses({cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)})
 
 
 def _frame(dataset: DataSet) -> Baseline:
-    refuse_imported(dataset, "scored")
+    if dataset.imported:
+        from trainwreck.evaluation.replay.unlabelled import refuse_imported
+
+        refuse_imported(dataset, "scored")
     return baseline(dataset.runs)
 
 
@@ -174,7 +182,7 @@ def _score_all(
     for profile in profiles:
         if profile not in PROFILES:
             raise unknown("profile", profile, PROFILES)
-    known = known_causes(dataset)
+    known = _allowed_causes(dataset)
     asked = (profiles, track, k, known)
     asked_about = dataset.runs[scored(dataset.runs)]
     order = replay_order(asked_about["run_id"])
@@ -183,7 +191,9 @@ def _score_all(
         entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
         said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
         if workers > 1:
-            apart = any(isinstance(entry.make, Isolated) for entry in entries)
+            from joblib import Parallel, delayed
+
+            apart = any(is_isolated(entry.make) for entry in entries)
             stack.close()  # each process begins its own
             size = max(CHUNK, -(-len(asked_about) // (ROUNDS * workers))) if apart else CHUNK
             tables = [dataset.runs.loc[order[i : i + size]] for i in range(0, len(asked_about), size)]
@@ -278,9 +288,9 @@ class _Entry:
                 raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
             self.about: dict[str, Any] = dict(ABOUT_ORACLES)
             return
-        subject = open_detector(detector, limits, seed) if isinstance(detector, str) else detector
+        subject = _opened(detector, limits, seed) if isinstance(detector, str) else detector
         self.about = about(subject)
-        if isinstance(subject, Isolated):
+        if is_isolated(subject):
             self.make = stack.enter_context(subject)
             return
         for method in ("reset", "update"):
@@ -295,8 +305,19 @@ class _Entry:
         if isolate:
             if not isinstance(detector, str):
                 raise InputError(f"isolate: {self.name!r} is an object of this process; allowed: detectors by name")
+            from trainwreck.evaluation.replay.sandbox.opening import isolated_builtin
+
             settings = self.make.keywords if isinstance(self.make, partial) else {}
             self.make = stack.enter_context(isolated_builtin(detector, settings, limits))
+
+
+def _opened(name: str, limits: Limits | None, settings: Mapping[str, Any]) -> Any:
+    """`open_detector`; a built-in one without the modules of the sandbox."""
+    if is_builtin(name):
+        return load_detector(name)
+    from trainwreck.evaluation.replay.sandbox.opening import open_detector
+
+    return open_detector(name, limits, settings)
 
 
 def _of_seeds(name: str, cards: Sequence[Scorecard]) -> Scorecard:
@@ -311,16 +332,23 @@ def _of_seeds(name: str, cards: Sequence[Scorecard]) -> Scorecard:
 def _entry_name(detector: object) -> str:
     if isinstance(detector, Seeded):
         return f"{_entry_name(detector.detector)}, seed {detector.seed}"
-    if isinstance(detector, str):  # of a file, the folder is nobody's business
-        if detector.startswith(PREFIX):
-            return shown(detector)
-        return Path(detector).name
+    if isinstance(detector, str):
+        if is_builtin(detector):
+            return detector
+        from trainwreck.evaluation.replay.sandbox.command import PREFIX, shown
+
+        # Of a file, the folder is nobody's business.
+        return shown(detector) if detector.startswith(PREFIX) else Path(detector).name
     kind = detector if isinstance(detector, type) else type(detector)
     return str(getattr(detector, "name", "") or kind.__name__)
 
 
 def _tuned(subject: object, frame: Baseline) -> Callable[[], Detector] | None:
     """The blind entries at their best: as tuned for the headline cost skill."""
+    if getattr(subject, "name", "") not in BLIND_POLICIES:
+        return None
+    from trainwreck.evaluation.detectors.sanity import blind
+
     policies = {policy.name: policy.value for policy in frame.blind[HEADLINE_COST, HEADLINE_PREVALENCE].policies}
     if subject is blind.Clock:
         return partial(blind.Clock, step=int(policies["clock"]))
