@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import pandas as pd
 
@@ -24,14 +24,15 @@ from trainwreck.evaluation.detectors.registry import (
     load_detector,
 )
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 from trainwreck.evaluation.replay.profiles import PROFILES
 from trainwreck.evaluation.replay.replay import Alarms, about, is_isolated, replay, replay_order
 from trainwreck.evaluation.replay.sandbox.limits import Limits
-from trainwreck.evaluation.scoring.detector_seeds import Seeded
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored
 from trainwreck.evaluation.scoring.scorecard import Recall, Scorecard, measure
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.scoring.detector_seeds import Seeded
 
 __all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
@@ -40,7 +41,7 @@ BLIND_POLICIES = ("clock", "periodic", "random")  # detectors of `detectors.sani
 TRACKS = (BLIND, "informed")
 CHUNK = 8  # runs a process replays at a time, at least
 ROUNDS = 4  # pieces of work for each process where detectors need processes of their own, which take time to begin
-Asked = str | Detector | type[Detector] | Seeded
+Asked: TypeAlias = "str | Detector | type[Detector] | Seeded"
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
 
@@ -95,7 +96,11 @@ def score_all(
     more than one each detector is replayed with `seed` 0, 1, ... and its scorecard, of seed 0, has the scores of all.
     Raises InputError for a detector that takes no seed then.
     """
-    chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)] if seeds > 1 else detectors
+    chosen: Sequence[Asked] = detectors
+    if seeds > 1:
+        from trainwreck.evaluation.scoring.detector_seeds import Seeded
+
+        chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)]
     cards = _score_all(dataset, _frame(dataset), chosen, profiles, track, k, progress, workers, limits, isolate)
     if seeds == 1:
         return cards
@@ -116,7 +121,7 @@ def board_cards(
 
     A name in `extra` that is on the board anyway stands there once.
     """
-    always = [*builtin_detectors(), *ORACLES]
+    always = _on_every_board()
     chosen = [*always, *(detector for detector in extra if detector not in always)]
     return score_all(dataset, chosen, profiles=profiles, workers=workers, limits=limits, progress=progress)
 
@@ -135,7 +140,7 @@ def leaderboard(
     detectors: by default every built-in one and the oracles. Scenarios that every one-liner solves
     stand in `.attrs["easy"]` by profile, and the headline is given without them too.
     """
-    chosen = list(detectors) if detectors is not None else [*builtin_detectors(), *ORACLES]
+    chosen = list(detectors) if detectors is not None else _on_every_board()
     names = [_entry_name(detector) for detector in chosen]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -145,6 +150,13 @@ def leaderboard(
     from trainwreck.evaluation.leaderboard.ranking import table
 
     return table(cards, hidden=extra)
+
+
+def _on_every_board() -> list[str | Detector | type[Detector]]:
+    """Names of the built-in detectors and the oracles."""
+    from trainwreck.evaluation.replay.oracles import ORACLES
+
+    return [*builtin_detectors(), *ORACLES]
 
 
 def known_causes(dataset: DataSet) -> frozenset[str]:
@@ -237,8 +249,8 @@ def _replayed(
         check_telemetry(run, trace)
         heard[run_id] = {
             (profile, entry.name): (
-                oracle_alarms(entry.name, run)
-                if entry.make is None
+                entry.oracle(run)
+                if entry.oracle is not None
                 else replay(entry.make, trace, profile, context, k=k, known=known)
             )
             for profile in profiles
@@ -264,9 +276,9 @@ def _elsewhere(
 
 
 class _Entry:
-    """What stands on the board: its name, how to make it for a run (None: an oracle), what it says of itself.
+    """What stands on the board: its name, how to make it for a run, what it says of itself.
 
-    stack: ends its process, where it has one of its own.
+    oracle: of an oracle, its alarms on a row of the runs table. stack: ends its process, where it has one of its own.
     """
 
     def __init__(
@@ -279,15 +291,20 @@ class _Entry:
     ) -> None:
         self.name = _entry_name(detector)
         seed: dict[str, int] = {}
-        if isinstance(detector, Seeded):
+        if _is_seeded(detector):
             seed = {"seed": detector.seed}
             detector = detector.detector
-        if isinstance(detector, str) and detector in ORACLES:
-            self.make: Any = None
-            if seed:
-                raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
-            self.about: dict[str, Any] = dict(ABOUT_ORACLES)
-            return
+        self.make: Any = None
+        self.about: dict[str, Any] = {}
+        self.oracle: Callable[[pd.Series], Alarms] | None = None
+        if isinstance(detector, str) and not is_builtin(detector):
+            from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
+
+            if detector in ORACLES:
+                if seed:
+                    raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
+                self.oracle, self.about = partial(oracle_alarms, detector), dict(ABOUT_ORACLES)
+                return
         subject = _opened(detector, limits, seed) if isinstance(detector, str) else detector
         self.about = about(subject)
         if is_isolated(subject):
@@ -329,8 +346,16 @@ def _of_seeds(name: str, cards: Sequence[Scorecard]) -> Scorecard:
     return replace(cards[0], detector=name, seeds=seeds, notes=cards[0].notes + notes)
 
 
+def _is_seeded(detector: object) -> "TypeGuard[Seeded]":
+    if isinstance(detector, (str, type)):
+        return False
+    from trainwreck.evaluation.scoring.detector_seeds import Seeded
+
+    return isinstance(detector, Seeded)
+
+
 def _entry_name(detector: object) -> str:
-    if isinstance(detector, Seeded):
+    if _is_seeded(detector):
         return f"{_entry_name(detector.detector)}, seed {detector.seed}"
     if isinstance(detector, str):
         if is_builtin(detector):
