@@ -91,6 +91,7 @@ def about(detector: object) -> dict[str, Any]:
     return {key: value for key in named if (value := getattr(detector, key, None))}
 
 
-def _fresh(detector: Detector | Callable[[], Detector]) -> Detector:
+def _fresh(detector: Any) -> Detector:
     is_object = not isinstance(detector, type) and hasattr(detector, "update")
-    return copy.deepcopy(detector) if is_object else detector()  # type: ignore[operator, return-value]
+    made: Detector = copy.deepcopy(detector) if is_object else detector()
+    return made
