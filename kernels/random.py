@@ -6,12 +6,17 @@ as easy as 1, 2, 3"): the seed and a hash of the stream's name are its key, the 
 word of its counter.
 """
 
+from __future__ import annotations
+
 import hashlib
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 SEED_LIMIT = 2**63
 
@@ -43,6 +48,8 @@ def dropout_mask(seeds: list[int], stream: str, step: int, shape: tuple[int, ...
     seeds: one for each of N runs; shape: of one run; rate_N: float, [N]. Returns [N, *shape] with the
     dtype and device of `rate_N`. The resolution of the rate is 2**-16.
     """
+    import torch
+
     count = int(np.prod(shape))
     raw = np.empty((len(seeds), count), dtype=np.uint16)
     for row, seed in zip(raw, seeds, strict=True):
@@ -60,6 +67,8 @@ def run_keys(seeds: tuple[int, ...], stream: str, device: torch.device) -> Tenso
 
 @lru_cache(maxsize=256)
 def _run_keys(seeds: tuple[int, ...], stream: str, device: str) -> Tensor:
+    import torch
+
     keys = [stream_key(f"{seed}/{stream}") for seed in seeds]
     return torch.from_numpy(np.array(keys, np.uint64).view(np.int64)).to(device)
 

@@ -1,4 +1,7 @@
-"""What a model is made of. Runs of one bundle share a `ModelConfig`; what differs is a tensor."""
+"""What a model and its optimizer are made of. Runs of one bundle share a `ModelConfig`; what differs is a tensor.
+
+Settings alone: torch is imported by the modules that compute.
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -37,6 +40,21 @@ class Activation(Enum):
     GELU = "gelu"
     RELU = "relu"
     SWIGLU = "swiglu"
+
+
+class Format(Enum):
+    """The number format of matrix products, or of what is kept between steps."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+class OptimizerKind(Enum):
+    """AdamW (Loshchilov and Hutter 2019) or SGD with heavy-ball momentum."""
+
+    ADAMW = "adamw"
+    SGD = "sgd"
 
 
 @dataclass(kw_only=True)

@@ -14,9 +14,9 @@ from trainwreck.kernels.attention import Mask
 from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.random import dropout_mask, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
-from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
+from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement
 from trainwreck.models.hooks import Hooks
-from trainwreck.models.precision import Format, linear
+from trainwreck.models.precision import linear
 from trainwreck.models.probe import Probe
 from trainwreck.models.tables import Tables
 

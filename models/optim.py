@@ -6,23 +6,16 @@ with a mask, so a run's NaN stays its own.
 
 import dataclasses
 from dataclasses import dataclass
-from enum import Enum
 
 import torch
 from torch import Tensor
 
 from trainwreck.kernels.norms import segment_statistics
+from trainwreck.models.config import Format, OptimizerKind
 from trainwreck.models.parametrization import Updates
-from trainwreck.models.precision import Format, stored
+from trainwreck.models.precision import stored
 
 SMALLEST = 1e-37  # what float32 can still divide by
-
-
-class Kind(Enum):
-    """AdamW (Loshchilov and Hutter 2019) or SGD with heavy-ball momentum."""
-
-    ADAMW = "adamw"
-    SGD = "sgd"
 
 
 @dataclass
@@ -94,14 +87,14 @@ def update_clip_factor(ratio_NP: Tensor, largest_N: Tensor, bounds: tuple[tuple[
 
 
 def moment_rms(
-    kind: Kind, grads: Tensor, moments: Moments, settings: Settings, bounds: tuple[tuple[int, int], ...]
+    kind: OptimizerKind, grads: Tensor, moments: Moments, settings: Settings, bounds: tuple[tuple[int, int], ...]
 ) -> Tensor | None:
     """Root mean square of g / sqrt(max(v, eps^2)) in each segment after a step, [N, S]; None for SGD, without v.
 
     v has its bias corrected. RMS_t of Wortsman et al. 2023, "Stable and low-precision training".
     bounds: start and stop of each segment.
     """
-    if kind is Kind.SGD:
+    if kind is OptimizerKind.SGD:
         return None
     # g^2 / v, with the correction taken out of the large tensors; the root comes after the sum.
     correct2 = 1 - settings.beta2**moments.count
@@ -112,7 +105,7 @@ def moment_rms(
 
 
 def step(
-    kind: Kind,
+    kind: OptimizerKind,
     flat: Tensor,
     grads: Tensor,
     moments: Moments,
@@ -134,7 +127,7 @@ def step(
         grads = torch.where(coupled, grads + decay * decay_mask * flat, grads)
         apart = torch.where(settings.coupled, 0.0, settings.weight_decay)
         settings = dataclasses.replace(settings, weight_decay=apart)
-    if kind is Kind.SGD:
+    if kind is OptimizerKind.SGD:
         return _sgd(flat, grads, moments, settings, decay_mask, left, kept)
     return _adamw(flat, grads, moments, settings, decay_mask, left, kept)
 

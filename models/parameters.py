@@ -3,16 +3,21 @@
 Parameters of one layer lie next to each other, so that a norm per layer is a norm of a slice.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from trainwreck.kernels.random import generator
 from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class Layout:
     @cached_property
     def decay_mask(self) -> Tensor:
         """1 where weight decay applies, else 0; float32, [P]."""
+        import torch
+
         mask = torch.zeros(self.size)
         for slot in self.slots:
             mask[slot.start : slot.stop] = float(slot.decay)
@@ -59,6 +66,8 @@ class Layout:
 
     def places(self, name: str) -> Tensor:
         """Where a parameter's elements lie in the flat buffer: int64, of the parameter's shape."""
+        import torch
+
         slot = next(slot for slot in self.slots if slot.name == name)
         return torch.arange(slot.start, slot.stop).view(slot.shape)
 
@@ -144,12 +153,14 @@ def norm_names(config: ModelConfig) -> tuple[str, ...]:
     return tuple(slot.name.removesuffix(".gain") for slot in layout(config).slots if slot.name.endswith("norm.gain"))
 
 
-def initial_parameters(config: ModelConfig, seeds: list[int], dtype: torch.dtype = torch.float32) -> Tensor:
-    """Fresh parameters for runs of the given seeds, [N, P].
+def initial_parameters(config: ModelConfig, seeds: list[int], dtype: torch.dtype | None = None) -> Tensor:
+    """Fresh parameters for runs of the given seeds, [N, P]; float32 where no dtype is given.
 
     Every parameter has a stream of its own name, so that two models that share a parameter's name
     and shape start with the same values in it (up to the standard deviation).
     """
+    import torch
+
     plan = layout(config)
     flat = np.empty((len(seeds), plan.size), dtype=np.float64)
     for row, seed in zip(flat, seeds, strict=True):
@@ -158,4 +169,4 @@ def initial_parameters(config: ModelConfig, seeds: list[int], dtype: torch.dtype
             part[:] = slot.mean
             if slot.std:
                 part += slot.std * generator(seed, f"init/{slot.name}").standard_normal(part.size)
-    return torch.from_numpy(flat).to(dtype)
+    return torch.from_numpy(flat).to(dtype or torch.float32)

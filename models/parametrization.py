@@ -3,12 +3,15 @@
 Both are optional tensors with one row a run; None is the ordinary way, which costs nothing. N runs, P parameters.
 """
 
-from dataclasses import dataclass, replace
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from trainwreck.models.parameters import Layout
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass
@@ -28,21 +31,27 @@ class Parametrization:
         used = used if self.gain_NP is None else used * self.gain_NP
         return used if self.shift_NP is None else used + self.shift_NP
 
-    def scaled(self, places: Tensor, factor: float, size: int) -> "Parametrization":
+    def scaled(self, places: Tensor, factor: float, size: int) -> Parametrization:
         """The parametrization of one run with the weights in these places, of `size` in all, times a factor."""
+        import torch
+
         gain = torch.ones(1, size) if self.gain_NP is None else self.gain_NP.clone()
         gain[:, places.flatten()] *= factor
         return replace(self, gain_NP=gain)
 
-    def moved(self, to: Tensor, origin: Tensor, size: int) -> "Parametrization":
+    def moved(self, to: Tensor, origin: Tensor, size: int) -> Parametrization:
         """With the weights from `origin` in the places `to`; what lies elsewhere stays."""
+        import torch
+
         index = torch.arange(size).unsqueeze(0) if self.index_NP is None else self.index_NP
         changed = index.clone()
         changed[:, to.flatten()] = index[:, origin.flatten()]
         return replace(self, index_NP=changed)
 
-    def shifted(self, places: Tensor, amount: float, size: int) -> "Parametrization":
+    def shifted(self, places: Tensor, amount: float, size: int) -> Parametrization:
         """With an amount added to the weights in these places."""
+        import torch
+
         shift = torch.zeros(1, size) if self.shift_NP is None else self.shift_NP.clone()
         shift[:, places.flatten()] += amount
         return replace(self, shift_NP=shift)
@@ -69,9 +78,9 @@ class Updates:
         if self.gain_N is not None:
             grads_NP = grads_NP * self.gain_N.unsqueeze(1)
         if self.reaches_NP is not None:
-            grads_NP = torch.where(self.reaches_NP, grads_NP, 0.0)
+            grads_NP = grads_NP.where(self.reaches_NP, 0.0)
         if self.kept_N is not None and carried_NP is not None:
-            grads_NP = torch.where(self.kept_N.unsqueeze(1), grads_NP + carried_NP, grads_NP)
+            grads_NP = (grads_NP + carried_NP).where(self.kept_N.unsqueeze(1), grads_NP)
         return grads_NP
 
 
@@ -80,6 +89,8 @@ def projections(plan: Layout, layer: int, heads: int) -> Tensor:
 
     [D, 3, H, K] for a model without biases.
     """
+    import torch
+
     name = f"layer_{layer}.qkv"
     places = plan.places(f"{name}.weight")
     if any(slot.name == f"{name}.bias" for slot in plan.slots):

@@ -5,21 +5,13 @@ and results of matrix products are in the low format, sums are float32, norms, s
 residual stream are float32.
 """
 
-from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trainwreck.kernels.dtypes import matmul
-
-
-class Format(Enum):
-    """The number format of matrix products."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
-    FP16 = "fp16"
+from trainwreck.models.config import Format
 
 
 def stored(x: Tensor, fmt: Format) -> Tensor:

@@ -18,8 +18,10 @@ An imported run has the steps of its log, and null where the log has no value.
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCHEMA_VERSION = 4
 BUCKETS = 8
@@ -132,13 +134,17 @@ EVALUATIONS = ("validation_loss", "fresh_loss")  # known at evaluated steps only
 BY_NAME = {signal.name: signal for signal in SIGNALS}
 
 
-def column_type(signal: Signal) -> pa.DataType:
+def column_type(signal: Signal) -> "pa.DataType":
     """Arrow type of a signal's column."""
+    import pyarrow as pa
+
     return pa.float32() if signal.axis is Axis.SCALAR else pa.list_(pa.float32())
 
 
-def telemetry_schema() -> pa.Schema:
+def telemetry_schema() -> "pa.Schema":
     """Arrow schema of a telemetry file: run_id, step, then every signal as float32 or a list of it."""
+    import pyarrow as pa
+
     fields = [pa.field("run_id", pa.string(), nullable=False), pa.field("step", pa.int32(), nullable=False)]
     for signal in SIGNALS:
         facts = {"unit": signal.unit, "meaning": signal.meaning}
@@ -177,44 +183,47 @@ class Outcome(Enum):
     NON_FINITE = "non_finite"  # the loss became NaN or infinite and stayed so
 
 
-RUN_FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
-    ("run_id", pa.string(), "name of the run; a hash of what was run"),
-    ("scenario", pa.string(), "catalogue entry, two joined by + in a compound run; empty for healthy runs"),
-    ("cause", pa.string(), "true cause, two joined by + in a compound run; empty for healthy and look-alike runs"),
-    ("causes", pa.string(), "JSON: each true cause to its first step, the earliest first"),
-    ("family", pa.string(), "family of each cause, joined by +; a look-alike's own; empty for healthy runs"),
-    ("kind", pa.string(), "failing, compound, healthy, look-alike, latent or cured; imported where no experiment says"),
-    ("split", pa.string(), "calibration (healthy runs that thresholds are frozen on), train, test or private"),
-    ("held_out", pa.string(), "what of it no training run has: cause, severity, pair or shape; empty otherwise"),
-    ("severity", pa.string(), "subtle, clear or severe; empty where there is no scale"),
-    ("seed", pa.int64(), "seed of every random stream of the run"),
-    ("size", pa.string(), "micro, deep, small or nano"),
-    ("base", pa.string(), "hash of the healthy configuration, shared by a run, its twin and its cure"),
-    ("planned_steps", pa.int32(), "steps the run was meant to take"),
-    ("last_step", pa.int32(), "last recorded step"),
-    ("onset_step", pa.int32(), "first step under the fault, of two the earlier (s); empty without one"),
-    ("cure_step", pa.int32(), "first step under the cure, of two the later; empty without one"),
-    ("visible_step", pa.int32(), "first step at which any outcome signal leaves the twin (v)"),
-    ("visible_steps", pa.string(), "JSON: outcome signal to its own first visible step"),
-    ("visible_profiles", pa.string(), "JSON: observation profile to the first step at which its rows show it"),
-    ("no_return_step", pa.int32(), "last step at which the cure saves the run (p); empty where it was not measured"),
-    ("no_return_branches", pa.string(), "JSON: step of the cure to the branch's final gap, null where not finite"),
-    ("no_return_monotone", pa.bool_(), "no branch was saved after one that was lost; empty without branches"),
-    ("outcome", pa.string(), "recovered, damaged or non_finite"),
-    ("final_loss", pa.float64(), "validation loss at the end, nats/token"),
-    ("final_gap", pa.float64(), "final_loss less the twin's, or the source's entropy without one, nats/token"),
-    ("tolerance", pa.float64(), "gap within which a final loss counts as the twin's; empty for healthy runs"),
-    ("twin_id", pa.string(), "run_id of the twin; empty for healthy runs"),
-    ("context", pa.string(), "JSON: the declared configuration, what the practitioner believes is running"),
-    ("spec", pa.string(), "JSON: everything needed to train the run again"),
-    ("file", pa.string(), "telemetry file of the run, relative to the data set"),
+# Name, Arrow type and meaning of each column of the runs table.
+RUN_FIELDS: tuple[tuple[str, str, str], ...] = (
+    ("run_id", "string", "name of the run; a hash of what was run"),
+    ("scenario", "string", "catalogue entry, two joined by + in a compound run; empty for healthy runs"),
+    ("cause", "string", "true cause, two joined by + in a compound run; empty for healthy and look-alike runs"),
+    ("causes", "string", "JSON: each true cause to its first step, the earliest first"),
+    ("family", "string", "family of each cause, joined by +; a look-alike's own; empty for healthy runs"),
+    ("kind", "string", "failing, compound, healthy, look-alike, latent or cured; imported where no experiment says"),
+    ("split", "string", "calibration (healthy runs that thresholds are frozen on), train, test or private"),
+    ("held_out", "string", "what of it no training run has: cause, severity, pair or shape; empty otherwise"),
+    ("severity", "string", "subtle, clear or severe; empty where there is no scale"),
+    ("seed", "int64", "seed of every random stream of the run"),
+    ("size", "string", "micro, deep, small or nano"),
+    ("base", "string", "hash of the healthy configuration, shared by a run, its twin and its cure"),
+    ("planned_steps", "int32", "steps the run was meant to take"),
+    ("last_step", "int32", "last recorded step"),
+    ("onset_step", "int32", "first step under the fault, of two the earlier (s); empty without one"),
+    ("cure_step", "int32", "first step under the cure, of two the later; empty without one"),
+    ("visible_step", "int32", "first step at which any outcome signal leaves the twin (v)"),
+    ("visible_steps", "string", "JSON: outcome signal to its own first visible step"),
+    ("visible_profiles", "string", "JSON: observation profile to the first step at which its rows show it"),
+    ("no_return_step", "int32", "last step at which the cure saves the run (p); empty where it was not measured"),
+    ("no_return_branches", "string", "JSON: step of the cure to the branch's final gap, null where not finite"),
+    ("no_return_monotone", "bool", "no branch was saved after one that was lost; empty without branches"),
+    ("outcome", "string", "recovered, damaged or non_finite"),
+    ("final_loss", "double", "validation loss at the end, nats/token"),
+    ("final_gap", "double", "final_loss less the twin's, or the source's entropy without one, nats/token"),
+    ("tolerance", "double", "gap within which a final loss counts as the twin's; empty for healthy runs"),
+    ("twin_id", "string", "run_id of the twin; empty for healthy runs"),
+    ("context", "string", "JSON: the declared configuration, what the practitioner believes is running"),
+    ("spec", "string", "JSON: everything needed to train the run again"),
+    ("file", "string", "telemetry file of the run, relative to the data set"),
 )
 
 
-def runs_schema() -> pa.Schema:
+def runs_schema() -> "pa.Schema":
     """Arrow schema of the runs table."""
+    import pyarrow as pa
+
     return pa.schema(
-        [pa.field(name, kind, metadata={"meaning": meaning}) for name, kind, meaning in RUN_FIELDS],
+        [pa.field(name, pa.type_for_alias(kind), metadata={"meaning": meaning}) for name, kind, meaning in RUN_FIELDS],
         metadata={"trainwreck_schema": str(SCHEMA_VERSION)},
     )
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS, Axis, column_type, telemetry_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NO_STEPS = np.zeros(0, int)
 
@@ -49,8 +51,10 @@ class Trace:
         """Steps and values of the validation loss."""
         return self.steps[self.evaluated], self.signals["validation_loss"][self.evaluated]
 
-    def to_table(self) -> pa.Table:
+    def to_table(self) -> "pa.Table":
         """As in a telemetry file."""
+        import pyarrow as pa
+
         columns: list[pa.Array] = [
             pa.array([self.run_id] * len(self), pa.string()),
             pa.array(self.steps.astype(np.int32)),
@@ -72,7 +76,7 @@ class Trace:
         return pa.Table.from_arrays(columns, schema=telemetry_schema())
 
     @classmethod
-    def from_table(cls, table: pa.Table) -> "Trace":
+    def from_table(cls, table: "pa.Table") -> "Trace":
         """The inverse of `to_table`, for a table with the rows of one run in order."""
         table = table.select(["run_id", "step", *SCALARS, *LISTS])  # a KeyError for one that is missing
         return Columns(table.select).trace(table.column("run_id")[0].as_py(), 0, len(table))
@@ -88,15 +92,17 @@ class Trace:
         return float(last[0]) if len(values) and np.isfinite(last).all() else float("nan")
 
 
-def _lists(values: np.ndarray, missing: np.ndarray | None) -> pa.ListArray:
+def _lists(values: np.ndarray, missing: np.ndarray | None) -> "pa.ListArray":
     """A list a step, [S, K], null where `missing`."""
+    import pyarrow as pa
+
     there = np.ones(len(values), bool) if missing is None else ~missing
     offsets = np.concatenate([[0], np.cumsum(there * values.shape[1])]).astype(np.int32)
     mask = None if missing is None else pa.array(missing)
     return pa.ListArray.from_arrays(offsets, pa.array(values[there].ravel(), from_pandas=False), mask=mask)
 
 
-def _with_gaps(run_id: str, table: pa.Table) -> Trace:
+def _with_gaps(run_id: str, table: "pa.Table") -> Trace:
     """The rows of a run that does not have every signal at every step."""
     signals: dict[str, np.ndarray] = {}
     logged: dict[str, np.ndarray] = {}
@@ -130,7 +136,7 @@ class Columns:
     so that they are read with the first that is asked for.
     """
 
-    def __init__(self, read: Callable[[list[str]], pa.Table]) -> None:
+    def __init__(self, read: Callable[[list[str]], "pa.Table"]) -> None:
         self._read = read
         table = read(["step", *SCALARS])
         self._steps = table.column("step").to_numpy().astype(np.int64)

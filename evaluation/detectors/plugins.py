@@ -6,7 +6,7 @@ To list them imports none of them, so that a broken one harms nobody who does no
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 
-from trainwreck.evaluation.detectors.registry import builtin_detectors
+from trainwreck.evaluation.detectors.registry import is_builtin
 from trainwreck.evaluation.errors import InputError
 
 GROUP = "trainwreck.detectors"
@@ -32,12 +32,12 @@ def plugin(name: str, known: dict[str, list[EntryPoint]]) -> EntryPoint:
 
 def clashes(names: Iterable[str]) -> list[str]:
     """One line for each plug-in that has a name of these and of a built-in detector, which keeps it."""
-    builtin, installed = builtin_detectors(), plugins()
+    installed = plugins()
     return [
         f"{name!r} is the built-in detector; the plug-in of that name is {_home(entry)}:{name}"
         for name in names
-        if name in builtin
-        for entry in installed.get(name, ())
+        if name in installed and is_builtin(name)
+        for entry in installed[name]
     ]
 
 

@@ -1,4 +1,7 @@
-"""Detectors by name or from a file. Built-in ones announce themselves; no list is kept anywhere.
+"""Detectors by name or from a file. Built-in ones register themselves; no list is kept anywhere.
+
+To look one up imports its module and no other: which module that is, is read off the sources, where each registered
+class has a line `name = "..."`.
 
 Some are other people's libraries, which the extra `monitors` installs. A detector whose library is not there is
 not on the board, and asking for it by name says what to install. The environment variable TRAINWRECK_MONITORS=off
@@ -9,20 +12,21 @@ import importlib
 import importlib.util
 import inspect
 import os
-import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from trainwreck.evaluation.detectors.base import Detector
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.imports import import_file
 
 D = TypeVar("D", bound=type[Detector])
 
 EXTRA = "monitors"
 SWITCH = "TRAINWRECK_MONITORS"
+NAME = re.compile(r'^    name = "(\w+)"$', re.MULTILINE)
 
 _REGISTERED: dict[str, type[Detector]] = {}
 
@@ -39,11 +43,27 @@ def register(detector: D) -> D:
     return detector
 
 
+@cache
+def _modules() -> dict[str, str]:
+    """The module of each built-in detector, by the detector's name. Imports none of them."""
+    found = {}
+    for file in sorted(Path(__file__).parent.glob("*/*.py")):
+        for name in NAME.findall(file.read_text(encoding="utf-8")):
+            found[name] = f"{__package__}.{file.parent.name}.{file.stem}"
+    return found
+
+
+def known_detector(name: str) -> type[Detector] | None:
+    """The one of `known_detectors` with a name, or None. Imports its module and no other detector's."""
+    if name in _modules():
+        importlib.import_module(_modules()[name])
+    return _REGISTERED.get(name)
+
+
 def known_detectors() -> dict[str, type[Detector]]:
     """Every detector that a module of `trainwreck.evaluation.detectors` registers, by name, sorted."""
-    package = importlib.import_module("trainwreck.evaluation.detectors")
-    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        importlib.import_module(module.name)
+    for module in _modules().values():
+        importlib.import_module(module)
     return dict(sorted(_REGISTERED.items()))
 
 
@@ -53,18 +73,27 @@ def builtin_detectors() -> dict[str, type[Detector]]:
     return {name: detector for name, detector in known_detectors().items() if name not in missing}
 
 
+def is_builtin(name: str) -> bool:
+    """Whether it is the name of one of `builtin_detectors`. Imports its module and no other detector's."""
+    detector = known_detector(name)
+    return detector is not None and not _lacks(detector)
+
+
 def missing_detectors() -> dict[str, str]:
     """Detectors that can't run here, by name: what each lacks."""
+    return {name: lacks for name, detector in known_detectors().items() if (lacks := _lacks(detector))}
+
+
+def _lacks(detector: type[Detector]) -> str:
+    """Why a detector can't run here; empty where it can."""
     switch = os.environ.get(SWITCH, "on")
     if switch not in ("on", "off"):
         raise InputError(f"{SWITCH}: {switch!r} is not allowed; allowed: on, off")
     off = switch == "off"
-    found = {}
-    for name, detector in known_detectors().items():
-        absent = [library for library in detector.requires if off or importlib.util.find_spec(library) is None]
-        if absent:
-            found[name] = f"{SWITCH}=off" if off else f"{', '.join(absent)} not installed"
-    return found
+    absent = [library for library in detector.requires if off or importlib.util.find_spec(library) is None]
+    if not absent:
+        return ""
+    return f"{SWITCH}=off" if off else f"{', '.join(absent)} not installed"
 
 
 @contextmanager
@@ -84,6 +113,31 @@ def without_libraries() -> Iterator[None]:
 def builtin_causes() -> frozenset[str]:
     """Every cause id that some built-in detector may name."""
     return frozenset(cause for detector in known_detectors().values() for cause in detector.causes)
+
+
+class AllowedCauses(Collection[str]):
+    """Cause ids that a detector may name: some, and those of the built-in detectors.
+
+    The built-in detectors are imported when a cause is asked for that is not among the first, so that one that names
+    none is scored without them.
+    """
+
+    def __init__(self, some: Collection[str] = ()) -> None:
+        self.some = frozenset(some)
+
+    @cached_property
+    def every(self) -> frozenset[str]:
+        """All of them."""
+        return self.some | builtin_causes()
+
+    def __contains__(self, cause: object) -> bool:
+        return cause in self.some or cause in self.every
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.every)
+
+    def __len__(self) -> int:
+        return len(self.every)
 
 
 def absent() -> str:
@@ -107,16 +161,18 @@ def load_detector(name: str) -> type[Detector]:
     import, lacks the class, or whose class is no detector.
     """
     if ".py" not in name:
-        known = known_detectors()
-        if name not in known:
-            raise unknown("detector", name, known)
-        lacks = missing_detectors().get(name)
-        if lacks is not None:
+        found = known_detector(name)
+        if found is None:
+            raise unknown("detector", name, known_detectors())
+        lacks = _lacks(found)
+        if lacks:
             raise InputError(f"detector {name}: {lacks}{_remedy(lacks)}")
-        return known[name]
+        return found
     file, separator, class_name = name.rpartition(":")
     if not separator or not class_name.isidentifier() or not file.endswith(".py"):
         raise InputError(f"detector: {name!r} is not allowed; allowed: a built-in name or file.py:Class")
+    from trainwreck.evaluation.imports import import_file
+
     module = import_file(Path(file), "detector")
     return as_detector(getattr(module, class_name, None), f"detector {file}", class_name)
 

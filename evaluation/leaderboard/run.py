@@ -2,45 +2,46 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import pandas as pd
-from joblib import Parallel, delayed
 
 from trainwreck.evaluation.constants import HEADLINE_COST, HEADLINE_PREVALENCE, LOG_EVERY, ONE_LINERS
 from trainwreck.evaluation.dataset.consistency import check_telemetry
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.detectors.base import Detector
-from trainwreck.evaluation.detectors.registry import builtin_causes, builtin_detectors, check_settings
-from trainwreck.evaluation.detectors.sanity import blind
+from trainwreck.evaluation.detectors.registry import (
+    AllowedCauses,
+    builtin_detectors,
+    check_settings,
+    is_builtin,
+    load_detector,
+)
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.leaderboard.ranking import table
-from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 from trainwreck.evaluation.replay.profiles import PROFILES
-from trainwreck.evaluation.replay.replay import Alarms, replay, replay_order
-from trainwreck.evaluation.replay.sandbox.command import PREFIX, shown
-from trainwreck.evaluation.replay.sandbox.isolated import Isolated
+from trainwreck.evaluation.replay.replay import Alarms, about, is_isolated, replay, replay_order
 from trainwreck.evaluation.replay.sandbox.limits import Limits
-from trainwreck.evaluation.replay.sandbox.opening import about, isolated_builtin, open_detector
-from trainwreck.evaluation.replay.unlabelled import refuse_imported
-from trainwreck.evaluation.scoring.detector_seeds import Seeded
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored
 from trainwreck.evaluation.scoring.scorecard import Recall, Scorecard, measure
 
+if TYPE_CHECKING:
+    from trainwreck.evaluation.scoring.detector_seeds import Seeded
+
 __all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
 BLIND = "blind"
+BLIND_POLICIES = ("clock", "periodic", "random")  # detectors of `detectors.sanity.blind` that are tuned
 TRACKS = (BLIND, "informed")
 CHUNK = 8  # runs a process replays at a time, at least
 ROUNDS = 4  # pieces of work for each process where detectors need processes of their own, which take time to begin
-Asked = str | Detector | type[Detector] | Seeded
+Asked: TypeAlias = "str | Detector | type[Detector] | Seeded"
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
 
@@ -95,7 +96,11 @@ def score_all(
     more than one each detector is replayed with `seed` 0, 1, ... and its scorecard, of seed 0, has the scores of all.
     Raises InputError for a detector that takes no seed then.
     """
-    chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)] if seeds > 1 else detectors
+    chosen: Sequence[Asked] = detectors
+    if seeds > 1:
+        from trainwreck.evaluation.scoring.detector_seeds import Seeded
+
+        chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)]
     cards = _score_all(dataset, _frame(dataset), chosen, profiles, track, k, progress, workers, limits, isolate)
     if seeds == 1:
         return cards
@@ -116,7 +121,7 @@ def board_cards(
 
     A name in `extra` that is on the board anyway stands there once.
     """
-    always = [*builtin_detectors(), *ORACLES]
+    always = _on_every_board()
     chosen = [*always, *(detector for detector in extra if detector not in always)]
     return score_all(dataset, chosen, profiles=profiles, workers=workers, limits=limits, progress=progress)
 
@@ -135,24 +140,39 @@ def leaderboard(
     detectors: by default every built-in one and the oracles. Scenarios that every one-liner solves
     stand in `.attrs["easy"]` by profile, and the headline is given without them too.
     """
-    chosen = list(detectors) if detectors is not None else [*builtin_detectors(), *ORACLES]
+    chosen = list(detectors) if detectors is not None else _on_every_board()
     names = [_entry_name(detector) for detector in chosen]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
     extra = [name for name in ONE_LINERS if name not in names]
     cards = _score_all(dataset, _frame(dataset), [*chosen, *extra], list(profiles), track, k, progress)
+    from trainwreck.evaluation.leaderboard.ranking import table
+
     return table(cards, hidden=extra)
+
+
+def _on_every_board() -> list[str | Detector | type[Detector]]:
+    """Names of the built-in detectors and the oracles."""
+    from trainwreck.evaluation.replay.oracles import ORACLES
+
+    return [*builtin_detectors(), *ORACLES]
 
 
 def known_causes(dataset: DataSet) -> frozenset[str]:
     """The causes that a detector may name on a data set: its own, and those of the built-in detectors."""
-    there = {cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)}
-    return builtin_causes() | there
+    return _allowed_causes(dataset).every
+
+
+def _allowed_causes(dataset: DataSet) -> AllowedCauses:
+    return AllowedCauses({cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)})
 
 
 def _frame(dataset: DataSet) -> Baseline:
-    refuse_imported(dataset, "scored")
+    if dataset.imported:
+        from trainwreck.evaluation.replay.unlabelled import refuse_imported
+
+        refuse_imported(dataset, "scored")
     return baseline(dataset.runs)
 
 
@@ -174,7 +194,7 @@ def _score_all(
     for profile in profiles:
         if profile not in PROFILES:
             raise unknown("profile", profile, PROFILES)
-    known = known_causes(dataset)
+    known = _allowed_causes(dataset)
     asked = (profiles, track, k, known)
     asked_about = dataset.runs[scored(dataset.runs)]
     order = replay_order(asked_about["run_id"])
@@ -183,7 +203,9 @@ def _score_all(
         entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
         said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
         if workers > 1:
-            apart = any(isinstance(entry.make, Isolated) for entry in entries)
+            from joblib import Parallel, delayed
+
+            apart = any(is_isolated(entry.make) for entry in entries)
             stack.close()  # each process begins its own
             size = max(CHUNK, -(-len(asked_about) // (ROUNDS * workers))) if apart else CHUNK
             tables = [dataset.runs.loc[order[i : i + size]] for i in range(0, len(asked_about), size)]
@@ -227,8 +249,8 @@ def _replayed(
         check_telemetry(run, trace)
         heard[run_id] = {
             (profile, entry.name): (
-                oracle_alarms(entry.name, run)
-                if entry.make is None
+                entry.oracle(run)
+                if entry.oracle is not None
                 else replay(entry.make, trace, profile, context, k=k, known=known)
             )
             for profile in profiles
@@ -254,9 +276,9 @@ def _elsewhere(
 
 
 class _Entry:
-    """What stands on the board: its name, how to make it for a run (None: an oracle), what it says of itself.
+    """What stands on the board: its name, how to make it for a run, what it says of itself.
 
-    stack: ends its process, where it has one of its own.
+    oracle: of an oracle, its alarms on a row of the runs table. stack: ends its process, where it has one of its own.
     """
 
     def __init__(
@@ -269,18 +291,23 @@ class _Entry:
     ) -> None:
         self.name = _entry_name(detector)
         seed: dict[str, int] = {}
-        if isinstance(detector, Seeded):
+        if _is_seeded(detector):
             seed = {"seed": detector.seed}
             detector = detector.detector
-        if isinstance(detector, str) and detector in ORACLES:
-            self.make: Any = None
-            if seed:
-                raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
-            self.about: dict[str, Any] = dict(ABOUT_ORACLES)
-            return
-        subject = open_detector(detector, limits, seed) if isinstance(detector, str) else detector
+        self.make: Any = None
+        self.about: dict[str, Any] = {}
+        self.oracle: Callable[[pd.Series], Alarms] | None = None
+        if isinstance(detector, str) and not is_builtin(detector):
+            from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
+
+            if detector in ORACLES:
+                if seed:
+                    raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
+                self.oracle, self.about = partial(oracle_alarms, detector), dict(ABOUT_ORACLES)
+                return
+        subject = _opened(detector, limits, seed) if isinstance(detector, str) else detector
         self.about = about(subject)
-        if isinstance(subject, Isolated):
+        if is_isolated(subject):
             self.make = stack.enter_context(subject)
             return
         for method in ("reset", "update"):
@@ -295,8 +322,19 @@ class _Entry:
         if isolate:
             if not isinstance(detector, str):
                 raise InputError(f"isolate: {self.name!r} is an object of this process; allowed: detectors by name")
+            from trainwreck.evaluation.replay.sandbox.opening import isolated_builtin
+
             settings = self.make.keywords if isinstance(self.make, partial) else {}
             self.make = stack.enter_context(isolated_builtin(detector, settings, limits))
+
+
+def _opened(name: str, limits: Limits | None, settings: Mapping[str, Any]) -> Any:
+    """`open_detector`; a built-in one without the modules of the sandbox."""
+    if is_builtin(name):
+        return load_detector(name)
+    from trainwreck.evaluation.replay.sandbox.opening import open_detector
+
+    return open_detector(name, limits, settings)
 
 
 def _of_seeds(name: str, cards: Sequence[Scorecard]) -> Scorecard:
@@ -308,19 +346,34 @@ def _of_seeds(name: str, cards: Sequence[Scorecard]) -> Scorecard:
     return replace(cards[0], detector=name, seeds=seeds, notes=cards[0].notes + notes)
 
 
+def _is_seeded(detector: object) -> "TypeGuard[Seeded]":
+    if isinstance(detector, (str, type)):
+        return False
+    from trainwreck.evaluation.scoring.detector_seeds import Seeded
+
+    return isinstance(detector, Seeded)
+
+
 def _entry_name(detector: object) -> str:
-    if isinstance(detector, Seeded):
+    if _is_seeded(detector):
         return f"{_entry_name(detector.detector)}, seed {detector.seed}"
-    if isinstance(detector, str):  # of a file, the folder is nobody's business
-        if detector.startswith(PREFIX):
-            return shown(detector)
-        return Path(detector).name
+    if isinstance(detector, str):
+        if is_builtin(detector):
+            return detector
+        from trainwreck.evaluation.replay.sandbox.command import PREFIX, shown
+
+        # Of a file, the folder is nobody's business.
+        return shown(detector) if detector.startswith(PREFIX) else Path(detector).name
     kind = detector if isinstance(detector, type) else type(detector)
     return str(getattr(detector, "name", "") or kind.__name__)
 
 
 def _tuned(subject: object, frame: Baseline) -> Callable[[], Detector] | None:
     """The blind entries at their best: as tuned for the headline cost skill."""
+    if getattr(subject, "name", "") not in BLIND_POLICIES:
+        return None
+    from trainwreck.evaluation.detectors.sanity import blind
+
     policies = {policy.name: policy.value for policy in frame.blind[HEADLINE_COST, HEADLINE_PREVALENCE].policies}
     if subject is blind.Clock:
         return partial(blind.Clock, step=int(policies["clock"]))

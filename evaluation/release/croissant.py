@@ -7,8 +7,6 @@ version 1.0. A test has MLCommons' own library validate it and read records thro
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SIGNALS, Axis
 from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.release.facts import CREATORS, LICENCE_URL, TAGS, Facts
@@ -212,7 +210,6 @@ def _column(table: str, name: str, kind: str, meaning: str, source: dict[str, An
     }
 
 
-def _type(kind: pa.DataType) -> str:
-    if pa.types.is_integer(kind):
-        return "sc:Integer"
-    return "sc:Float" if pa.types.is_floating(kind) else "sc:Text"
+def _type(kind: str) -> str:
+    """Of an Arrow type."""
+    return {"int32": "sc:Integer", "int64": "sc:Integer", "double": "sc:Float"}.get(kind, "sc:Text")

@@ -129,3 +129,21 @@ class Transcript:
             state_bytes=state_bytes,
             stderr=stderr,
         )
+
+
+def labelled_alarms(run_id: str, last_step: int, first: int | None, causes: tuple[str, ...] = ()) -> Alarms:
+    """One alarm at step `first` (None: no alarm) of a run of steps 0 to `last_step`; the score is 1 there, else 0."""
+    steps = np.arange(last_step + 1)
+    alarm = np.zeros(last_step + 1, dtype=bool) if first is None else steps == first
+    return Alarms(
+        run_id=run_id,
+        steps=steps,
+        scores=alarm.astype(np.float64),
+        alarm=alarm,
+        edges=steps[alarm],
+        first_alarm=first,
+        causes=causes if first is not None else (),
+        status=OK,
+        update_us=0.0,
+        state_bytes=0,
+    )

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import pandas as pd
 
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT
-from trainwreck.evaluation.replay.replay import OK, Alarms
+from trainwreck.evaluation.replay.alarms import Alarms, labelled_alarms
 
 DELAY = 0.05  # of the run: how late the delayed oracle is
 
@@ -34,22 +33,4 @@ def oracle_alarms(name: str, run: pd.Series) -> Alarms:
         return labelled_alarms(run["run_id"], int(run["last_step"]), None)
     return labelled_alarms(
         run["run_id"], int(run["last_step"]), int(ORACLES[name](run)), tuple(run["cause"].split(JOINT))
-    )
-
-
-def labelled_alarms(run_id: str, last_step: int, first: int | None, causes: tuple[str, ...] = ()) -> Alarms:
-    """One alarm at step `first` (None: no alarm) of a run of steps 0 to `last_step`; the score is 1 there, else 0."""
-    steps = np.arange(last_step + 1)
-    alarm = np.zeros(last_step + 1, dtype=bool) if first is None else steps == first
-    return Alarms(
-        run_id=run_id,
-        steps=steps,
-        scores=alarm.astype(np.float64),
-        alarm=alarm,
-        edges=steps[alarm],
-        first_alarm=first,
-        causes=causes if first is not None else (),
-        status=OK,
-        update_us=0.0,
-        state_bytes=0,
     )

@@ -8,17 +8,20 @@ import copy
 import hashlib
 from collections.abc import Callable, Collection, Iterable
 from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from trainwreck.evaluation.constants import LOG_EVERY
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.base import Context, Detector, normalise
-from trainwreck.evaluation.detectors.registry import builtin_causes, load_detector
+from trainwreck.evaluation.detectors.registry import AllowedCauses, load_detector
 from trainwreck.evaluation.replay.alarms import Alarms, Transcript, rising_edges
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.rows import rows
-from trainwreck.evaluation.replay.sandbox.isolated import Isolated
 from trainwreck.evaluation.replay.state_size import state_bytes
 from trainwreck.evaluation.replay.status import OK, raised
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.replay.sandbox.isolated import Isolated
 
 __all__ = ["OK", "Alarms", "load_detector", "replay", "replay_order", "rising_edges", "rows"]
 
@@ -32,7 +35,7 @@ def replay_order(run_ids: Iterable[str]) -> list[str]:
 
 
 def replay(
-    detector: Detector | Callable[[], Detector] | Isolated,
+    detector: "Detector | Callable[[], Detector] | Isolated",
     trace: Trace,
     profile: str = "full",
     context: Context | None = None,
@@ -49,8 +52,8 @@ def replay(
     Raises InputError for a wrong profile.
     """
     observed = observe(rows(trace), profile, k=k)
-    allowed = builtin_causes() if known is None else known
-    if isinstance(detector, Isolated):
+    allowed = AllowedCauses() if known is None else known
+    if is_isolated(detector):
         return detector.replay(trace, profile, context, k=k, known=allowed)
     heard, status, size = Transcript(), OK, None
     # A detector is foreign code: whatever it raises, sys.exit included, is this run's result and
@@ -71,6 +74,24 @@ def replay(
     return heard.alarms(trace.run_id, status, size)
 
 
-def _fresh(detector: Detector | Callable[[], Detector]) -> Detector:
+def is_isolated(detector: object) -> "TypeGuard[Isolated]":
+    """Whether a detector has a process of its own."""
+    if isinstance(detector, (type, Detector)):
+        return False  # and the modules of the sandbox are not needed
+    from trainwreck.evaluation.replay.sandbox.isolated import Isolated
+
+    return isinstance(detector, Isolated)
+
+
+def about(detector: object) -> dict[str, Any]:
+    """What a detector says of itself: rule, source, blind spots, causes, signals, where it says so."""
+    if is_isolated(detector):
+        return detector.about
+    named = ("rule", "source", "blind_spots", "causes", "signals")
+    return {key: value for key in named if (value := getattr(detector, key, None))}
+
+
+def _fresh(detector: Any) -> Detector:
     is_object = not isinstance(detector, type) and hasattr(detector, "update")
-    return copy.deepcopy(detector) if is_object else detector()  # type: ignore[operator, return-value]
+    made: Detector = copy.deepcopy(detector) if is_object else detector()
+    return made

@@ -11,7 +11,7 @@ import pandas as pd
 from trainwreck.evaluation.constants import COSTS, PREVALENCES, RESAMPLES
 from trainwreck.evaluation.dataset.consistency import check_table
 from trainwreck.evaluation.dataset.schema import JOINT
-from trainwreck.evaluation.replay.oracles import labelled_alarms
+from trainwreck.evaluation.replay.alarms import labelled_alarms
 from trainwreck.evaluation.scoring.metrics.bootstrap import Bootstrap
 from trainwreck.evaluation.scoring.metrics.skill import (
     POLICIES,

@@ -22,11 +22,10 @@ from trainwreck.evaluation.constants import (
     TOP,
 )
 from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
-from trainwreck.evaluation.replay.oracles import labelled_alarms
+from trainwreck.evaluation.replay.alarms import labelled_alarms
 from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.replay.status import FAILURES_OF_A_DETECTOR
 from trainwreck.evaluation.scoring.breakdown import breakdown, exposure, operating, peaks, threshold_curves
-from trainwreck.evaluation.scoring.detector_seeds import in_words
 from trainwreck.evaluation.scoring.equivalence_sets import Sets, shipped
 from trainwreck.evaluation.scoring.metrics import delay, diagnosis, skill
 from trainwreck.evaluation.scoring.metrics.bootstrap import Estimate
@@ -138,6 +137,8 @@ class Scorecard:
             f"  {self.cost['update_us']:.1f} us an update",
         ]  # fmt: skip
         if self.seeds:
+            from trainwreck.evaluation.scoring.detector_seeds import in_words
+
             lines.append(f"  {in_words(self.seeds)}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from trainwreck.evaluation.progress import Tick
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format
 from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations
 from trainwreck.scenarios.bench.peers import PlainLoop
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table

@@ -6,9 +6,7 @@ Scenarios with one base share their healthy runs, in a data set and in a proof.
 import numpy as np
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.models.config import Init, Placement
-from trainwreck.models.optim import Kind
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format, Init, OptimizerKind, Placement
 from trainwreck.scenarios.config.settings import Decay, Dialect, Setup, SourceKind, replaced
 from trainwreck.scenarios.data.batches import source, source_key
 from trainwreck.scenarios.data.language import Language
@@ -195,7 +193,7 @@ def chain_sgd(setup: Setup) -> Setup:
     """`chain` under SGD with momentum and nothing that would hide the size of a step: no clip, no decay."""
     return replaced(
         chain(setup),
-        optimizer__kind=Kind.SGD,
+        optimizer__kind=OptimizerKind.SGD,
         optimizer__lr=0.1,
         optimizer__weight_decay=0.0,
         optimizer__clip=None,
@@ -212,7 +210,7 @@ def data_parallel(setup: Setup) -> Setup:
     return replaced(
         chain(setup),
         distributed__ranks=4,
-        optimizer__kind=Kind.SGD,
+        optimizer__kind=OptimizerKind.SGD,
         optimizer__lr=0.25,
         optimizer__clip=None,
         optimizer__weight_decay=0.0,

@@ -3,7 +3,6 @@
 import dataclasses
 
 import numpy as np
-import torch
 
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios.config.settings import Setup
@@ -21,6 +20,8 @@ def padded(setup: Setup, batches: float, stream: str, length: int = 4) -> list[C
     row = next(s.start for s in plan.slots if s.name == "embedding.weight") + pad * width
 
     def blank(state: State, earlier: State) -> State:
+        import torch
+
         parameters = state["parameters"].clone()
         parameters[row : row + width] = torch.zeros(width)
         return {**state, "parameters": parameters}

@@ -11,9 +11,7 @@ from enum import Enum
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.models.config import LATER, ModelConfig
-from trainwreck.models.optim import Kind as OptimizerKind
-from trainwreck.models.precision import Format
+from trainwreck.models.config import LATER, Format, ModelConfig, OptimizerKind
 
 
 class SourceKind(Enum):
@@ -299,6 +297,5 @@ def fingerprint(content: Any) -> str:
 def _check_field(node: Any, name: str, path: str) -> None:
     if not dataclasses.is_dataclass(node):
         raise InputError(f"setting: {path!r} is not allowed; {name!r} is below a plain value")
-    names = [f.name for f in dataclasses.fields(node)]
-    if name not in names:
-        raise unknown(f"setting {path!r}", name, names)
+    if name not in node.__dataclass_fields__:
+        raise unknown(f"setting {path!r}", name, [f.name for f in dataclasses.fields(node)])

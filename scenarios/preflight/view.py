@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.data.batches import source, source_key
 from trainwreck.scenarios.preflight.subject import Preflight, share

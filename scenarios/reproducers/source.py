@@ -39,6 +39,7 @@ from trainwreck.scenarios.reproducers.syntax import (
     span,
     surroundings,
     without_annotations,
+    without_line,
 )
 from trainwreck.scenarios.reproducers.values import NotPlainError, name_of, settings
 from trainwreck.scenarios.spec.scenario import Scenario
@@ -139,7 +140,9 @@ class Harvest:
         for part in ast.walk(node):  # outer nodes come first
             if hasattr(part, "lineno") and any(a <= span(part, text)[0] and span(part, text)[1] <= b for a, b in done):
                 continue
-            if isinstance(part, (ast.FunctionDef, ast.AnnAssign)):
+            if isinstance(part, ast.Import):  # the plain program has it at its top
+                edits.append(without_line(part, text))
+            elif isinstance(part, (ast.FunctionDef, ast.AnnAssign)):
                 edits += without_annotations(part, text)
                 if isinstance(part, ast.FunctionDef):
                     edits += shorter_docstring(part, text)

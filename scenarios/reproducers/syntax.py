@@ -167,6 +167,13 @@ def shorter_docstring(part: ast.FunctionDef, text: str) -> list[Edit]:
     return [(line_end, stop, comment if len(comment) < room else "")]
 
 
+def without_line(node: ast.stmt, text: str) -> Edit:
+    """A statement off, with its line and the empty one after it."""
+    start, stop = span(node, text)
+    stop += 1
+    return text.rindex("\n", 0, start) + 1, stop + (text[stop : stop + 1] == "\n"), ""
+
+
 def span(node: Any, text: str) -> tuple[int, int]:
     """Where a node begins and ends in the text. Sources are ASCII."""
     lines = _line_starts(text)

@@ -8,19 +8,22 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 
 from trainwreck.kernels.random import generator
 from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.parametrization import Parametrization, Updates
-from trainwreck.models.tables import Tables, healthy_tables
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import Setup, get, replace
 from trainwreck.scenarios.data.batches import Batch, training_batch
 from trainwreck.scenarios.spec.exchange import Exchange
+
+if TYPE_CHECKING:
+    import torch
+
+    from trainwreck.models.tables import Tables
 
 
 class FaultKind(Enum):
@@ -35,7 +38,7 @@ class FaultKind(Enum):
 
 
 # Parameters, moments and counters of one run by name; what a checkpoint holds.
-State = dict[str, torch.Tensor]
+State = dict[str, "torch.Tensor"]
 
 
 class Change:
@@ -48,7 +51,7 @@ class Change:
         """The configuration from here on."""
         return setup
 
-    def tables(self, tables: Tables, setup: Setup) -> Tables:
+    def tables(self, tables: "Tables", setup: Setup) -> "Tables":
         """Mask, rotary tables and attention scale of one run (leading axis 1) from here on."""
         return tables
 
@@ -124,16 +127,21 @@ class Variant(Setting):
 class TableEdit(Change):
     """Another mask, rotary table or attention scale: edit(tables of one run, setup)."""
 
-    edit: Callable[[Tables, Setup], Tables]
+    edit: "Callable[[Tables, Setup], Tables]"
     kind: ClassVar[FaultKind] = FaultKind.TENSOR
 
-    def tables(self, tables: Tables, setup: Setup) -> Tables:
+    def tables(self, tables: "Tables", setup: Setup) -> "Tables":
         return self.edit(tables, setup)
 
 
 def restore_tables() -> TableEdit:
     """The cure of every TableEdit: the right mask, scale and rotary tables."""
-    return TableEdit(lambda tables, setup: healthy_tables(setup.model, 1))
+
+    def right(tables: "Tables", setup: Setup) -> "Tables":
+
+        return healthy_tables(setup.model, 1)
+
+    return TableEdit(right)
 
 
 @dataclass(frozen=True)

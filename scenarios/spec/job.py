@@ -7,10 +7,9 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from trainwreck.models.optim import Kind as OptimizerKind
+from trainwreck.models.config import Format, OptimizerKind
 from trainwreck.models.optim import Storage
 from trainwreck.models.parametrization import Parametrization, Updates
-from trainwreck.models.precision import Format
 from trainwreck.models.tables import Tables, healthy_tables
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, check, essence, fingerprint

@@ -7,7 +7,7 @@ from types import UnionType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.kernels.attention.api import VARIANTS
+from trainwreck.models.config import ModelConfig
 from trainwreck.scenarios.config.settings import Setup, check
 from trainwreck.scenarios.data.batches import source, source_key
 from trainwreck.scenarios.spec.scenario import Knobs
@@ -24,8 +24,11 @@ def compose(setup: Setup, knobs: Knobs, overrides: Sequence[str] = ()) -> tuple[
     if overrides:
         setup, knobs = _merge(setup, knobs, overrides)
     check(setup)
-    if setup.model.attention not in VARIANTS:
-        raise unknown("model.attention", setup.model.attention, VARIANTS)
+    if setup.model.attention != ModelConfig.attention:
+        from trainwreck.kernels.attention.api import VARIANTS  # which needs torch
+
+        if setup.model.attention not in VARIANTS:
+            raise unknown("model.attention", setup.model.attention, VARIANTS)
     vocabulary = source(source_key(setup.data)).vocabulary
     if setup.model.vocab_size < vocabulary:
         raise InputError(

@@ -1,4 +1,7 @@
-"""The catalogue: every scenario by its id, found by walking the folder; there is no list to edit."""
+"""The catalogue: every scenario by its id, which is the name of its file; there is no list to edit.
+
+To look one up imports its file and no other, and neither torch nor the training loop.
+"""
 
 import importlib
 import pkgutil
@@ -8,7 +11,6 @@ from trainwreck.evaluation.dataset.schema import JOINT, SECTIONS
 from trainwreck.evaluation.errors import unknown
 from trainwreck.scenarios import catalogue
 from trainwreck.scenarios.config.sizes import Size
-from trainwreck.scenarios.spec.compound import compound
 from trainwreck.scenarios.spec.faults import FaultKind
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -27,10 +29,22 @@ def register(cls: type[Scenario]) -> type[Scenario]:
 
 
 @cache
+def _files() -> dict[str, str]:
+    """Module of each file in a family's folder, by the file's name."""
+    prefix = f"{catalogue.__name__}."
+    families = (module.name for module in pkgutil.iter_modules(catalogue.__path__, prefix) if module.ispkg)
+    return {
+        file.name: f"{family}.{file.name}"
+        for family in families
+        for file in pkgutil.iter_modules(importlib.import_module(family).__path__)
+    }
+
+
+@cache
 def scenarios() -> dict[str, Scenario]:
     """Every scenario by id, in the order of families and then of names."""
-    for module in pkgutil.walk_packages(catalogue.__path__, catalogue.__name__ + "."):
-        importlib.import_module(module.name)
+    for module in _files().values():
+        importlib.import_module(module)
     order = list(Family)
     return dict(sorted(_found.items(), key=lambda item: (order.index(item[1].family), item[0])))
 
@@ -38,10 +52,13 @@ def scenarios() -> dict[str, Scenario]:
 def scenario(name: str) -> Scenario:
     """The scenario of an id, or of two joined by +; InputError with the nearest id where there is none."""
     if JOINT in name:
+        from trainwreck.scenarios.spec.compound import compound  # which needs the training loop's inputs
+
         return compound(*sorted((scenario(part) for part in name.split(JOINT)), key=lambda part: part.id))
-    if name not in scenarios():
+    if name not in _files():
         raise unknown("scenario", name, scenarios())
-    return scenarios()[name]
+    importlib.import_module(_files()[name])
+    return _found[name]
 
 
 def _check(cls: type[Scenario]) -> None:
@@ -70,6 +87,7 @@ def _check(cls: type[Scenario]) -> None:
     for method in needed:
         if getattr(cls, method) is getattr(Scenario, method):
             raise wrong(method, "not defined")
-    missing = [s for s in SECTIONS if not cls.page().get(s) and not (cls.look_alike and s in ("Cure", "Signature"))]
+    page = cls.page()
+    missing = [s for s in SECTIONS if not page.get(s) and not (cls.look_alike and s in ("Cure", "Signature"))]
     if missing:
         raise wrong("docstring", f"section {missing[0]!r} is missing or empty")

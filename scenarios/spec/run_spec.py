@@ -9,16 +9,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.config.settings import Setup, essence, fingerprint
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.spec.faults import At
-from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.overrides import compose
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.scenario import Knobs, Scenario, Severity
+
+if TYPE_CHECKING:
+    from trainwreck.scenarios.spec.job import Job
 
 
 class Role(Enum):
@@ -108,13 +110,17 @@ class RunSpec:
         own = self._setup_overrides()
         return dataclasses.replace(self, role=Role.TWIN, severity=None, overrides=own, held_out="")
 
-    def branch(self, step: int) -> Job:
+    def branch(self, step: int) -> "Job":
         """The run with its cure from another step on; until there it is the faulty run, to the bit."""
+        from trainwreck.scenarios.spec.job import Job
+
         changes = self.entry.changes(self.knobs, self.setup, self.seed, cured=True, cure_at=step)
         return Job(f"{self.run_id}@{step}", self.seed, self.setup, changes)
 
-    def job(self) -> Job:
+    def job(self) -> "Job":
         """What the training loop takes."""
+        from trainwreck.scenarios.spec.job import Job
+
         changes: tuple[At, ...] = ()
         if self.role is not Role.TWIN:
             changes = self.entry.changes(self.knobs, self.setup, self.seed, cured=self.role is Role.CURED)

@@ -8,7 +8,7 @@ import torch
 
 from trainwreck.evaluation.dataset.schema import SIGNALS
 from trainwreck.kernels.selection import IMPLS
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.spec.job import Job

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.models import gpt
-from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
+from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import layout, norm_names
-from trainwreck.models.precision import Format
 from trainwreck.models.tables import Tables, healthy_tables
 from trainwreck.models.variants import select
 from trainwreck.models.variants.batch_norm import RunningMoments, initial_moments

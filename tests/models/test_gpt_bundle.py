@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from trainwreck.models import gpt
-from trainwreck.models.config import Activation, Norm, Placement
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Activation, Format, Norm, Placement
 
 # Sizes in whole cache lines of 16 floats, as the lab's are: elsewhere MKL's sums depend on how a run's
 # first number is aligned, which is another one in a bundle.

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from trainwreck.models import optim
-from trainwreck.models.config import Activation, Norm, Placement
+from trainwreck.models.config import Activation, Format, Norm, Placement
 from trainwreck.models.parameters import layout
-from trainwreck.models.precision import Format
 
 HALF = {Format.BF16: torch.bfloat16, Format.FP16: torch.float16}
 
@@ -65,7 +64,7 @@ def test_updates_far_below_an_ulp_of_the_format_add_up_in_the_master_weights() -
     assert (flat.bfloat16() - 2.0**-16 == 1).all()
     moments = optim.Moments.zeros(flat)
     for _ in range(1024):
-        optim.step(optim.Kind.SGD, flat, torch.ones_like(flat), moments, settings, torch.zeros(4))
+        optim.step(optim.OptimizerKind.SGD, flat, torch.ones_like(flat), moments, settings, torch.zeros(4))
     assert flat.tolist() == [[1 - 1024 * 2.0**-16] * 4]
 
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainwreck.models.optim import Kind, Moments, Settings, step, update_clip_factor
+from trainwreck.models.config import OptimizerKind
+from trainwreck.models.optim import Moments, Settings, step, update_clip_factor
 
 # Decayed and not: the elements of one run's flat buffer.
 DECAYED, PLAIN = slice(0, 20), slice(20, 31)
@@ -44,7 +45,7 @@ def rates(step: int, s: Settings) -> Tensor:
     return s.lr * min(1.0, (step + 1) / 10)
 
 
-def ours(kind: Kind, dtype: torch.dtype) -> tuple[Tensor, Moments]:
+def ours(kind: OptimizerKind, dtype: torch.dtype) -> tuple[Tensor, Moments]:
     s, (flat, grads) = settings(dtype), draws(dtype)
     moments = Moments.zeros(flat)
     for i, g in enumerate(grads):
@@ -62,14 +63,14 @@ def sgd(run: int, s: Settings, groups: list[dict[str, object]]) -> torch.optim.O
     return torch.optim.SGD(groups, lr=float(s.lr[run]), momentum=float(s.beta1[run]), foreach=False)
 
 
-def theirs(kind: Kind, dtype: torch.dtype) -> Tensor:
+def theirs(kind: OptimizerKind, dtype: torch.dtype) -> Tensor:
     """The same by torch.optim. Its SGD has no decoupled decay, so that comes before its step by hand."""
     s, (flat, grads) = settings(dtype), draws(dtype)
-    build: Callable[..., torch.optim.Optimizer] = adamw if kind is Kind.ADAMW else sgd
+    build: Callable[..., torch.optim.Optimizer] = adamw if kind is OptimizerKind.ADAMW else sgd
     for run in range(len(flat)):
         decayed, plain = (flat[run, part].clone().requires_grad_() for part in (DECAYED, PLAIN))
         decay = float(s.weight_decay[run])
-        of_optimizer = decay if kind is Kind.ADAMW else 0.0
+        of_optimizer = decay if kind is OptimizerKind.ADAMW else 0.0
         groups = [{"params": [decayed], "weight_decay": of_optimizer}, {"params": [plain], "weight_decay": 0.0}]
         optimizer = build(run, s, groups)
         for i, g in enumerate(grads):
@@ -77,7 +78,7 @@ def theirs(kind: Kind, dtype: torch.dtype) -> Tensor:
             for group in optimizer.param_groups:
                 group["lr"] = lr
             decayed.grad, plain.grad = g[run, DECAYED].clone(), g[run, PLAIN].clone()
-            if kind is Kind.SGD:
+            if kind is OptimizerKind.SGD:
                 with torch.no_grad():
                     decayed.mul_(1 - lr * decay)
             optimizer.step()
@@ -85,8 +86,8 @@ def theirs(kind: Kind, dtype: torch.dtype) -> Tensor:
     return flat
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_many_steps_are_torch_optims_run_by_run(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", OptimizerKind)
+def test_many_steps_are_torch_optims_run_by_run(kind: OptimizerKind) -> None:
     exact = theirs(kind, torch.float64)
     wide, narrow = ours(kind, torch.float64)[0], ours(kind, torch.float32)[0]
     own = theirs(kind, torch.float32)
@@ -100,8 +101,8 @@ def test_many_steps_are_torch_optims_run_by_run(kind: Kind) -> None:
     assert torch.equal(wide[5], start[5])  # its learning rate is 0
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_the_update_that_is_returned_is_what_was_added(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", OptimizerKind)
+def test_the_update_that_is_returned_is_what_was_added(kind: OptimizerKind) -> None:
     s, (flat, grads) = settings(), draws()
     before, moments = flat.clone(), Moments.zeros(flat)
     update = step(kind, flat, grads[0], moments, s, MASK.double())
@@ -109,8 +110,8 @@ def test_the_update_that_is_returned_is_what_was_added(kind: Kind) -> None:
     assert moments.count.tolist() == [1.0] * 6
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_decay_shrinks_what_is_marked_and_nothing_else(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", OptimizerKind)
+def test_decay_shrinks_what_is_marked_and_nothing_else(kind: OptimizerKind) -> None:
     s, (flat, _) = settings(), draws()
     before = flat.clone()
     step(kind, flat, torch.zeros_like(flat), Moments.zeros(flat), s, MASK.double())
@@ -120,24 +121,24 @@ def test_decay_shrinks_what_is_marked_and_nothing_else(kind: Kind) -> None:
 
 
 def test_sgd_keeps_its_buffer_in_first_and_leaves_second_at_zero() -> None:
-    _, moments = ours(Kind.SGD, torch.float64)
+    _, moments = ours(OptimizerKind.SGD, torch.float64)
     assert moments.first.any(1).all()
     assert not moments.second.any()
 
 
 def test_the_first_adamw_update_has_the_size_of_the_learning_rate() -> None:
     s, (flat, grads) = settings(eps=[0.0] * 6, weight_decay=[0.0] * 6), draws()
-    update = step(Kind.ADAMW, flat, grads[0] + 1e-9, Moments.zeros(flat), s, MASK.double())
+    update = step(OptimizerKind.ADAMW, flat, grads[0] + 1e-9, Moments.zeros(flat), s, MASK.double())
     torch.testing.assert_close(update.abs(), s.lr.unsqueeze(1).expand_as(update), rtol=1e-12, atol=0)
 
 
 def test_coupled_decay_is_the_l2_of_torchs_adam() -> None:
     s, (flat, grads) = settings(), draws()
     s = dataclasses.replace(s, coupled=torch.tensor([True, False] * 3))
-    decoupled = ours(Kind.ADAMW, torch.float64)[0]
+    decoupled = ours(OptimizerKind.ADAMW, torch.float64)[0]
     mine, moments = flat.clone(), Moments.zeros(flat)
     for i, g in enumerate(grads):
-        step(Kind.ADAMW, mine, g, moments, dataclasses.replace(s, lr=rates(i, s)), MASK.double())
+        step(OptimizerKind.ADAMW, mine, g, moments, dataclasses.replace(s, lr=rates(i, s)), MASK.double())
     for run in range(len(flat)):
         if run % 2:
             assert torch.equal(mine[run], decoupled[run])
@@ -164,8 +165,8 @@ def test_update_clipping_shortens_the_step_of_a_parameter_whose_moment_lags() ->
     mine, plain = flat.clone(), flat.clone()
     for i, g in enumerate(grads[:10]):
         surge = g * (100.0 if i == 9 else 1.0)
-        got = step(Kind.ADAMW, mine, surge, moments, clipped, MASK.double())
-        whole = step(Kind.ADAMW, plain, surge, others, s, MASK.double())
+        got = step(OptimizerKind.ADAMW, mine, surge, moments, clipped, MASK.double())
+        whole = step(OptimizerKind.ADAMW, plain, surge, others, s, MASK.double())
         hat = (moments.second / (1 - s.beta2.unsqueeze(1) ** (i + 1))).sqrt() + s.eps.unsqueeze(1)
         for start, stop in bounds:
             rms = (surge / hat)[:, start:stop].square().mean(1).sqrt()

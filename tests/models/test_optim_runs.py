@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainwreck.models.optim import Kind, Moments, Settings, clip_coefficient, step
+from trainwreck.models.config import OptimizerKind
+from trainwreck.models.optim import Moments, Settings, clip_coefficient, step
 
 MASK = (torch.arange(37) < 20).float()
 STEPS = 12
@@ -34,7 +35,9 @@ def draws(runs: int) -> tuple[Tensor, Tensor]:
     return torch.randn(runs, 37, generator=random), torch.randn(STEPS, runs, 37, generator=random)
 
 
-def train(kind: Kind, flat: Tensor, grads: Tensor, s: Settings, skip: Tensor | None = None) -> tuple[Tensor, Moments]:
+def train(
+    kind: OptimizerKind, flat: Tensor, grads: Tensor, s: Settings, skip: Tensor | None = None
+) -> tuple[Tensor, Moments]:
     flat, moments = flat.clone(), Moments.zeros(flat)
     for i, g in enumerate(grads):
         g = g * clip_coefficient(torch.linalg.vector_norm(g, dim=1), s.clip).unsqueeze(1)
@@ -45,9 +48,9 @@ def train(kind: Kind, flat: Tensor, grads: Tensor, s: Settings, skip: Tensor | N
 @pytest.mark.parametrize("more", [False, True], ids=["", "coupled, clipped updates"])
 @pytest.mark.parametrize("with_skips", [False, True])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, 3e38])
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", OptimizerKind)
 def test_a_run_with_broken_gradients_leaves_its_neighbours_bits(
-    kind: Kind, value: float, with_skips: bool, more: bool
+    kind: OptimizerKind, value: float, with_skips: bool, more: bool
 ) -> None:
     s, (flat, grads) = settings(5, more), draws(5)
     grads[4:, 2, ::3] = value
@@ -62,8 +65,8 @@ def test_a_run_with_broken_gradients_leaves_its_neighbours_bits(
         assert torch.isnan(together[2]).any()
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_skipped_step_is_as_if_it_had_not_been(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", OptimizerKind)
+def test_a_skipped_step_is_as_if_it_had_not_been(kind: OptimizerKind) -> None:
     s, (flat, grads) = settings(3), draws(3)
     skip = torch.zeros(STEPS, 3, dtype=torch.bool)
     skip[[0, 3, 4, 11], 1] = True
@@ -78,8 +81,8 @@ def test_a_skipped_step_is_as_if_it_had_not_been(kind: Kind) -> None:
     assert moments.count.tolist() == [STEPS, STEPS - 4, STEPS]
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_run_that_skips_keeps_parameters_and_moments_to_the_bit_and_reports_no_update(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", OptimizerKind)
+def test_a_run_that_skips_keeps_parameters_and_moments_to_the_bit_and_reports_no_update(kind: OptimizerKind) -> None:
     s, (flat, grads) = settings(3), draws(3)
     flat, moments = train(kind, flat, grads, s)
     held, state = flat.clone(), copy.deepcopy(moments)

@@ -110,7 +110,7 @@ VALUES = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0
 SETTINGS = optim.Settings(**{name: torch.full((N,), value, dtype=torch.float64) for name, value in VALUES.items()})
 
 
-@pytest.mark.parametrize("kind", list(optim.Kind))
+@pytest.mark.parametrize("kind", list(optim.OptimizerKind))
 def test_an_update_leaves_alone_what_it_does_not_reach_or_move(kind):
     held = torch.zeros(N, P, dtype=torch.bool)
     held[0, 1] = True

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainwreck.kernels.dtypes import widen
-from trainwreck.models.precision import Format, linear, lower
+from trainwreck.models.config import Format
+from trainwreck.models.precision import linear, lower
 
 DTYPE = {Format.FP32: torch.float32, Format.BF16: torch.bfloat16, Format.FP16: torch.float16}
 HALF = [Format.BF16, Format.FP16]

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from trainwreck.models.optim import Kind, Moments, Settings, Storage, step
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format, OptimizerKind
+from trainwreck.models.optim import Moments, Settings, Storage, step
 
 
 def settings(runs: int, lr: float) -> Settings:
@@ -17,9 +17,11 @@ def draws(runs: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(runs, 40, generator=random), torch.randn(runs, 40, generator=random)
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", OptimizerKind)
 @pytest.mark.parametrize("fmt", [Format.BF16, Format.FP16])
-def test_kept_weights_are_numbers_of_the_format_and_the_update_is_what_they_moved_by(kind: Kind, fmt: Format) -> None:
+def test_kept_weights_are_numbers_of_the_format_and_the_update_is_what_they_moved_by(
+    kind: OptimizerKind, fmt: Format
+) -> None:
     flat, grads = draws()
     dtype = torch.bfloat16 if fmt is Format.BF16 else torch.float16
     for _ in range(3):
@@ -36,7 +38,13 @@ def test_small_updates_are_lost_in_bfloat16() -> None:
     flat = flat.bfloat16().float()
     before = flat.clone()
     moved = step(
-        Kind.ADAMW, flat, grads, Moments.zeros(flat), settings(2, 1e-4), torch.ones(40), storage=Storage(Format.BF16)
+        OptimizerKind.ADAMW,
+        flat,
+        grads,
+        Moments.zeros(flat),
+        settings(2, 1e-4),
+        torch.ones(40),
+        storage=Storage(Format.BF16),
     )
     large = before.abs() > 0.1  # half a last place is over 2e-4
     assert (moved[large] == 0).all()
@@ -48,7 +56,13 @@ def test_second_moments_underflow_in_float16_and_the_next_update_divides_by_eps(
     moments, grads = Moments.zeros(flat), torch.full_like(flat, 1e-3)
     grads[:, 0] = 1.0
     update = step(
-        Kind.ADAMW, flat, grads, moments, settings(2, 0.01), torch.ones(40), storage=Storage(second=Format.FP16)
+        OptimizerKind.ADAMW,
+        flat,
+        grads,
+        moments,
+        settings(2, 0.01),
+        torch.ones(40),
+        storage=Storage(second=Format.FP16),
     )
     assert (moments.second[:, 1:] == 0).all()
     assert torch.equal(moments.second, moments.second.half().float())
@@ -60,8 +74,8 @@ def test_float32_is_as_without_a_word() -> None:
     flat, grads = draws()
     other = flat.clone()
     a, b = Moments.zeros(flat), Moments.zeros(flat)
-    step(Kind.ADAMW, flat, grads, a, settings(2, 0.01), torch.ones(40))
-    step(Kind.ADAMW, other, grads, b, settings(2, 0.01), torch.ones(40), storage=Storage())
+    step(OptimizerKind.ADAMW, flat, grads, a, settings(2, 0.01), torch.ones(40))
+    step(OptimizerKind.ADAMW, other, grads, b, settings(2, 0.01), torch.ones(40), storage=Storage())
     assert torch.equal(flat, other)
     assert torch.equal(a.second, b.second)
 
@@ -72,7 +86,7 @@ def test_a_skipped_step_leaves_kept_weights_alone() -> None:
     before, moments = flat.clone(), Moments.zeros(flat)
     skip = torch.tensor([True, False])
     step(
-        Kind.ADAMW,
+        OptimizerKind.ADAMW,
         flat,
         grads,
         moments,

@@ -18,8 +18,7 @@ import torch
 
 from trainwreck.evaluation.dataset.schema import SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.config import Activation, Norm, Placement
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Activation, Format, Norm, Placement
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.config.sizes import healthy
 from trainwreck.scenarios.spec.job import Job

@@ -6,7 +6,7 @@ from typing import Any
 
 from trainwreck.evaluation.detectors.base import Detector
 from trainwreck.evaluation.detectors.plugins import GROUP, plugin, plugins
-from trainwreck.evaluation.detectors.registry import builtin_detectors, load_detector
+from trainwreck.evaluation.detectors.registry import builtin_detectors, is_builtin, load_detector
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.replay.sandbox.command import PREFIX, CommandTalk, words_of
 from trainwreck.evaluation.replay.sandbox.isolated import Isolated
@@ -33,23 +33,14 @@ def open_detector(
         return _loaded(Isolated(lambda: CommandTalk(words, limits)), f"detector {name}")
     if ".py" in name:
         return _of_file(name, limits, settings)
-    known = builtin_detectors()
-    if name in known:
+    if is_builtin(name):
         return load_detector(name)
     installed = plugins()
     if name not in installed:
-        raise unknown("detector", name, [*known, *installed])
+        raise unknown("detector", name, [*builtin_detectors(), *installed])
     entry = plugin(name, installed)
     what = {"name": entry.name, "settings": settings, "entry_point": [entry.value, GROUP]}
     return _loaded(Isolated(lambda: PythonTalk(what, limits)), f"plug-in {name}")
-
-
-def about(detector: object) -> dict[str, Any]:
-    """What a detector says of itself: rule, source, blind spots, causes, signals, where it says so."""
-    if isinstance(detector, Isolated):
-        return detector.about
-    named = ("rule", "source", "blind_spots", "causes", "signals")
-    return {key: value for key in named if (value := getattr(detector, key, None))}
 
 
 def isolated_builtin(name: str, settings: Mapping[str, Any], limits: Limits | None = None) -> Isolated:

@@ -13,8 +13,6 @@ References: Debugging training ("check that gradients flow to all parameters, no
     accidentally").
 """
 
-import torch
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Updates
@@ -56,6 +54,8 @@ class FrozenParameters(Scenario):
 
 def freeze_layers(updates: Updates, plan: Layout) -> Updates:
     """No gradient arrives at the weights of a layer."""
+    import torch
+
     reaches = torch.ones(1, plan.size, dtype=torch.bool)
     for name, start, stop in plan.segments:
         if name.startswith("layer_"):

@@ -15,7 +15,6 @@ References: Debugging training ("loss exactly constant: detached gradient").
 """
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
@@ -57,4 +56,6 @@ class LossDetached(Scenario):
 
 def cut(updates: Updates, plan: Layout) -> Updates:
     """No gradient arrives anywhere."""
+    import torch
+
     return Updates(reaches_NP=torch.zeros(1, plan.size, dtype=torch.bool))

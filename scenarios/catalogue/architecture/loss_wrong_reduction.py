@@ -19,7 +19,7 @@ References: Debugging training ("bug in the loss: wrong reduction"); Debugging T
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.optim import Kind
+from trainwreck.models.config import OptimizerKind
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Reduction, Setup, replaced
@@ -42,7 +42,7 @@ class LossWrongReduction(Scenario):
     def base(self, setup: Setup) -> Setup:
         return replaced(
             bases.chain(setup),
-            optimizer__kind=Kind.SGD,
+            optimizer__kind=OptimizerKind.SGD,
             optimizer__lr=0.1,
             optimizer__weight_decay=0.0,
             optimizer__clip=None,

@@ -18,18 +18,20 @@ References: Reading the Curves ("verify that pre-LN is correctly applied at ever
 """
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @register
@@ -62,8 +64,10 @@ class MissingBranchNorm(Scenario):
         return [restore_tables()]
 
 
-def without_attention_norm(tables: Tables, setup: Setup) -> Tables:
+def without_attention_norm(tables: "Tables", setup: Setup) -> "Tables":
     """What attention is fed is the stream itself."""
+    import torch
+
     bare = torch.zeros(1, setup.model.layers, 2, dtype=torch.bool)
     bare[:, :, 0] = True
     return dataclasses.replace(tables, bare_NL2=bare)

@@ -20,7 +20,6 @@ References: Debugging training ("check loss at initialisation: for K classes it 
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import layout
@@ -70,6 +69,8 @@ class OutputInitTooLarge(Scenario):
         head = next(slot for slot in layout(setup.model).slots if slot.name == "head.weight")
 
         def rescale(state: State, earlier: State) -> State:
+            import torch
+
             parameters = state["parameters"].clone()
             parameters[head.start : head.stop] *= setup.model.init.head_std / knobs.std
             zero = {name: torch.zeros_like(state[name]) for name in ("first", "second", "count")}

@@ -16,17 +16,18 @@ References: Reading the Curves (gradient norm by layer: "near-zero gradients in 
 """
 
 import dataclasses
-
-import torch
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @register
@@ -57,6 +58,8 @@ class VanishingDepth(Scenario):
         return [restore_tables()]
 
 
-def without_shortcut(tables: Tables, setup: Setup) -> Tables:
+def without_shortcut(tables: "Tables", setup: Setup) -> "Tables":
     """Nothing goes past the branches."""
+    import torch
+
     return dataclasses.replace(tables, shortcut_gain_NL2=torch.zeros(1, setup.model.layers, 2))

@@ -16,18 +16,20 @@ References: Reading the Curves ("scores computed without proper scaling"); Vaswa
 """
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @register
@@ -59,6 +61,8 @@ class AttentionUnscaled(Scenario):
         return [restore_tables()]
 
 
-def unscale(tables: Tables, setup: Setup) -> Tables:
+def unscale(tables: "Tables", setup: Setup) -> "Tables":
     """1 in place of 1/sqrt(d)."""
+    import torch
+
     return dataclasses.replace(tables, scale_N=torch.ones_like(tables.scale_N))

@@ -18,18 +18,20 @@ References: Reading the Curves ("check the data pipeline's sequence packing and 
 """
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @register
@@ -61,6 +63,8 @@ class DocumentMaskMissing(Scenario):
         return [restore_tables()]
 
 
-def unmask(tables: Tables, setup: Setup) -> Tables:
+def unmask(tables: "Tables", setup: Setup) -> "Tables":
     """Keys of other documents may be seen."""
+    import torch
+
     return dataclasses.replace(tables, documents_N=torch.zeros(1, dtype=torch.bool))

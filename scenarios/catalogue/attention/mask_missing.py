@@ -15,17 +15,18 @@ References: Debugging Training Instability (label leakage); Reading the Curves (
 """
 
 import dataclasses
-
-import torch
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @register
@@ -50,6 +51,8 @@ class MaskMissing(Scenario):
         return [restore_tables()]
 
 
-def see_everything(tables: Tables, setup: Setup) -> Tables:
+def see_everything(tables: "Tables", setup: Setup) -> "Tables":
     """Every position allowed."""
+    import torch
+
     return dataclasses.replace(tables, allowed_NTS=torch.ones_like(tables.allowed_NTS))

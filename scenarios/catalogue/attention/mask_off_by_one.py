@@ -17,17 +17,18 @@ References: Debugging Training Instability (off-by-one); Reading the Curves (mal
 
 import dataclasses
 from dataclasses import dataclass
-
-import torch
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @dataclass(kw_only=True)
@@ -50,7 +51,9 @@ class MaskOffByOne(Scenario):
     cure_after = 8
 
     def fault(self, knobs: Shift, setup: Setup) -> list[Change]:
-        def move(tables: Tables, setup: Setup) -> Tables:
+        def move(tables: "Tables", setup: Setup) -> "Tables":
+            import torch
+
             allowed = torch.ones_like(tables.allowed_NTS).tril(knobs.shift)
             return dataclasses.replace(tables, allowed_NTS=allowed)
 

@@ -15,17 +15,18 @@ References: Reading the Curves (token loss by position: "the mask may be zeroed 
 """
 
 import dataclasses
-
-import torch
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @register
@@ -53,6 +54,8 @@ class MaskZeroed(Scenario):
         return [restore_tables()]
 
 
-def wipe_scores(tables: Tables, setup: Setup) -> Tables:
+def wipe_scores(tables: "Tables", setup: Setup) -> "Tables":
     """q k' times zero."""
+    import torch
+
     return dataclasses.replace(tables, scale_N=torch.zeros_like(tables.scale_N))

@@ -16,12 +16,11 @@ References: Debugging Training Instability (data checks; "unit-test your batches
 """
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, replaced
@@ -29,6 +28,9 @@ from trainwreck.scenarios.data.batches import Batch, source, source_key
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @register
@@ -64,8 +66,10 @@ class PaddingAttended(Scenario):
         return [restore_tables(), DataTransform(ignore_padding, f"{self.id}/cure")]
 
 
-def unmask(tables: Tables, setup: Setup) -> Tables:
+def unmask(tables: "Tables", setup: Setup) -> "Tables":
     """Rows hold one document, so there is nothing else to see than padding."""
+    import torch
+
     return dataclasses.replace(tables, documents_N=torch.zeros(1, dtype=torch.bool))
 
 

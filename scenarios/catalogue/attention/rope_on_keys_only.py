@@ -12,17 +12,18 @@ References: Debugging Training Instability (rotary encodings incorrectly applied
 """
 
 import dataclasses
-
-import torch
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @register
@@ -48,6 +49,8 @@ class RopeOnKeysOnly(Scenario):
         return [restore_tables()]
 
 
-def unrotated_queries(tables: Tables, setup: Setup) -> Tables:
+def unrotated_queries(tables: "Tables", setup: Setup) -> "Tables":
     """The identity in place of the queries' rotation."""
+    import torch
+
     return dataclasses.replace(tables, rotary_q_NTK=torch.ones_like(tables.rotary_q_NTK))

@@ -16,16 +16,18 @@ References: Reading the Curves ("RoPE rotated with the wrong frequencies"); Chen
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.rotary import rotary_table
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @dataclass(kw_only=True)
@@ -52,7 +54,9 @@ class RopeWrongFrequency(Scenario):
     cure_after = 15
 
     def fault(self, knobs: Stretch, setup: Setup) -> list[Change]:
-        def stretch(tables: Tables, setup: Setup) -> Tables:
+        def stretch(tables: "Tables", setup: Setup) -> "Tables":
+            from trainwreck.models.rotary import rotary_table
+
             model = setup.model
             table = rotary_table(model.context, model.head_width, model.rope_base, stretch=knobs.stretch)[None]
             return dataclasses.replace(tables, rotary_q_NTK=table, rotary_k_NTK=table)

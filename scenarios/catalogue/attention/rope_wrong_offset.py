@@ -16,15 +16,17 @@ References: Reading the Curves ("RoPE rotated with the wrong frequencies or offs
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.rotary import rotary_table
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @dataclass(kw_only=True)
@@ -51,7 +53,9 @@ class RopeWrongOffset(Scenario):
     cure_after = 15
 
     def fault(self, knobs: Offset, setup: Setup) -> list[Change]:
-        def shift(tables: Tables, setup: Setup) -> Tables:
+        def shift(tables: "Tables", setup: Setup) -> "Tables":
+            from trainwreck.models.rotary import rotary_table
+
             model = setup.model
             table = rotary_table(model.context, model.head_width, model.rope_base, offset=knobs.offset)[None]
             return dataclasses.replace(tables, rotary_q_NTK=table)

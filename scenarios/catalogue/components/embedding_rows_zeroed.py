@@ -17,8 +17,6 @@ References: Debugging Training Instability (data and tokens); Debugging training
 
 from dataclasses import dataclass
 
-import torch
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
 from trainwreck.models.parameters import Layout
@@ -62,6 +60,8 @@ class EmbeddingRowsZeroed(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Rows, setup: Setup) -> list[Change]:
+        import torch
+
         ids = generator(0, f"fault/{self.id}").permutation(setup.model.vocab_size)
         lost = torch.from_numpy(ids[: round(knobs.share * len(ids))])
 

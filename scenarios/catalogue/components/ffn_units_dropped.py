@@ -17,8 +17,6 @@ References: Debugging training ("a high dead neuron fraction is bad"); Reading t
 
 from dataclasses import dataclass
 
-import torch
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Parametrization
@@ -58,6 +56,8 @@ class FfnUnitsDropped(Scenario):
 
     def fault(self, knobs: Units, setup: Setup) -> list[Change]:
         def cut(parametrization: Parametrization, plan: Layout) -> Parametrization:
+            import torch
+
             weight, bias = (plan.places(f"layer_0.mlp_in.{name}") for name in ("weight", "bias"))
             units = round(knobs.share * len(bias))
             lost = torch.cat((weight, bias.unsqueeze(0)))[:, :units]

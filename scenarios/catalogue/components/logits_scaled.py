@@ -17,18 +17,20 @@ References: Debugging training ("softmax saturation pushing logits to infinity")
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @dataclass(kw_only=True)
@@ -62,7 +64,9 @@ class LogitsScaled(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Temperature, setup: Setup) -> list[Change]:
-        def sharpen(tables: Tables, setup: Setup) -> Tables:
+        def sharpen(tables: "Tables", setup: Setup) -> "Tables":
+            import torch
+
             return dataclasses.replace(tables, logit_gain_N=torch.full((1,), knobs.factor))
 
         return [TableEdit(sharpen)]

@@ -16,15 +16,18 @@ References: Reading the Curves ("the mask may be zeroed or malformed"); Debuggin
 """
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @register
@@ -42,7 +45,7 @@ class MaskInverted(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        def invert(tables: Tables, setup: Setup) -> Tables:
+        def invert(tables: "Tables", setup: Setup) -> "Tables":
             return dataclasses.replace(tables, allowed_NTS=~tables.allowed_NTS)
 
         return [TableEdit(invert)]

@@ -15,8 +15,9 @@ References: Debugging training ("check loss at initialisation"); Debugging Train
     (checkpoints); Reading the Curves (loss jumps).
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
@@ -27,6 +28,9 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    import torch
 
 
 @register
@@ -48,6 +52,8 @@ class OutputReinitialised(Scenario):
         weights = setup.model.width * setup.model.vocab_size
 
         def draw(state: State, earlier: State) -> State:
+            import torch
+
             parameters = state["parameters"].clone()
             drawn = setup.model.init.head_std * generator(0, f"fault/{self.id}").standard_normal(weights)
             fresh = np.pad(drawn, (0, setup.model.vocab_size))  # biases of 0
@@ -75,7 +81,9 @@ class OutputReinitialised(Scenario):
         return [StateEdit(put_back, since=-self.cure_after - 1, resume=False)]
 
 
-def head(setup: Setup) -> torch.Tensor:
+def head(setup: Setup) -> "torch.Tensor":
     """Where weights and biases of the output projection lie, in this order."""
+    import torch
+
     plan = layout(setup.model)
     return torch.cat([plan.places(f"head.{name}").flatten() for name in ("weight", "bias")])

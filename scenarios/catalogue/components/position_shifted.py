@@ -17,18 +17,18 @@ References: Reading the Curves ("RoPE rotated with the wrong frequencies or offs
 
 import dataclasses
 from dataclasses import dataclass
-
-import torch
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.rotary import rotary_table
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @dataclass(kw_only=True)
@@ -61,7 +61,11 @@ class PositionShifted(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Skip, setup: Setup) -> list[Change]:
-        def skip(tables: Tables, setup: Setup) -> Tables:
+        def skip(tables: "Tables", setup: Setup) -> "Tables":
+            import torch
+
+            from trainwreck.models.rotary import rotary_table
+
             model = setup.model
             t = torch.arange(model.context)
             seeming = t + knobs.jump * (t // knobs.every)

@@ -16,17 +16,18 @@ References: Reading the Curves (token loss by position); Debugging Training Inst
 
 import dataclasses
 from dataclasses import dataclass
-
-import torch
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @dataclass(kw_only=True)
@@ -60,7 +61,9 @@ class PositionTruncated(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Limit, setup: Setup) -> list[Change]:
-        def clip(tables: Tables, setup: Setup) -> Tables:
+        def clip(tables: "Tables", setup: Setup) -> "Tables":
+            import torch
+
             t = torch.arange(setup.model.context).clamp(max=round(knobs.share * setup.model.context))
             return dataclasses.replace(
                 tables, rotary_q_NTK=tables.rotary_q_NTK[:, t], rotary_k_NTK=tables.rotary_k_NTK[:, t]

@@ -18,8 +18,6 @@ References: Debugging training ("requires_grad=False accidentally"); Reading the
 
 import dataclasses
 
-import torch
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Updates, projections
@@ -48,6 +46,8 @@ class ProjectionsFrozen(Scenario):
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def freeze(updates: Updates, plan: Layout) -> Updates:
+            import torch
+
             reaches = torch.ones(1, plan.size, dtype=torch.bool)
             for layer in range(setup.model.layers):
                 reaches[:, projections(plan, layer, setup.model.heads).flatten()] = False

@@ -16,17 +16,18 @@ References: Reading the Curves ("log the gradient norm of every parameter"); Deb
 
 import dataclasses
 from dataclasses import dataclass
-
-import torch
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @dataclass(kw_only=True)
@@ -52,7 +53,9 @@ class ResidualBypassed(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Which, setup: Setup) -> list[Change]:
-        def bypass(tables: Tables, setup: Setup) -> Tables:
+        def bypass(tables: "Tables", setup: Setup) -> "Tables":
+            import torch
+
             gain = torch.ones(1, setup.model.layers, 2)
             gain[:, knobs.layer] = 0.0
             return dataclasses.replace(tables, branch_gain_NL2=gain)

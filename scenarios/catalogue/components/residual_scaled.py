@@ -16,18 +16,20 @@ References: Debugging training (residual connections, activations); Reading the 
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @dataclass(kw_only=True)
@@ -61,7 +63,9 @@ class ResidualScaled(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Leak, setup: Setup) -> list[Change]:
-        def leak(tables: Tables, setup: Setup) -> Tables:
+        def leak(tables: "Tables", setup: Setup) -> "Tables":
+            import torch
+
             gain = torch.full((1, setup.model.layers, 2), knobs.factor)
             return dataclasses.replace(tables, shortcut_gain_NL2=gain)
 

@@ -23,7 +23,7 @@ import dataclasses
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, replaced

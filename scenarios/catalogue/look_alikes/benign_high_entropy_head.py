@@ -14,14 +14,17 @@ References: Debugging training (attention entropy); Zhai et al. 2023, "Stabilizi
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @dataclass(kw_only=True)
@@ -48,7 +51,7 @@ class BenignHighEntropyHead(Scenario):
         return chain(setup)
 
     def fault(self, knobs: Temperature, setup: Setup) -> list[Change]:
-        def sharpen(tables: Tables, setup: Setup) -> Tables:
+        def sharpen(tables: "Tables", setup: Setup) -> "Tables":
             return dataclasses.replace(tables, scale_N=tables.scale_N * knobs.sharpness)
 
         return [TableEdit(sharpen)]

@@ -14,7 +14,7 @@ References: Micikevicius et al. 2018, "Mixed precision training"; Debugging Trai
 
 from dataclasses import dataclass
 
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup

@@ -17,7 +17,7 @@ References: Debugging Divergent Loss During Training (mixed precision, plateaus)
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup, replaced

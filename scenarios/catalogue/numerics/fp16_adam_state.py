@@ -15,7 +15,7 @@ References: Debugging training ("FP16 may be underflowing v_t"); Micikevicius et
 """
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain

@@ -18,18 +18,20 @@ References: Reading the Curves ("attention is overflowing in fp16 because the sc
 
 import dataclasses
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.tables import Tables
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Dialect, Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, Variant, restore_tables
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+
+if TYPE_CHECKING:
+    from trainwreck.models.tables import Tables
 
 
 @dataclass(kw_only=True)
@@ -80,6 +82,8 @@ class Fp16AttentionOverflow(Scenario):
         return [Variant("model.attention", "reference"), restore_tables()]
 
 
-def unscaled(tables: Tables, setup: Setup) -> Tables:
+def unscaled(tables: "Tables", setup: Setup) -> "Tables":
     """1 in place of 1/sqrt(d)."""
+    import torch
+
     return dataclasses.replace(tables, scale_N=torch.ones_like(tables.scale_N))

@@ -18,7 +18,6 @@ References: Debugging Divergent Loss During Training ("without proper loss scali
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
@@ -69,6 +68,8 @@ def scaled(scale: float) -> StateEdit:
     """Training goes on with this loss scale."""
 
     def edit(state: State, earlier: State) -> State:
+        import torch
+
         return {**state, "loss_scale": torch.full_like(state["loss_scale"], scale)}
 
     return StateEdit(edit)

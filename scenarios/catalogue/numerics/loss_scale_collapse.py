@@ -18,7 +18,6 @@ References: Debugging Training Instability (loss scale, dividing by zero in cust
 """
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Variance
@@ -59,6 +58,8 @@ class LossScaleCollapse(Scenario):
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def rescale(state: State, earlier: State) -> State:
+            import torch
+
             return {**state, "loss_scale": torch.full_like(state["loss_scale"], setup.precision.loss_scale)}
 
         return [Variant("model.variance", Variance.TWO_PASS), StateEdit(rescale)]

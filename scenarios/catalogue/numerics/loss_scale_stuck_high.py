@@ -18,7 +18,6 @@ References: Debugging Divergent Loss During Training (loss scaling); Debugging T
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
@@ -55,6 +54,8 @@ class LossScaleStuckHigh(Scenario):
 
     def fault(self, knobs: Scale, setup: Setup) -> list[Change]:
         def static(state: State, earlier: State) -> State:
+            import torch
+
             return {**state, "loss_scale": torch.full_like(state["loss_scale"], knobs.scale)}
 
         return [Setting("precision.dynamic", False), StateEdit(static)]

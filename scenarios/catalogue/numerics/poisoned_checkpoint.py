@@ -14,8 +14,6 @@ References: Reading the Curves ("a poisoned checkpoint silently contaminates eve
     from it").
 """
 
-import torch
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
@@ -42,6 +40,8 @@ class PoisonedCheckpoint(Scenario):
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def poison(state: State, earlier: State) -> State:
+            import torch
+
             spoilt = {k: torch.full_like(state[k], torch.nan) for k in ("parameters", "first", "second")}
             return {**state, **spoilt}
 
@@ -56,6 +56,8 @@ class PoisonedCheckpoint(Scenario):
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def refuse(state: State, earlier: State) -> State:
+            import torch
+
             return state if bool(torch.isfinite(state["parameters"]).all()) else earlier
 
         return [StateEdit(refuse, since=-self.cure_after - 1)]

@@ -16,8 +16,6 @@ References: Debugging Training Instability (gradient accumulation).
 import dataclasses
 from dataclasses import dataclass
 
-import torch
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Updates
@@ -54,6 +52,8 @@ class GradAccumulationUnscaled(Scenario):
 
     def fault(self, knobs: Accumulation, setup: Setup) -> list[Change]:
         def add_up(updates: Updates, plan: Layout) -> Updates:
+            import torch
+
             return dataclasses.replace(updates, gain_N=torch.full((1,), float(knobs.micro_batches)))
 
         return [UpdateEdit(add_up)]

@@ -16,7 +16,6 @@ References: Debugging Training Instability (gradients that accumulate across ste
 import dataclasses
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
@@ -45,6 +44,8 @@ class GradientsNotCleared(Scenario):
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def keep(updates: Updates, plan: Layout) -> Updates:
+            import torch
+
             return dataclasses.replace(updates, kept_N=torch.ones(1, dtype=torch.bool))
 
         return [UpdateEdit(keep)]

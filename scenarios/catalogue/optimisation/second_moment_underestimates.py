@@ -23,7 +23,6 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
@@ -59,6 +58,8 @@ class SecondMomentUnderestimates(Scenario):
 
     def fault(self, knobs: Growth, setup: Setup) -> list[Change]:
         def grow(updates: Updates, plan: Layout) -> Updates:
+            import torch
+
             return dataclasses.replace(updates, gain_N=torch.full((1,), knobs.growth))
 
         return [UpdateEdit(grow)]

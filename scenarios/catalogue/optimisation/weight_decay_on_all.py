@@ -19,8 +19,6 @@ References: Debugging Divergent Loss ("moment estimates can misbehave if weight 
 import dataclasses
 from dataclasses import dataclass
 
-import torch
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Updates
@@ -61,6 +59,8 @@ class WeightDecayOnAll(Scenario):
 
     def fault(self, knobs: Decay, setup: Setup) -> list[Change]:
         def reach_all(updates: Updates, plan: Layout) -> Updates:
+            import torch
+
             return dataclasses.replace(updates, decays_NP=torch.ones(1, plan.size))
 
         return [

@@ -17,7 +17,6 @@ References: Reading the Curves ("either the effective learning rate is zero"); D
 import dataclasses
 
 import numpy as np
-import torch
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
@@ -47,6 +46,8 @@ class EffectiveLRZero(Scenario):
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def detach(updates: Updates, plan: Layout) -> Updates:
+            import torch
+
             return dataclasses.replace(updates, moves_NP=torch.zeros(1, plan.size, dtype=torch.bool))
 
         return [UpdateEdit(detach)]

@@ -13,8 +13,6 @@ References: Debugging Training Instability (optimizer state mismatch in checkpoi
     2015, section 3.
 """
 
-import torch
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
@@ -43,6 +41,8 @@ class OptimizerStateLost(Scenario):
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def lose(state: State, earlier: State) -> State:
+            import torch
+
             return {**state, **{name: torch.zeros_like(state[name]) for name in ("first", "second", "count")}}
 
         return [StateEdit(lose)]

@@ -19,8 +19,6 @@ References: Debugging Training Instability ("optimizer state mismatch in checkpo
 
 from dataclasses import dataclass
 
-import torch
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
@@ -70,6 +68,8 @@ class StaleOptimizerState(Scenario):
 
     def cure(self, knobs: Stale, setup: Setup) -> list[Change]:
         def reset(state: State, earlier: State) -> State:
+            import torch
+
             zero = {name: torch.zeros_like(state[name]) for name in ("first", "second", "count")}
             return {**state, **zero}
 

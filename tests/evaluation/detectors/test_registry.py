@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from trainwreck.evaluation.detectors import registry
 from trainwreck.evaluation.detectors.base import Detector
 from trainwreck.evaluation.detectors.registry import (
     SWITCH,
+    AllowedCauses,
     builtin_causes,
     builtin_detectors,
+    is_builtin,
+    known_detector,
     known_detectors,
     load_detector,
     missing_detectors,
@@ -46,7 +50,8 @@ def test_a_name_that_is_taken_is_refused() -> None:
     class Impostor(Detector):
         name = "zclip"
 
-    with pytest.raises(ValueError, match=r"'zclip' is taken by trainwreck\.evaluation\.detectors\.zclip\.ZClip"):
+    known_detector("zclip")
+    with pytest.raises(ValueError, match=r"'zclip' is taken by trainwreck\.evaluation\.detectors\.published\.zclip\.Z"):
         register(Impostor)
     assert builtin_detectors()["zclip"] is not Impostor
 
@@ -64,7 +69,7 @@ def test_an_unknown_name_gets_a_hint() -> None:
 
 GOOD = """
 from dataclasses import dataclass
-from trainwreck.evaluation.protocol import Detector
+from trainwreck.evaluation.detectors.base import Detector
 
 @dataclass
 class Mine(Detector):
@@ -119,6 +124,36 @@ def test_a_file_that_is_no_detector(tmp_path: Path, content: str | None, suffix:
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "mine.py" in str(caught.value)
+
+
+def test_a_name_is_found_in_its_module_as_among_all() -> None:
+    known = known_detectors()
+    assert set(registry._modules()) == set(known)
+    for name, detector in known.items():
+        assert detector.__module__ == registry._modules()[name]
+        assert known_detector(name) is detector
+        assert is_builtin(name) == (name in builtin_detectors())
+    assert known_detector("nobody") is None
+    assert not is_builtin("nobody")
+
+
+def test_looking_one_up_imports_no_other() -> None:
+    code = (
+        "import sys; from trainwreck.evaluation.detectors.registry import _modules, load_detector;"
+        "load_detector('terminate_on_nan'); print(sorted({*_modules().values()} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    home = "trainwreck.evaluation.detectors"  # the one derives from the other
+    assert run.stdout.strip() == str([f"{home}.frameworks.terminate_on_nan", f"{home}.sanity.nonfinite_loss"])
+
+
+def test_allowed_causes_are_some_and_those_of_the_built_in_detectors() -> None:
+    allowed = AllowedCauses(["mine"])
+    assert set(allowed) == {"mine"} | builtin_causes()
+    assert len(allowed) == 1 + len(builtin_causes())
+    assert "mine" in allowed
+    assert "high_lr" in allowed
+    assert "nobody" not in allowed
 
 
 def test_importing_the_board_loads_nothing_heavy() -> None:

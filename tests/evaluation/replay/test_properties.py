@@ -16,7 +16,8 @@ from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.detectors.sanity.blind import Clock, Random, StepFraction
 from trainwreck.evaluation.leaderboard.ranking import compare
 from trainwreck.evaluation.leaderboard.run import score
-from trainwreck.evaluation.replay.oracles import labelled_alarms, oracle_alarms
+from trainwreck.evaluation.replay.alarms import labelled_alarms
+from trainwreck.evaluation.replay.oracles import oracle_alarms
 from trainwreck.evaluation.replay.replay import Alarms, replay
 from trainwreck.evaluation.scoring.metrics.skill import policy_gains, policy_losses, skill, utility
 from trainwreck.evaluation.scoring.reference import Baseline, baseline, label_runs

@@ -5,8 +5,7 @@ from typing import get_args
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.models.config import Placement
-from trainwreck.models.optim import Kind
+from trainwreck.models.config import OptimizerKind, Placement
 from trainwreck.scenarios.config.settings import RANGES, Setup, SourceKind, get, replace, replaced
 from trainwreck.scenarios.spec.overrides import compose, describe, field_type, sweep
 from trainwreck.scenarios.spec.registry import scenario
@@ -21,8 +20,8 @@ from trainwreck.scenarios.spec.scenario import Knobs, Severity
         ("optimizer.lr=1", 1.0),
         ("optimizer.clip=null", None),
         ("optimizer.clip=0.5", 0.5),
-        ("optimizer.kind=sgd", Kind.SGD),
-        ("optimizer.kind=SGD", Kind.SGD),
+        ("optimizer.kind=sgd", OptimizerKind.SGD),
+        ("optimizer.kind=SGD", OptimizerKind.SGD),
         ("model.placement=post", Placement.POST),
         ("model.bias=false", False),
         ("model.init.matrix_std=0.02", 0.02),

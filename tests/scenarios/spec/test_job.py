@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.models.config import Init, Norm, Placement
-from trainwreck.models.optim import Kind
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format, Init, Norm, OptimizerKind, Placement
 from trainwreck.models.tables import healthy_tables
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import replaced
@@ -113,7 +111,8 @@ SHARED = {
 }  # fmt: skip
 APART = {
     "model.layers": 3, "model.norm": Norm.RMS, "model.placement": Placement.POST, "model.attention": "fp16_scores",
-    "model.residual_gain": 2.0, "model.norm_eps": 1e-3, "optimizer.kind": Kind.SGD, "data.rows": 3, "dropout": 0.1,
+    "model.residual_gain": 2.0, "model.norm_eps": 1e-3, "optimizer.kind": OptimizerKind.SGD, "data.rows": 3,
+    "dropout": 0.1,
     "z_loss": 0.1, "precision.format": Format.BF16, "precision.dynamic": True, "precision.loss_scale": 2.0,
     "evaluation.every": 3, "evaluation.rows": 3, "steps": 7,
 }  # fmt: skip

@@ -37,7 +37,7 @@ def needed(entry):
 
 
 def test_every_file_is_an_entry():
-    files = {path.stem for path in FOLDER.rglob("*.py") if path.stem != "__init__"}
+    files = {path.stem for path in FOLDER.glob("*/*.py") if path.stem != "__init__"}
     assert set(scenarios()) == files
 
 

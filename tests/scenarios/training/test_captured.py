@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.models.config import Norm
-from trainwreck.models.optim import Kind
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format, Norm, OptimizerKind
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, ParametrizationEdit, TableEdit, UpdateEdit
 from trainwreck.scenarios.training import cuda_graph
@@ -53,7 +51,7 @@ CASES = {
     "fp16 moments, bf16 weights": (
         {"precision__second_moments": Format.FP16, "precision__weights": Format.BF16}, (),
     ),
-    "SGD, RMSNorm": ({"optimizer__kind": Kind.SGD, "model__norm": Norm.RMS}, ()),
+    "SGD, RMSNorm": ({"optimizer__kind": OptimizerKind.SGD, "model__norm": Norm.RMS}, ()),
     "BatchNorm": ({"model__norm": Norm.BATCH}, ()),
     "average, fresh rows": ({"evaluation__average": 0.9, "evaluation__fresh": True}, ()),
     "z-loss": ({"z_loss": 1e-3}, ()),

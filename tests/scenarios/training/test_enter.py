@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from trainwreck.models.config import Norm
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format, Norm
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, Scaled, StateEdit
 from trainwreck.scenarios.spec.run_spec import Role, family_of

@@ -6,9 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainwreck.models.config import Activation, Norm, Placement
-from trainwreck.models.optim import Kind
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Activation, Format, Norm, OptimizerKind, Placement
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, TableEdit, Variant
 from trainwreck.scenarios.training import telemetry
@@ -46,7 +44,9 @@ CASES = {
     "bf16": ({"precision__format": Format.BF16}, ()),
     "Post-LN, SwiGLU": ({"model__placement": Placement.POST, "model__activation": Activation.SWIGLU}, ()),
     "RMSNorm, qk-norm, SGD": (
-        {"model__norm": Norm.RMS, "model__qk_norm": True, "optimizer__kind": Kind.SGD, "optimizer__clip": None}, (),
+        {"model__norm": Norm.RMS, "model__qk_norm": True}
+        | {"optimizer__kind": OptimizerKind.SGD, "optimizer__clip": None},
+        (),
     ),
     "BatchNorm": ({"model__norm": Norm.BATCH}, ()),
     "leaking mask": ({}, (LEAK,)),

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.models.config import Activation, Norm, Placement, Variance
-from trainwreck.models.optim import Kind
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Activation, Format, Norm, OptimizerKind, Placement, Variance
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, replaced
 from trainwreck.scenarios.spec.faults import At, Curve, DataTransform, Scaled, Setting, StateEdit, TableEdit
 from trainwreck.scenarios.training.bundle import BUNDLE_ELEMENTS
@@ -36,7 +34,7 @@ CASES = {
     "average": {"evaluation.average": 0.9},
     "dropout at evaluation": {"dropout": 0.1, "evaluation.dropout": True},
     "BatchNorm": {"model.norm": Norm.BATCH},
-    "SGD": {"optimizer.kind": Kind.SGD, "optimizer.lr": 0.1},
+    "SGD": {"optimizer.kind": OptimizerKind.SGD, "optimizer.lr": 0.1},
     "coupled, clipped updates": {"optimizer.coupled": True, "optimizer.update_clip": 0.5},
     "SwiGLU, RMSNorm, qk-norm": {"model.activation": Activation.SWIGLU, "model.norm": Norm.RMS, "model.qk_norm": True},
 }  # fmt: skip

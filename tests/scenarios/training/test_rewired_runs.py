@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.models.optim import Kind
+from trainwreck.models.config import OptimizerKind
 from trainwreck.models.parameters import layout
 from trainwreck.models.parametrization import projections
 from trainwreck.scenarios.config.settings import replaced
@@ -83,7 +83,11 @@ def name(request):
 @pytest.fixture(scope="module")
 def setup(name, tiny):
     setup = replaced(tiny, steps=12, evaluation__every=5)
-    return replaced(setup, optimizer__kind=Kind.SGD, optimizer__lr=0.1, optimizer__clip=None) if name in SGD else setup
+    return (
+        replaced(setup, optimizer__kind=OptimizerKind.SGD, optimizer__lr=0.1, optimizer__clip=None)
+        if name in SGD
+        else setup
+    )
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +150,9 @@ def states_around(job, steps):
 
 
 def test_a_silent_projection_costs_its_share_of_the_norm_and_gets_no_gradient(tiny, make_job):
-    setup = replaced(tiny, steps=12, optimizer__kind=Kind.SGD, optimizer__weight_decay=0.0, optimizer__beta1=0.0)
+    setup = replaced(
+        tiny, steps=12, optimizer__kind=OptimizerKind.SGD, optimizer__weight_decay=0.0, optimizer__beta1=0.0
+    )
     result = states_around(make_job(3, setup, At(ONSET, ParametrizationEdit(silent))), [ONSET, 12])
     places = projections(layout(setup.model), 0, 2)[:, 2].flatten()
     before, after = (result.states[k]["parameters"] for k in (ONSET, 12))

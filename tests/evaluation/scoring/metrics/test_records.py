@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.replay.oracles import labelled_alarms, oracle_alarms
+from trainwreck.evaluation.replay.alarms import labelled_alarms
+from trainwreck.evaluation.replay.oracles import oracle_alarms
 from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.scoring.reference import baseline
 from trainwreck.evaluation.scoring.run_labels import records

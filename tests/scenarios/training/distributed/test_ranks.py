@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.models.precision import Format
+from trainwreck.models.config import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.exchange import square
 from trainwreck.scenarios.spec.faults import At, Process, StateEdit, restore_exchange

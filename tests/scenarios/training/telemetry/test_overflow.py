@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from trainwreck.models.config import Format
 from trainwreck.models.parameters import layout
-from trainwreck.models.precision import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.data.batches import training_block
 from trainwreck.scenarios.spec.faults import At, StateEdit
