@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from trainwreck.evaluation.dataset.schema import JOINT, RunKind
-from trainwreck.evaluation.detectors.learned.forest import filled, from_forest
 from trainwreck.evaluation.detectors.learned.model import CauseHead
+from trainwreck.evaluation.detectors.learned.trees import filled
 from trainwreck.evaluation.learning.examples import ALARM, Examples
+from trainwreck.evaluation.learning.fitted_trees import from_forest
 
 THINNED = 2  # of the rows one in so many is fitted to
 FOREST: dict[str, Any] = {

@@ -23,11 +23,12 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
 from trainwreck.evaluation.detectors.learned.features import NAMES
 from trainwreck.evaluation.detectors.learned.model import Model
-from trainwreck.evaluation.detectors.learned.trees import Trees, from_boosting, gains
+from trainwreck.evaluation.detectors.learned.trees import Trees
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.learning.causes import fit_head
 from trainwreck.evaluation.learning.examples import ALARM, LEFT_OUT, QUIET, Examples, examples
+from trainwreck.evaluation.learning.fitted_trees import from_boosting, gains
 from trainwreck.evaluation.learning.judging import quiet_peaks, recalls, smoothed
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.replay.profiles import PROFILES

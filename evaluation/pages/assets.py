@@ -6,6 +6,7 @@ from importlib.resources import files
 CHART = ("scale.js", "drawing.js", "chart.js")  # in the order in which they need each other
 HEAT = ("heat.js",)  # after CHART
 THEME = ("theme.js",)
+INFLATE = ("inflate.js",)
 
 
 @cache

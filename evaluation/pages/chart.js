@@ -270,6 +270,16 @@ class Chart {
   }
 }
 
+/** The lines of some series and nothing else, as the markup of an SVG with the viewBox `SKETCH`. */
+function sketch(series, log) {
+  const size = { right: MARGIN.left + 120, bottom: MARGIN.top + 44 };
+  const chart = Object.assign(Object.create(Chart.prototype), size, { series: series.map(ownSeries), log, range: null, domain: null });
+  chart.x = scaleOf(...chart._steps(), false);
+  chart.y = chart._values();
+  return chart.series.map((one) => drawLine(chart, one)).join("");
+}
+const SKETCH = `${MARGIN.left} ${MARGIN.top} 120 44`;
+
 /** A series with arrays of its own, so that it can grow and its owner's does not; undefined becomes null. */
 function ownSeries(one) {
   const name = one.name ?? one.id;

@@ -1,6 +1,8 @@
 """Pages out of the templates that lie in a package, all under the same rules."""
 
+import base64
 import json
+import zlib
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
@@ -25,6 +27,11 @@ def template(package: str, name: str, **filters: Callable[..., Any]) -> Template
 def beside(package: str, *names: str) -> Markup:
     """Scripts or style sheets of a package as they are, one after the other."""
     return Markup("\n".join(files(package).joinpath(name).read_text(encoding="utf-8") for name in names))
+
+
+def deflated(content: bytes) -> str:
+    """Bytes as a page has them, not to be read in its source; `inflated` in `inflate.js` is the way back."""
+    return base64.b64encode(zlib.compress(content, 9)).decode()
 
 
 def in_script(content: Any) -> Markup:

@@ -1,6 +1,7 @@
 """The rows of a recorded run, as a live run would log them, one dict a step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.replay.logged_row import LoggedRow
 
-__all__ = ["LoggedRow", "logged_at", "rows"]
+__all__ = ["Block", "LoggedRow", "logged_at", "rows"]
 
 NAMES = {signal.name: signal for signal in SIGNALS}
 
@@ -25,8 +26,9 @@ def rows(trace: Trace) -> Iterator[dict[str, Any]]:
     reaches another detector.
     """
     for start in range(0, len(trace), BLOCK):
-        block = _Block(trace, start, min(start + BLOCK, len(trace)))
-        for at, step in enumerate(block.steps):
+        stop = min(start + BLOCK, len(trace))
+        block = Block(partial(_read, trace, start, stop))
+        for at, step in enumerate(trace.steps[start:stop].tolist()):
             yield LoggedRow(step, block, at)
 
 
@@ -40,40 +42,44 @@ def logged_at(trace: Trace, name: str) -> np.ndarray | None:
     return trace.logged.get(name)
 
 
-class _Block:
-    """Rows start to stop of a trace; a signal becomes Python numbers when the first of them is asked for it."""
+class Block:
+    """The columns of some rows; a signal becomes Python numbers when the first row is asked for it.
 
-    __slots__ = ("_columns", "_rows", "start", "steps", "stop", "trace")
+    read: of a signal, one value a row: a number, a list of numbers, or None.
+    """
+
+    __slots__ = ("_columns", "_read", "_rows")
 
     names = NAMES
 
-    def __init__(self, trace: Trace, start: int, stop: int) -> None:
-        self.trace, self.start, self.stop = trace, start, stop
-        self.steps: list[int] = trace.steps[start:stop].tolist()
+    def __init__(self, read: Callable[[str], list[Any]]) -> None:
+        self._read = read
         self._columns: dict[str, list[Any]] = {}
         self._rows: list[tuple[Any, ...]] = []
 
     def value(self, name: str, at: int) -> Any:
-        return self.column(name)[at]
+        """As `logged_row.Source`."""
+        return self._column(name)[at]
 
-    def column(self, name: str) -> list[Any]:
-        """One value a row: a number, a list of numbers, or None."""
+    def row(self, at: int) -> tuple[Any, ...]:
+        """As `logged_row.Source`."""
+        if not self._rows:
+            self._rows = list(zip(*map(self._column, NAMES), strict=True))
+        return self._rows[at]
+
+    def _column(self, name: str) -> list[Any]:
         found = self._columns.get(name)
         if found is None:
             found = self._columns[name] = self._read(name)
         return found
 
-    def row(self, at: int) -> tuple[Any, ...]:
-        if not self._rows:
-            self._rows = list(zip(*map(self.column, NAMES), strict=True))
-        return self._rows[at]
 
-    def _read(self, name: str) -> list[Any]:
-        values = self.trace.signals.get(name)
-        if values is None:
-            return [None] * (self.stop - self.start)
-        here: list[Any] = values[self.start : self.stop].tolist()
-        known = logged_at(self.trace, name)
-        if known is None:
-            return here
-        return [v if was else None for v, was in zip(here, known[self.start : self.stop].tolist(), strict=True)]
+def _read(trace: Trace, start: int, stop: int, name: str) -> list[Any]:
+    values = trace.signals.get(name)
+    if values is None:
+        return [None] * (stop - start)
+    here: list[Any] = values[start:stop].tolist()
+    known = logged_at(trace, name)
+    if known is None:
+        return here
+    return [v if was else None for v, was in zip(here, known[start:stop].tolist(), strict=True)]

@@ -138,6 +138,7 @@ def restore_tables() -> TableEdit:
     """The cure of every TableEdit: the right mask, scale and rotary tables."""
 
     def right(tables: "Tables", setup: Setup) -> "Tables":
+        from trainwreck.models.tables import healthy_tables
 
         return healthy_tables(setup.model, 1)
 

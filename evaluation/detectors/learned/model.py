@@ -14,8 +14,7 @@ import numpy as np
 
 from trainwreck.evaluation.constants import UNKNOWN
 from trainwreck.evaluation.detectors.learned.features import NAMES
-from trainwreck.evaluation.detectors.learned.forest import Forest, filled
-from trainwreck.evaluation.detectors.learned.trees import Trees
+from trainwreck.evaluation.detectors.learned.trees import Forest, Trees, filled
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import write_atomically
 

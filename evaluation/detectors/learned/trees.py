@@ -1,26 +1,42 @@
-"""Boosted trees as arrays, so that a verdict needs numpy and nothing else."""
+"""Fitted trees as arrays, so that a verdict needs numpy and nothing else, and a file of them holds only numbers."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
+MISSING = -99.0  # stands for a feature that a forest does not know: all others are larger
+WIDEST = 1e3  # features of a forest are cut off here
+
 
 @dataclass(frozen=True)
-class Trees:
-    """An additive model of binary trees; the nodes of all trees lie one after the other.
+class Nodes:
+    """Binary trees whose nodes lie one after the other.
 
     roots: [T], each tree's first node. feature, threshold: [M], a row goes left where its value is at most the
-    threshold; missing_left: [M], where it goes without a value. left, right: [M], the next node; a leaf's own.
-    value: [M], of a leaf. start: what every row begins with. depth: steps from a root to any leaf.
+    threshold. left, right: [M], the next node; a leaf's own.
     """
 
     roots: np.ndarray
     feature: np.ndarray
     threshold: np.ndarray
-    missing_left: np.ndarray
     left: np.ndarray
     right: np.ndarray
+
+    def renumbered(self, chosen: np.ndarray) -> Self:
+        """The same trees where feature i is called chosen[i]."""
+        return replace(self, feature=np.asarray(chosen)[self.feature])
+
+
+@dataclass(frozen=True)
+class Trees(Nodes):
+    """An additive model.
+
+    missing_left: [M], where a row without the value goes. value: [M], of a leaf. start: what every row begins with.
+    depth: steps from a root to any leaf.
+    """
+
+    missing_left: np.ndarray
     value: np.ndarray
     start: float
     depth: int
@@ -47,51 +63,38 @@ class Trees:
             total += self.value[at]
         return total
 
-    def renumbered(self, chosen: np.ndarray) -> "Trees":
-        """The same trees where feature i is called chosen[i]."""
-        return Trees(**{**vars(self), "feature": np.asarray(chosen)[self.feature]})
 
+@dataclass(frozen=True)
+class Forest(Nodes):
+    """Classifying trees, of rows as `filled` gives them: a leaf holds the few causes whose rows ended in it.
 
-def from_boosting(model: Any) -> Trees:
-    """The trees of a fitted binary scikit-learn HistGradientBoostingClassifier without categorical features.
-
-    It offers no public way to its trees: this reads what scikit-learn 1.5 to 1.9 keep, and a test holds that both
-    give the same number.
+    leaf: [M + 1], where the causes of a node begin in cause and share: [E], so many of its training rows, by weight.
+    Nodes that are no leaves have none. classes: C.
     """
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in _FIELDS}
-    roots, count, depth = [], 0, 0
-    for (tree,) in model._predictors:
-        nodes = tree.nodes
-        leaf = nodes["is_leaf"].astype(bool)
-        own = np.arange(len(nodes))
-        roots.append(count)
-        parts["feature"].append(np.where(leaf, 0, nodes["feature_idx"]))
-        parts["threshold"].append(np.where(leaf, 0.0, nodes["num_threshold"]))
-        parts["missing_left"].append(nodes["missing_go_to_left"].astype(bool))
-        parts["left"].append(np.where(leaf, own, nodes["left"]) + count)
-        parts["right"].append(np.where(leaf, own, nodes["right"]) + count)
-        parts["value"].append(np.where(leaf, nodes["value"], 0.0))
-        depth = max(depth, int(nodes["depth"].max()))
-        count += len(nodes)
-    arrays: dict[str, Any] = {name: np.concatenate(part).astype(_FIELDS[name]) for name, part in parts.items()}
-    start = float(np.ravel(model._baseline_prediction)[0])
-    return Trees(np.array(roots, dtype=np.int32), **arrays, start=start, depth=depth)
+
+    leaf: np.ndarray
+    cause: np.ndarray
+    share: np.ndarray
+    classes: int
+
+    def probabilities(self, rows: np.ndarray) -> np.ndarray:
+        """Mean share of each class over the trees, [N, F] to [N, C]."""
+        at = np.repeat(self.roots.astype(np.int64)[None], len(rows), axis=0)
+        which = np.arange(len(rows))[:, None]
+        while True:
+            go_left = rows[which, self.feature[at]] <= self.threshold[at]
+            further = np.where(go_left, self.left[at], self.right[at]).astype(np.int64)
+            if (further == at).all():
+                break
+            at = further
+        found = np.zeros((len(rows), self.classes))
+        for i, nodes in enumerate(at):
+            for node in nodes:
+                here = slice(self.leaf[node], self.leaf[node + 1])
+                found[i, self.cause[here]] += self.share[here]
+        return found / len(self.roots)
 
 
-_FIELDS = {
-    "feature": np.int32,
-    "threshold": np.float64,
-    "missing_left": np.bool_,
-    "left": np.int32,
-    "right": np.int32,
-    "value": np.float64,
-}
-
-
-def gains(model: Any, count: int) -> np.ndarray:
-    """By how much each of `count` features improved the fit over all splits, [count]."""
-    total = np.zeros(count)
-    for (tree,) in model._predictors:
-        inner = ~tree.nodes["is_leaf"].astype(bool)
-        np.add.at(total, tree.nodes["feature_idx"][inner], tree.nodes["gain"][inner])
-    return total
+def filled(rows: np.ndarray) -> np.ndarray:
+    """Rows of features as a forest is grown on: float32 within limits, with a number for what is missing."""
+    return np.where(np.isnan(rows), MISSING, np.clip(rows, -WIDEST, WIDEST)).astype(np.float32)

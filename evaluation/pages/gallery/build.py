@@ -18,15 +18,14 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, sha256, write_text
 from trainwreck.evaluation.pages import asset, script
-from trainwreck.evaluation.pages.assets import CHART, HEAT, THEME
+from trainwreck.evaluation.pages.assets import CHART, HEAT, INFLATE, THEME
 from trainwreck.evaluation.pages.gallery.choose import Exhibit, exhibits
 from trainwreck.evaluation.pages.gallery.columns import columns
 from trainwreck.evaluation.pages.gallery.exhibit_facts import Catalogue, run_facts, scenario_facts, signals
 from trainwreck.evaluation.pages.gallery.marks import DETECTORS, Marks, replayed, stored
-from trainwreck.evaluation.pages.gallery.pack import codes, deflated, pack
+from trainwreck.evaluation.pages.gallery.pack import codes, pack
 from trainwreck.evaluation.pages.gallery.rules_shown import firings, listed
-from trainwreck.evaluation.pages.gallery.thumbnail import thumbnail
-from trainwreck.evaluation.pages.templates import beside, template
+from trainwreck.evaluation.pages.templates import beside, deflated, template
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 
@@ -164,7 +163,7 @@ def _page(
         families=_families(facts),
         symptoms=[name for name in catalogue.shapes if any(name in one["symptoms"] for one in facts.values())],
         visible=_visible(facts),
-        thumbnails={name: _thumbnail(runs, facts[name]["telling"]) for name, runs in shown.items()},
+        scenarios=len(shown),
         unproven=catalogue.unproven,
         packed=packed,
         facts=deflated(json.dumps(everything, allow_nan=False).encode()),
@@ -176,10 +175,11 @@ def _page(
         budget=HEADLINE_BUDGET,
         thinning=thinning,
         style=Markup(asset("palette.css")) + beside("trainwreck.evaluation.pages.gallery", "gallery.css"),
-        scripts=Markup(script(*THEME, *CHART, *HEAT)) + beside("trainwreck.evaluation.pages.gallery", *SCRIPTS),
+        scripts=Markup(script(*SHARED)) + beside("trainwreck.evaluation.pages.gallery", *SCRIPTS),
     )
 
 
+SHARED = (*THEME, *CHART, *HEAT, *INFLATE)
 SCRIPTS = ("unpack.js", "text.js", "exhibit.js", "gallery.js")
 
 
@@ -197,12 +197,6 @@ def _shows_in(one: Mapping[str, Any]) -> set[str]:
 def _visible(facts: Mapping[str, dict[str, Any]]) -> list[str]:
     there = {name for one in facts.values() for name in _shows_in(one)}
     return [signal.name for signal in SIGNALS if signal.name in there]
-
-
-def _thumbnail(runs: Sequence[Exhibit], telling: str) -> dict[str, str]:
-    one = next((run for run in runs if run.faulty["severity"] == "clear"), runs[0])
-    roles = {"twin": one.twin, "faulty": one.faulty}
-    return thumbnail({role: _trace(one, row) for role, row in roles.items() if row is not None}, telling)
 
 
 def _made(dataset: DataSet) -> dict[str, Any]:

@@ -5,8 +5,8 @@ const page = (id) => document.getElementById(id);
 const store = { alarms: "frozen", twin: true, cured: true }; // what stays from one scenario to the next
 let facts = null, open = null;
 
-const ready = inflated(page("facts").textContent).then((bytes) => {
-  facts = JSON.parse(new TextDecoder().decode(bytes));
+const ready = inflatedJson(page("facts").textContent).then((found) => {
+  facts = found;
   page("facts").textContent = "";
 });
 
@@ -48,6 +48,23 @@ page("filters").addEventListener("submit", (event) => event.preventDefault());
 page("filters").addEventListener("reset", () => setTimeout(filter));
 page("clear-too").addEventListener("click", () => page("filters").reset());
 
+/* The picture on each card: the run and its twin, in the signal that tells */
+
+const clearest = (scenario) => scenario.runs.find((run) => run.severity === "clear") ?? scenario.runs[0];
+
+async function drawCards() {
+  for (const card of cards) {
+    const scenario = facts.scenarios[card.dataset.id], { run, twin } = clearest(scenario), name = scenario.telling;
+    const before = new Set(unpacked.keys()), columns = await runsOf({ run, twin });
+    const series = INKS.filter((role) => columns[role]?.[name]).map((role) => ({ id: role, ink: role, ...curveOf(columns[role][name], facts.signals[name].axis) }));
+    const svg = card.querySelector("svg");
+    svg.setAttribute("viewBox", SKETCH);
+    svg.innerHTML = sketch(series, wild(series));
+    for (const id of unpacked.keys()) if (!before.has(id)) unpacked.delete(id); // all of them at once take much memory
+  }
+  document.body.dataset.drawn = "cards";
+}
+
 /* One scenario */
 
 // The layers' part in a signal of the whole run: what the heat map shows first.
@@ -59,7 +76,7 @@ const LAYERS_OF = {
 class OpenScenario {
   constructor(scenario) {
     this.scenario = scenario;
-    this.run = scenario.runs.find((run) => run.severity === "clear") ?? scenario.runs[0];
+    this.run = clearest(scenario);
     this.picked = { line: null, layers: null, role: "faulty", profile: null, beside: scenario.imitates.find((id) => facts.scenarios[id]) ?? "" };
     this.host = page("exhibit");
     this.exhibits = [];
@@ -174,7 +191,7 @@ class OpenScenario {
     this.find("beside")?.remove();
     const scenario = facts.scenarios[this.picked.beside];
     if (!scenario) return;
-    const run = scenario.runs.find((one) => one.severity === "clear") ?? scenario.runs[0], columns = await runsOf(run);
+    const run = clearest(scenario), columns = await runsOf(run);
     if (open !== this || this.picked.beside !== scenario.id) return;
     const host = document.createElement("div");
     host.className = "curves";
@@ -263,4 +280,4 @@ document.addEventListener("keydown", (event) => {
 page("help-open").addEventListener("click", () => page("help").showModal());
 addEventListener("hashchange", route);
 ready.then(filter);
-route();
+route().then(drawCards);

@@ -7,13 +7,13 @@ differs by, since both saw the same batches. Up to the onset a run is its twin's
 The differences, folded to be positive, lie in three planes of bytes, low to high, so that zlib finds their zeros.
 """
 
-import base64
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from trainwreck.evaluation.pages.templates import deflated
 
 EXPONENTS = 0xFF  # the largest exponent of a float32: infinities
 PLANES = 3
@@ -88,11 +88,6 @@ def pack(columns: Sequence[Column], twin: Mapping[str, np.ndarray]) -> str:
         )
     header = json.dumps(facts).encode()
     return deflated(len(header).to_bytes(4, "little") + header + b"".join(parts))
-
-
-def deflated(content: bytes) -> str:
-    """As it stands in the page; `inflated` in `unpack.js` is the way back."""
-    return base64.b64encode(zlib.compress(content, 9)).decode()
 
 
 def _shorter(own: np.ndarray, other: np.ndarray | None) -> tuple[np.ndarray, bool]:

@@ -1,13 +1,6 @@
 "use strict";
 /* The way back from what pack.py wrote. */
 
-/** Bytes that were deflated (zlib) and written in base64. */
-async function inflated(text) {
-  const bytes = Uint8Array.from(atob(text.trim()), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
-
 /** The columns of a run's bytes, with the codes of each: an array a row of the signal. twin: what this gave for the
     run that it is compared with, or nothing. */
 function columnsOf(bytes, twin) {

@@ -1,5 +1,10 @@
-"""A quiz as one HTML file that loads nothing. Runs are sealed one by one, and their truths apart from them."""
+"""A quiz as one HTML file that loads nothing. Runs are packed one by one, and their truths apart from them.
 
+What is packed can't be read in the page's source, but by whoever runs the page's script by hand. What must stay secret
+stays out of the page (`trainwreck quiz --sealed`).
+"""
+
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,16 +15,15 @@ from trainwreck.evaluation.constants import COSTS, HEADLINE_COST, HEADLINE_PREVA
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.pages import asset, script
-from trainwreck.evaluation.pages.assets import CHART, THEME
+from trainwreck.evaluation.pages.assets import CHART, INFLATE, THEME
 from trainwreck.evaluation.pages.quiz.answers import FORMAT, LONGEST_NAME, MOST_NAMED, VERSION
 from trainwreck.evaluation.pages.quiz.curves import curves, described
 from trainwreck.evaluation.pages.quiz.quiz import BAR, Quiz
-from trainwreck.evaluation.pages.quiz.sealed import seal
 from trainwreck.evaluation.pages.quiz.truth import truths
-from trainwreck.evaluation.pages.templates import beside, in_script, template
+from trainwreck.evaluation.pages.templates import beside, deflated, in_script, template
 from trainwreck.evaluation.scoring.reference import baseline
 
-SCRIPTS = ("open.js", "scores.js", "choice.js", "reveal.js", "play.js")  # in the order in which they need each other
+SCRIPTS = ("sha256.js", "scores.js", "choice.js", "reveal.js", "play.js")  # in the order in which they need each other
 SPEEDS = (2, 5, 10, 25, 60)  # rows a second
 
 
@@ -35,7 +39,7 @@ def write_page(
         palette=Markup(asset("palette.css")),
         own_style=beside("trainwreck.evaluation.pages.quiz", "quiz.css"),
         data=in_script(content),
-        shared=Markup(script(*THEME, *CHART)),
+        shared=Markup(script(*THEME, *CHART, *INFLATE)),
         own=beside("trainwreck.evaluation.pages.quiz", *SCRIPTS),
         quiz=quiz,
         sealed=sealed,
@@ -48,7 +52,7 @@ def write_page(
 
 
 def page_data(dataset: DataSet, quiz: Quiz, titles: Mapping[str, str], *, sealed: bool, speed: int) -> dict[str, Any]:
-    """What the page's script reads. Of runs and truths only sealed text."""
+    """What the page's script reads. Of runs and truths only packed text."""
     shown = [curves(dataset.trace(run_id), quiz.recipe.profile) for run_id in quiz.runs["run_id"]]
     names = list(dict.fromkeys(name for one in shown for name in one["signals"]))
     found = {
@@ -63,12 +67,12 @@ def page_data(dataset: DataSet, quiz: Quiz, titles: Mapping[str, str], *, sealed
         ],
         "most_named": MOST_NAMED,
         "speed": speed,
-        "runs": _sealed(quiz, "curves", shown),
+        "runs": [_packed(one) for one in shown],
         "truths": None,
     }
     if not sealed:
-        found["truths"] = _sealed(quiz, "truth", truths(dataset, quiz))
-        found["scale"] = seal(scale(quiz), f"{quiz.recipe.id}/scale/0")
+        found["truths"] = [_packed(one) for one in truths(dataset, quiz)]
+        found["scale"] = _packed(scale(quiz))
     return found
 
 
@@ -86,5 +90,5 @@ def scale(quiz: Quiz) -> dict[str, Any]:
     }
 
 
-def _sealed(quiz: Quiz, what: str, contents: list[dict[str, Any]]) -> list[str]:
-    return [seal(one, f"{quiz.recipe.id}/{what}/{run}") for run, one in enumerate(contents, start=1)]
+def _packed(content: dict[str, Any]) -> str:
+    return deflated(json.dumps(content, separators=(",", ":"), allow_nan=False).encode())

@@ -154,7 +154,7 @@ async function begin() {
   const at = state.answers.length;
   if (at >= COUNT) return end();
   told = false;
-  run = await unsealed(data.runs[at], `${data.quiz_id}/curves/${at + 1}`);
+  run = await inflatedJson(data.runs[at]);
   show("run");
   part("controls").hidden = false;
   choice.clear();
@@ -202,8 +202,8 @@ async function answer(said) {
 
 async function openTruths() {
   if (!data.truths) return;
-  scale ||= await unsealed(data.scale, `${data.quiz_id}/scale/0`);
-  while (truths.length < state.answers.length) truths.push(await unsealed(data.truths[truths.length], `${data.quiz_id}/truth/${truths.length + 1}`));
+  scale ||= await inflatedJson(data.scale);
+  while (truths.length < state.answers.length) truths.push(await inflatedJson(data.truths[truths.length]));
 }
 
 function end() {

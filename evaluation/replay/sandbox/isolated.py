@@ -9,7 +9,7 @@ from trainwreck.evaluation.detectors.base import Context
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.alarms import Alarms, Transcript
 from trainwreck.evaluation.replay.sandbox.process import FailedError
-from trainwreck.evaluation.replay.sandbox.talk import Asked, Talk
+from trainwreck.evaluation.replay.sandbox.remote import Asked, Remote
 from trainwreck.evaluation.replay.status import CRASHED, OK, TIMEOUT
 
 GIVE_UP = 5  # runs in a row without an answer: the rest would take hours and tell nothing new
@@ -21,9 +21,9 @@ class Isolated:
     Use it in a `with`, or call `close`: else the process lives until this one ends.
     """
 
-    def __init__(self, begin: Callable[[], Talk]) -> None:
+    def __init__(self, begin: Callable[[], Remote]) -> None:
         self._begin = begin
-        self._talk: Talk | None = None
+        self._remote: Remote | None = None
         self._timeouts = 0
         self.about: dict[str, Any] = {}
 
@@ -53,11 +53,11 @@ class Isolated:
         except FailedError as error:
             status = str(error)
             self._timeouts = self._timeouts + 1 if error.kind == TIMEOUT else 0
-            talk, stderr = self._talk, error.printed
-            if talk is not None:
+            remote, stderr = self._remote, error.printed
+            if remote is not None:
                 if not error.alive:
                     self.close()
-                stderr = talk.last_lines()
+                stderr = remote.last_lines()
         except BaseException:
             self.close()
             raise
@@ -65,12 +65,12 @@ class Isolated:
 
     def close(self) -> None:
         """End the process; the next replay begins another."""
-        if self._talk is not None:
-            talk, self._talk = self._talk, None
-            talk.close()
+        if self._remote is not None:
+            remote, self._remote = self._remote, None
+            remote.close()
 
-    def _ready(self) -> Talk:
-        if self._talk is None:
-            self._talk = self._begin()
-            self.about = self._talk.about
-        return self._talk
+    def _ready(self) -> Remote:
+        if self._remote is None:
+            self._remote = self._begin()
+            self.about = self._remote.about
+        return self._remote

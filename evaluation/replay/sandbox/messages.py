@@ -1,4 +1,4 @@
-"""Messages between the harness and a command: one line of JSON each way. docs/protocol.md has them in words.
+"""Messages between the harness and a detector's process, lines of JSON. docs/protocol.md has them in words.
 
 JSON has no NaN and no infinity: they stand as the strings "NaN", "Infinity" and "-Infinity", as in the JSON form
 of Protocol Buffers.
@@ -7,14 +7,17 @@ of Protocol Buffers.
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from trainwreck.evaluation.detectors.base import Context, OutputError, Row, Verdict
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.sandbox.process import FailedError, brief
-from trainwreck.evaluation.replay.status import GARBAGE
+from trainwreck.evaluation.replay.status import CRASHED, FAILURES_OF_A_DETECTOR, GARBAGE, MEMORY
 
 VERSION = 1
 ABOUT = {"name": str, "rule": str, "source": str, "blind_spots": str, "causes": list, "signals": list}
+INPUT = "input"  # the kind of failure of a detector that can not be loaded
 
 
 def hello() -> bytes:
@@ -37,17 +40,27 @@ def row(seen: Row) -> bytes:
 _NOT_JSON = re.compile(r"(-?Infinity|NaN)")
 
 
-def whole(buffer: bytearray) -> int:
-    """Length of the line at the front of a buffer; 0 while it is not complete."""
-    return buffer.find(b"\n") + 1
+def rows(batch: Mapping[str, Any]) -> bytes:
+    """The line of a batch, as `columns.batches` gives it."""
+    return _line({"type": "rows", **batch})
+
+
+def end() -> bytes:
+    """The line after a run, for a process that takes batches."""
+    return _line({"type": "end"})
 
 
 def answer(line: bytes, kind: str, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The object of an answer of a kind, known to have these keys and no others. Raises FailedError."""
+    """The object of an answer of a kind, known to have these keys and no others.
+
+    Raises FailedError, and InputError where it failed on what it was asked to load.
+    """
     try:
-        said = json.loads(line, parse_constant=_refuse)
+        said = _READER.decode(line.decode())
     except (ValueError, RecursionError):
         raise FailedError(GARBAGE, f"answered {brief(line)}; allowed: one line of JSON") from None
+    if isinstance(said, dict) and said.get("type") == "failed" and kind != "failed":
+        raise _failure(line)
     if not isinstance(said, dict) or said.get("type") != kind:
         raise FailedError(GARBAGE, f'answered {brief(line)}; allowed: an object with "type": "{kind}"')
     missing = [key for key in required if key not in said]
@@ -60,9 +73,12 @@ def answer(line: bytes, kind: str, required: tuple[str, ...] = (), optional: tup
     return said
 
 
-def verdict(line: bytes, step: int) -> Verdict:
-    """The verdict on the row of a step, not yet checked further. Raises FailedError, OutputError."""
-    said = answer(line, "verdict", ("step", "score"), ("alarm", "causes"))
+def verdict(line: bytes, step: int) -> tuple[Verdict, int | None]:
+    """The verdict on the row of a step, not yet checked further, and the nanoseconds that it says it took.
+
+    Raises FailedError, OutputError.
+    """
+    said = answer(line, "verdict", ("step", "score"), ("alarm", "causes", "nanoseconds"))
     about = said["step"]
     if type(about) is not int:
         raise FailedError(GARBAGE, f"step: {brief(json.dumps(about).encode())} is not allowed; allowed: {step}")
@@ -71,13 +87,18 @@ def verdict(line: bytes, step: int) -> Verdict:
         raise FailedError(GARBAGE, f"step: {about} lies in the {when}; allowed: {step}, the step of the row")
     if isinstance(said["score"], bool):
         raise OutputError(f"score: {said['score']} is not allowed; allowed: a finite number")
+    nanoseconds = _count(said, "nanoseconds")
     causes = said.get("causes", [])
-    return Verdict(said["score"], said.get("alarm", False), tuple(causes) if isinstance(causes, list) else causes)
+    causes = tuple(causes) if isinstance(causes, list) else causes
+    return Verdict(said["score"], said.get("alarm", False), causes), nanoseconds
 
 
-def about(line: bytes) -> dict[str, Any]:
-    """What a command says of itself in its answer to `hello`. Raises FailedError."""
-    said = answer(line, "hello", ("version",), tuple(ABOUT))
+def about(line: bytes) -> tuple[dict[str, Any], bool]:
+    """What a detector says of itself in its answer to `hello`, and whether it takes batches of rows.
+
+    Raises FailedError, InputError.
+    """
+    said = answer(line, "hello", ("version",), ("batches", *ABOUT))
     if said["version"] != VERSION:
         raise FailedError(GARBAGE, f"version: {said['version']!r} is not allowed; allowed: {VERSION}")
     facts = {key: said[key] for key in ABOUT if key in said}
@@ -86,11 +107,49 @@ def about(line: bytes) -> dict[str, Any]:
         if not fits:
             allowed = "text" if ABOUT[key] is str else "a list of texts"
             raise FailedError(GARBAGE, f"{key}: {brief(json.dumps(value).encode())} is not allowed; allowed: {allowed}")
-    return facts
+    batches = said.get("batches", False)
+    if not isinstance(batches, bool):
+        found = brief(json.dumps(batches).encode())
+        raise FailedError(GARBAGE, f"batches: {found} is not allowed; allowed: true, false")
+    return facts, batches
+
+
+def state_bytes(line: bytes) -> int | None:
+    """Size of the detector's state in the answer to `end`. Raises FailedError."""
+    return _count(answer(line, "ended", (), ("state_bytes",)), "state_bytes")
+
+
+def numbers(context: Any) -> Any:
+    """The context of `reset` with the numbers that JSON does not have."""
+    if isinstance(context, str) and _NOT_JSON.fullmatch(context):
+        return float(context)
+    if isinstance(context, dict):
+        return {key: numbers(item) for key, item in context.items()}
+    return [numbers(item) for item in context] if isinstance(context, list) else context
+
+
+def _failure(line: bytes) -> Exception:
+    said = answer(line, "failed", ("reason",), ("kind",))
+    kind, reason = said.get("kind", CRASHED), said["reason"]
+    if kind not in (INPUT, *FAILURES_OF_A_DETECTOR) or not isinstance(reason, str):
+        return FailedError(GARBAGE, f"answered {brief(line)}; allowed: a kind of failure and a reason")
+    reason = " ".join(reason.split())
+    # After it ran out of memory it may be in any state.
+    return InputError(reason) if kind == INPUT else FailedError(kind, reason, alive=kind != MEMORY)
+
+
+def _count(said: Mapping[str, Any], key: str) -> int | None:
+    value = said.get(key)
+    if value is not None and (type(value) is not int or value < 0):
+        raise FailedError(GARBAGE, f"{key}: {brief(json.dumps(value).encode())} is not allowed; allowed: 0 and more")
+    return value
 
 
 def _refuse(word: str) -> None:
     raise ValueError(word)
+
+
+_READER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _line(content: dict[str, Any]) -> bytes:

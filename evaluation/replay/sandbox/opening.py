@@ -1,5 +1,7 @@
 """A detector by whatever name it is asked for: built in, of a file, of an installed package, or a command."""
 
+import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,11 +10,13 @@ from trainwreck.evaluation.detectors.base import Detector
 from trainwreck.evaluation.detectors.plugins import GROUP, plugin, plugins
 from trainwreck.evaluation.detectors.registry import builtin_detectors, is_builtin, load_detector
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.replay.sandbox.command import PREFIX, CommandTalk, words_of
+from trainwreck.evaluation.replay.sandbox.command import PREFIX, words_of
 from trainwreck.evaluation.replay.sandbox.isolated import Isolated
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.process import FailedError
-from trainwreck.evaluation.replay.sandbox.python import PythonTalk
+from trainwreck.evaluation.replay.sandbox.remote import Remote
+
+RUNNER = "trainwreck.evaluation.replay.sandbox.runner"
 
 
 def open_detector(
@@ -30,7 +34,7 @@ def open_detector(
             key = next(iter(settings))
             raise InputError(f"detector {name}: a command takes no {key!r}; allowed: a word of the command")
         words = words_of(name)
-        return _loaded(Isolated(lambda: CommandTalk(words, limits)), f"detector {name}")
+        return _loaded(Isolated(lambda: Remote(words, limits)), f"detector {name}")
     if ".py" in name:
         return _of_file(name, limits, settings)
     if is_builtin(name):
@@ -40,14 +44,14 @@ def open_detector(
         raise unknown("detector", name, [*builtin_detectors(), *installed])
     entry = plugin(name, installed)
     what = {"name": entry.name, "settings": settings, "entry_point": [entry.value, GROUP]}
-    return _loaded(Isolated(lambda: PythonTalk(what, limits)), f"plug-in {name}")
+    return _loaded(Isolated(lambda: Remote(_runner(what), limits)), f"plug-in {name}")
 
 
 def isolated_builtin(name: str, settings: Mapping[str, Any], limits: Limits | None = None) -> Isolated:
     """A built-in detector in a process of its own. settings: keywords that it is made with."""
     what = {"name": name, "settings": dict(settings)}
     chosen = limits or Limits()
-    return _loaded(Isolated(lambda: PythonTalk(what, chosen)), f"detector {name}")
+    return _loaded(Isolated(lambda: Remote(_runner(what), chosen)), f"detector {name}")
 
 
 def _of_file(name: str, limits: Limits, settings: Mapping[str, Any]) -> Isolated:
@@ -59,9 +63,14 @@ def _of_file(name: str, limits: Limits, settings: Mapping[str, Any]) -> Isolated
     full = str(Path(file).absolute())
     what = {"name": f"{full}:{class_name}", "settings": dict(settings)}
     try:
-        return _loaded(Isolated(lambda: PythonTalk(what, limits)), f"detector {file}")
+        return _loaded(Isolated(lambda: Remote(_runner(what), limits)), f"detector {file}")
     except InputError as error:
         raise InputError(str(error).replace(full, file)) from None
+
+
+def _runner(what: Mapping[str, Any]) -> list[str]:
+    """The command that runs a Python detector. what: as `runner.Runner` takes it."""
+    return [sys.executable, "-P", "-m", RUNNER, json.dumps(what)]
 
 
 def _loaded(isolated: Isolated, where: str) -> Isolated:

@@ -1,4 +1,4 @@
-"""A child process that answers messages within limits, or fails in a way that can be told."""
+"""A child process that answers messages by lines within limits, or fails in a way that can be told."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -50,10 +50,10 @@ class FailedError(Exception):
 class Process:
     """A command in an empty folder, a session and a group of its own.
 
-    argv: the program and its words. pass_fds: files it inherits beside the three streams. `close` must be called.
+    argv: the program and its words. `close` must be called.
     """
 
-    def __init__(self, argv: Sequence[str], limits: Limits, pass_fds: Sequence[int] = ()) -> None:
+    def __init__(self, argv: Sequence[str], limits: Limits) -> None:
         self.limits = limits
         self._folder = tempfile.mkdtemp(prefix="trainwreck-detector-")
         try:
@@ -65,7 +65,6 @@ class Process:
                 bufsize=0,
                 cwd=self._folder,
                 env={name: os.environ[name] for name in KEPT if name in os.environ} | GIVEN | {"TMPDIR": self._folder},
-                pass_fds=pass_fds,
                 start_new_session=True,
             )
         except BaseException:
@@ -93,52 +92,41 @@ class Process:
         self._printed.clear()
         self._printed_bytes = 0
 
-    def ask(
-        self,
-        message: bytes,
-        whole: Callable[[bytearray], int],
-        seconds: float,
-        progress: Callable[[], int] = int,
-    ) -> bytes:
-        """Send a message and wait for the answer.
+    def ask(self, message: bytes, seconds: float, count: int = 1) -> Iterator[bytes]:
+        """Send a message and give the lines of its answer, `count` of them, each as it comes.
 
-        whole: length of the answer at the front of what came, 0 while it is not complete. seconds: without an answer,
-        or with `progress` without its number growing. Raises FailedError for whatever else happens.
+        seconds: without a line. Raises FailedError for whatever else happens, after the lines that came before it.
         """
         if self._buffer:
             raise FailedError(GARBAGE, f"said {brief(bytes(self._buffer))} before it was asked")
-        unsent = memoryview(message)
-        reached, deadline = 0, monotonic() + seconds
-        while True:
-            unsent = self._send(unsent)
-            for pipe, _ in self._poll.poll(1e3 * LOOK_SECONDS):
-                if pipe == self._out:
-                    self._receive()
-                elif pipe == self._err:
-                    self._listen()
-            length = whole(self._buffer)
-            now = monotonic()
-            if now >= self._next_look:
-                self._next_look = now + LOOK_SECONDS
-                self._look_at_memory()
-            if length:
-                answer = bytes(self._buffer[:length])
+        unsent, deadline = memoryview(message), monotonic() + seconds
+        failure: FailedError | None = None
+        while count and failure is None:
+            try:
+                unsent = self._send(unsent)
+                self._poll_once(LOOK_SECONDS)
+                if (now := monotonic()) >= self._next_look:
+                    self._next_look = now + LOOK_SECONDS
+                    self._look_at_memory()
+            except FailedError as error:
+                failure = error
+                self._receive_rest()
+            while count and (length := self._buffer.find(b"\n") + 1):
+                line = bytes(self._buffer[:length])
                 del self._buffer[:length]
-                return answer
-            if len(self._buffer) > 1024 * self.limits.output_kb:
-                raise FailedError(OUTPUT, f"an answer of more than {self.limits.output_kb:g} KiB")
-            if (further := progress()) > reached:
-                reached, deadline = further, now + seconds
-            if now > deadline:
-                raise FailedError(TIMEOUT, f"no answer within {seconds:g} s")
+                count -= 1
+                yield line
+                deadline = monotonic() + seconds
+            if failure is None and len(self._buffer) > 1024 * self.limits.output_kb:
+                failure = FailedError(OUTPUT, f"an answer of more than {self.limits.output_kb:g} KiB")
+            if failure is None and count and monotonic() > deadline:
+                failure = FailedError(TIMEOUT, f"no answer within {seconds:g} s")
+        if failure is not None:
+            raise failure
 
     def check_silent(self) -> None:
         """Raises FailedError where it said something that it was not asked for."""
-        for pipe, _ in self._poll.poll(0):
-            if pipe == self._out:
-                self._receive()
-            elif pipe == self._err:
-                self._listen()
+        self._poll_once(0.0)
         if self._buffer:
             raise FailedError(GARBAGE, f"said {brief(bytes(self._buffer))} without being asked")
 
@@ -203,11 +191,25 @@ class Process:
             self._sending = False
         return unsent
 
+    def _poll_once(self, seconds: float) -> None:
+        """Take what it says and prints, waiting for it so long at most."""
+        for pipe, _ in self._poll.poll(1e3 * seconds):
+            if pipe == self._out:
+                self._receive()
+            elif pipe == self._err:
+                self._listen()
+
     def _receive(self) -> None:
         data = os.read(self._out, CHUNK)
         if not data:
             raise self._ended()
         self._buffer += data
+
+    def _receive_rest(self) -> None:
+        """What it had said already when it failed."""
+        with suppress(BlockingIOError):
+            for _ in range(MOST_READS):
+                self._buffer += os.read(self._out, CHUNK)
 
     def _listen(self) -> None:
         """Take what it printed. Raises FailedError where that is too much."""

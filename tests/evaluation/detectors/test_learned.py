@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.detectors.learned.features import NAMES
-from trainwreck.evaluation.detectors.learned.forest import Forest
 from trainwreck.evaluation.detectors.learned.learned import Learned, with_weights
 from trainwreck.evaluation.detectors.learned.model import CauseHead, Model, write_model
-from trainwreck.evaluation.detectors.learned.trees import Trees
+from trainwreck.evaluation.detectors.learned.trees import Forest, Trees
 from trainwreck.evaluation.detectors.registry import load_detector
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.replay import replay
@@ -24,7 +23,7 @@ def weights(tmp_path: Path) -> Path:
     rise = NAMES.index("loss: over its least")
     stump = (np.array([rise, 0, 0]), np.array([0.5, 0.0, 0.0]), np.array([1, 1, 2]), np.array([2, 1, 2]))
     feature, threshold, left, right = stump
-    trees = Trees(np.array([0]), feature, threshold, np.ones(3, bool), left, right, np.array([0.0, -4.0, 4.0]), 0.0, 1)
+    trees = Trees(np.array([0]), feature, threshold, left, right, np.ones(3, bool), np.array([0.0, -4.0, 4.0]), 0.0, 1)
     forest = Forest(
         np.array([0]), feature, threshold, left, right, np.array([0, 0, 1, 2]), np.array([1, 0]), np.ones(2), 2
     )

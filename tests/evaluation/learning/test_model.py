@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.detectors.learned.features import NAMES
-from trainwreck.evaluation.detectors.learned.forest import Forest
 from trainwreck.evaluation.detectors.learned.model import CauseHead, Model, read_model, shipped, write_model
-from trainwreck.evaluation.detectors.learned.trees import Trees
+from trainwreck.evaluation.detectors.learned.trees import Forest, Trees
 from trainwreck.evaluation.errors import InputError
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
-from trainwreck.evaluation.detectors.learned.forest import filled, from_forest
-from trainwreck.evaluation.detectors.learned.trees import Trees, from_boosting, gains
+from trainwreck.evaluation.detectors.learned.trees import Trees, filled
+from trainwreck.evaluation.learning.fitted_trees import from_boosting, from_forest, gains
 
 
 @pytest.fixture(scope="module")

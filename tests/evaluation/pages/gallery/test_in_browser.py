@@ -65,6 +65,16 @@ def test_the_filters_leave_what_they_name(overview):
     assert overview.is_visible("#unproven")
 
 
+def test_every_card_has_a_picture_of_the_run_and_its_twin(overview):
+    overview.until("document.body.dataset.drawn === 'cards'")
+    paths = overview.eval_on_selector_all(
+        ".card", "all => all.map((card) => [...card.querySelectorAll('path')].map((path) => path.getAttribute('d')))"
+    )
+    assert len(paths) == 11
+    assert all(len(two) == 2 and two[0] != two[1] for two in paths)
+    assert all(path.startswith("M") and path.count("L") > 5 for two in paths for path in two)
+
+
 def test_symptoms_are_shapes_and_signals(overview):
     for value in overview.eval_on_selector_all("#symptom option", "all => all.map((o) => o.value).filter(Boolean)"):
         overview.select_option("#symptom", value)

@@ -4,8 +4,8 @@ import hashlib
 import json
 import os
 import signal
-import struct
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -41,15 +41,24 @@ class RaisesOurs(Good):
         raise InputError("no such threshold")
 
 
-class Counts(Good):
+class Trickles(Good):
     """Says to the harness that it goes on, while it is stuck."""
 
     def act(self, row):
-        runner = sys._getframe(2).f_locals["self"]
-        at = 10
+        answers = sys._getframe(2).f_locals["answer"].__closure__[0].cell_contents
         while True:
-            at += 1
-            runner._slots._memory[:4] = struct.pack("=I", at)
+            os.write(answers, b" ")
+            time.sleep(0.01)
+
+
+class Forges(Good):
+    """Answers for rows that it has not seen."""
+
+    def act(self, row):
+        answer, step = sys._getframe(2).f_locals["answer"], row["step"]
+        while True:
+            answer({"type": "verdict", "step": step, "score": 0.0})
+            step += 1
 
 
 class Quits(Good):

@@ -34,10 +34,10 @@ HARNESS = """
 import signal
 import sys
 import numpy as np
-from trainwreck.evaluation.isolation.limits import Limits
-from trainwreck.evaluation.isolation.opening import open_detector
-from trainwreck.evaluation.replay import replay
-from trainwreck.evaluation.trace import Trace
+from trainwreck.evaluation.replay.sandbox.limits import Limits
+from trainwreck.evaluation.replay.sandbox.opening import open_detector
+from trainwreck.evaluation.replay.replay import replay
+from trainwreck.evaluation.dataset.trace import Trace
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
 with open_detector(sys.argv[1], Limits(row_seconds=float(sys.argv[2]))) as detector:
@@ -100,8 +100,8 @@ def test_a_user_who_interrupts_leaves_nothing(tmp_path: Path, opened: Any, make_
 
     detector = opened("Good")
     assert replay(detector, make_trace("r", steps=3)).status == "ok"
-    process = os.pidfd_open(detector._talk._process._process.pid)
-    folder = Path(detector._talk._process._folder)
+    process = os.pidfd_open(detector._remote._process._process.pid)
+    folder = Path(detector._remote._process._folder)
     assert folder.is_dir()
 
     def interrupted(self: Process) -> None:

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from trainwreck.evaluation.detectors.base import OutputError, normalise
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.rows import rows
 from trainwreck.evaluation.replay.sandbox import messages
+from trainwreck.evaluation.replay.sandbox.columns import batches
+from trainwreck.evaluation.replay.sandbox.process import FailedError
 
 SCHEMA: dict[str, Any] = json.loads(
     (files("trainwreck.evaluation.replay.sandbox") / "messages.schema.json").read_text(encoding="utf-8")
@@ -79,10 +83,12 @@ def test_questions_are_what_the_schema_says(make_trace: Any) -> None:
     context = {"lr": 0.1, "clip": math.inf, "layers": [1, math.nan], "name": "NaN", "none": None}
     said = [messages.hello(), messages.reset(None), messages.reset(context)]
     said += [messages.row(dict(row)) for row in rows(trace)]
+    said += [messages.end(), *(messages.rows(batch) for batch in batches(trace, "full", 1, 8))]
     for line in said:
         assert fits(strict(line), part("question"))
     assert strict(said[2])["context"] == context | {"clip": "Infinity", "layers": [1, "NaN"]}
-    seen = [strict(line)["row"] for line in said[3:]]
+    assert repr(messages.numbers(strict(said[2])["context"] | {"name": "n"})) == repr(context | {"name": "n"})
+    seen = [strict(line)["row"] for line in said[3:33]]
     assert [row["loss"] for row in seen[3:6]] == ["NaN", "Infinity", "-Infinity"]
     assert seen[3]["head_entropy"] == ["NaN"] * 4
     assert seen[0]["validation_loss"] is None
@@ -92,8 +98,12 @@ def test_questions_are_what_the_schema_says(make_trace: Any) -> None:
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("about", {"type": "hello", "version": 1}),
     ("about", {"type": "hello", "version": 1, "name": "n", "rule": "r", "causes": ["high_lr"], "signals": ["loss"]}),
+    ("about", {"type": "hello", "version": 1, "batches": True}),
     ("ready", {"type": "ready"}),
+    ("ended", {"type": "ended"}),
+    ("ended", {"type": "ended", "state_bytes": 12}),
     ("verdict", {"type": "verdict", "step": 7, "score": 1}),
+    ("verdict", {"type": "verdict", "step": 7, "score": 1, "nanoseconds": 900}),
     ("verdict", {"type": "verdict", "step": 7, "score": -1e30, "alarm": True, "causes": ["high_lr", "unknown"]}),
 ]
 BAD: list[tuple[str, dict[str, Any]]] = [
@@ -102,6 +112,10 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("about", {"type": "hello", "version": 1, "signals": "loss"}),
     ("about", {"type": "hello", "version": 1, "causes": [1]}),
     ("about", {"type": "hello", "version": 1, "label": "n"}),
+    ("about", {"type": "hello", "version": 1, "batches": 1}),
+    ("ended", {"type": "ended", "state_bytes": -1}),
+    ("ended", {"type": "ended", "state_bytes": True}),
+    ("verdict", {"type": "verdict", "step": 7, "score": 1, "nanoseconds": 0.5}),
     ("ready", {"type": "reddy"}),
     ("ready", {"type": "ready", "step": 1}),
     ("verdict", {"type": "verdict", "score": 1}),
@@ -119,17 +133,16 @@ BAD: list[tuple[str, dict[str, Any]]] = [
 
 def accepted(kind: str, answer: dict[str, Any]) -> bool:
     """Whether the harness takes an answer."""
-    from trainwreck.evaluation.detectors.base import OutputError, normalise
-    from trainwreck.evaluation.replay.sandbox.process import FailedError
-
     line = json.dumps(answer).encode() + b"\n"
     try:
         if kind == "about":
             messages.about(line)
         elif kind == "ready":
             messages.answer(line, "ready")
+        elif kind == "ended":
+            messages.state_bytes(line)
         else:
-            normalise(messages.verdict(line, 7), threshold=None, known=None)
+            normalise(messages.verdict(line, 7)[0], threshold=None, known=None)
     except (FailedError, OutputError):
         return False
     return True
@@ -148,7 +161,25 @@ def test_an_answer_that_the_schema_does_not_allow_is_not(kind: str, answer: dict
     assert not accepted(kind, answer)
 
 
+def test_a_failure_is_told_as_its_kind_and_nothing_else_as_one() -> None:
+    for facts, kind in (
+        ({"reason": "no\nweights"}, "crashed: no weights"),
+        ({"kind": "garbage", "reason": "r"}, "garbage: r"),
+        ({"kind": "tired", "reason": "r"}, None),
+        ({"reason": 7}, None),
+        ({}, None),
+    ):
+        answer = {"type": "failed"} | facts
+        assert fits(answer, part("answer")) == (kind is not None)
+        with pytest.raises(FailedError) as caught:
+            messages.verdict(json.dumps(answer).encode(), 7)
+        assert str(caught.value) == kind if kind else caught.value.kind == "garbage"
+        assert caught.value.alive == (kind is not None)
+    with pytest.raises(InputError, match="no such file"):
+        messages.about(b'{"type": "failed", "kind": "input", "reason": "no such file"}')
+
+
 def test_the_schema_has_the_version_that_is_spoken() -> None:
     for name in ("hello", "about"):
         assert SCHEMA["$defs"][name]["properties"]["version"] == {"const": messages.VERSION}
-    assert set(SCHEMA["$defs"]["about"]["properties"]) == {"type", "version", *messages.ABOUT}
+    assert set(SCHEMA["$defs"]["about"]["properties"]) == {"type", "version", "batches", *messages.ABOUT}

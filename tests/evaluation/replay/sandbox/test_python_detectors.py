@@ -1,6 +1,8 @@
 """Detectors of files in a process of their own: each way to fail is that run's status and nobody else's trouble."""
 
+import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,6 @@ import pytest
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.run import score, score_all
 from trainwreck.evaluation.replay.replay import replay
-from trainwreck.evaluation.replay.sandbox import wire
 from trainwreck.evaluation.replay.sandbox.isolated import GIVE_UP
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.opening import open_detector
@@ -85,33 +86,39 @@ def test_what_the_process_can_know(opened: Any, make_trace: Any, tmp_path: Path,
     assert "high_lr" not in json.dumps(found)
     assert "DATA_SET" not in found["environment"]
     assert found["inside"] == []
-    # Its input, its outputs, the questions, the answers, and the memory in which its own verdicts lie.
-    strange = [name for name in found["files"] if not name.startswith(("pipe:", "/dev/null", "/proc/"))]
-    assert [name.endswith("(deleted)") for name in strange] == [True]
+    # Its input, its outputs, the questions and the answers.
+    assert [name for name in found["files"] if not name.startswith(("pipe:", "/dev/null", "/proc/"))] == []
 
 
 def test_nothing_of_a_later_row_is_handed_over_in_batches_of_one(
     opened: Any, make_trace: Any, monkeypatch: Any
 ) -> None:
-    sent: list[int] = []
+    sent: list[list[int]] = []
     ask = Process.ask
 
-    def watched(self: Process, message: bytes, *others: Any) -> bytes:
-        if message[:1] == wire.ROWS:
-            sent.append(len(message) - wire.HEAD.size)
+    def watched(self: Process, message: bytes, *others: Any) -> Iterator[bytes]:
+        question = json.loads(message)
+        if question["type"] == "rows":
+            sent.append(question["steps"])
+            size = sum(1 if width is None else width for width in question["columns"].values())
+            assert len(base64.b64decode(question["numbers"])) == 8 * size * len(question["steps"])
         return ask(self, message, *others)
 
     monkeypatch.setattr(Process, "ask", watched)
     trace = make_trace("r", steps=40)
     first, second = (replay(opened("Good", batch=batch), trace) for batch in (1, 32))
-    assert len(sent) == 40 + 2
-    assert len(set(sent[:40])) == 1  # a row each, and each was asked about before the next was sent
-    assert sent[40] == 32 * sent[0]
+    assert sent == [[step] for step in range(40)] + [list(range(32)), list(range(32, 40))]
     assert first.scores.tolist() == second.scores.tolist()
 
 
 def test_one_that_only_says_that_it_goes_on_is_late(opened: Any, make_trace: Any) -> None:
-    assert replay(opened("Counts", row_seconds=0.3), make_trace("r", steps=40)).outcome == "timeout"
+    assert replay(opened("Trickles", row_seconds=0.3), make_trace("r", steps=40)).outcome == "timeout"
+
+
+def test_answers_to_rows_that_it_was_not_asked_about_are_refused(opened: Any, make_trace: Any) -> None:
+    found = replay(opened("Forges"), make_trace("r", steps=40))
+    assert found.status.startswith("garbage: s")  # said something unasked, or of step 32 when asked of another
+    assert found.last_judged == 31  # it is its own answers that it forges: no later row was there to be judged
 
 
 @pytest.mark.parametrize(("code", "words"), [(0, "exit code 0"), (-9, "signal SIGKILL"), (-40, "signal 40")])

@@ -1,6 +1,6 @@
 "use strict";
-/* SHA-256 (FIPS 180-4), and with it the cover that sealed.py puts on runs and answers. Written out here since
-   browsers keep their own from pages that come over plain http. */
+/* SHA-256 (FIPS 180-4), of which the checksum of an export is made. Written out here since browsers keep their own
+   from pages that come over plain http. */
 
 const ROOTS = (() => {
   const primes = [];
@@ -42,17 +42,3 @@ function sha256(bytes) {
 
 const bytesOf = (text) => new TextEncoder().encode(text);
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-
-/** The value that sealed.py sealed under a name. */
-async function unsealed(text, name) {
-  const data = Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
-  const block = new Uint8Array(36);
-  block.set(sha256(bytesOf(name)));
-  for (let at = 0; at < data.length; at += 32) {
-    new DataView(block.buffer).setUint32(32, at / 32);
-    const stream = sha256(block);
-    for (let i = at; i < Math.min(at + 32, data.length); i++) data[i] ^= stream[i - at];
-  }
-  const plain = new Blob([data]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return JSON.parse(await new Response(plain).text());
-}

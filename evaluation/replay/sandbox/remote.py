@@ -1,0 +1,113 @@
+"""A detector in another process: the questions of `messages`, asked of it run by run."""
+
+import os
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from time import perf_counter_ns
+from typing import NamedTuple
+
+from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.detectors.base import Context, OutputError, normalise
+from trainwreck.evaluation.errors import unknown
+from trainwreck.evaluation.replay.alarms import Transcript
+from trainwreck.evaluation.replay.profiles import observe
+from trainwreck.evaluation.replay.rows import NAMES, rows
+from trainwreck.evaluation.replay.sandbox import confine, messages
+from trainwreck.evaluation.replay.sandbox.columns import batches
+from trainwreck.evaluation.replay.sandbox.limits import Limits
+from trainwreck.evaluation.replay.sandbox.process import FailedError, Process
+from trainwreck.evaluation.replay.status import GARBAGE
+
+GRACE = 0.5  # seconds to end after its input has
+
+
+class Asked(NamedTuple):
+    """A replay. known: cause ids that may be named, None for any; the others as in `replay`."""
+
+    trace: Trace
+    profile: str
+    context: Context | None
+    k: int
+    known: Collection[str] | None
+
+
+class Remote:
+    """A process with one detector in it. words: of its command, the program by its full path.
+
+    Raises InputError where it says that the detector can't be loaded, FailedError where it does not answer as it must.
+    """
+
+    def __init__(self, words: Sequence[str], limits: Limits) -> None:
+        self._limits = limits
+        bounds = (os.getpid(), int(2 * limits.memory_mb * 2**20))
+        assert confine.__file__
+        # -I and -S: nothing but the standard library, within some ten milliseconds.
+        self._process = Process([sys.executable, "-I", "-S", confine.__file__, *map(str, bounds), *words], limits)
+        try:
+            self.about, self._packed = messages.about(self._ask(messages.hello()))
+            self._signals: list[str] = self.about.get("signals", list(NAMES))
+            for name in () if self._packed else self._signals:
+                if name not in NAMES:
+                    raise FailedError(GARBAGE, str(unknown("signals", name, NAMES)))
+        except BaseException as error:  # an interrupt too
+            self.close()
+            if isinstance(error, FailedError):
+                error.printed = self.last_lines()
+            raise
+
+    def replay(self, asked: Asked, heard: Transcript) -> int | None:
+        """Show a run and write down what is said, as far as it comes. Raises InputError, FailedError.
+
+        Bytes of the detector's state at the end; None where nobody can look.
+        """
+        self._process.forget()
+        messages.answer(self._ask(messages.reset(asked.context)), "ready")
+        for steps, message in self._questions(asked):
+            self._batch(steps, message, asked.known, heard)
+        if self._packed:
+            return messages.state_bytes(self._ask(messages.end()))
+        self._process.check_silent()
+        return None
+
+    def last_lines(self) -> tuple[str, ...]:
+        """The end of what it printed in this run."""
+        return self._process.last_lines()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close(GRACE)
+
+    def _questions(self, asked: Asked) -> Iterator[tuple[list[int], bytes]]:
+        """Steps and message of each batch of rows."""
+        if self._packed:
+            for batch in batches(asked.trace, asked.profile, asked.k, self._limits.batch):
+                yield batch["steps"], messages.rows(batch)
+            return
+        for seen in observe(rows(asked.trace), asked.profile, k=asked.k):
+            step = seen["step"]
+            yield [step], messages.row({"step": step} | {name: seen[name] for name in self._signals})
+
+    def _batch(self, steps: list[int], message: bytes, known: Collection[str] | None, heard: Transcript) -> None:
+        wrong: FailedError | None = None
+        answers, start = self._process.ask(message, self._limits.row_seconds, len(steps)), perf_counter_ns()
+        try:
+            for step, line in zip(steps, answers, strict=True):
+                spent = perf_counter_ns() - start
+                try:
+                    verdict, measured = messages.verdict(line, step)
+                    if wrong is None:
+                        verdict = normalise(verdict, threshold=None, known=known)
+                        heard.add(step, verdict, spent if measured is None else measured)
+                except OutputError as error:  # the answers to the rest of the batch are still to come
+                    wrong = wrong or FailedError(GARBAGE, str(error), alive=True)
+                start = perf_counter_ns()
+        except FailedError as error:
+            if wrong is None:
+                raise
+            wrong.alive = error.alive
+        if wrong is not None:
+            raise wrong
+
+    def _ask(self, message: bytes) -> bytes:
+        (line,) = self._process.ask(message, self._limits.start_seconds)
+        return line
