@@ -6,9 +6,10 @@ import numpy as np
 
 from trainwreck.evaluation.constants import RATE_STEPS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT
+from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.evaluation.scoring.metrics.curves import frontier, operating_curve, stop_rate
 from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
-from trainwreck.evaluation.scoring.metrics.false_alarms import Share, binomial_interval, false_stop, healthy_steps
+from trainwreck.evaluation.scoring.metrics.false_alarms import Share, false_stop, healthy_steps
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, in_time, peak, threshold_range
 from trainwreck.evaluation.scoring.reference import Baseline
 from trainwreck.evaluation.scoring.run_labels import Records

@@ -22,6 +22,7 @@ from trainwreck.evaluation.constants import (
     TOP,
 )
 from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
+from trainwreck.evaluation.intervals import interval_text
 from trainwreck.evaluation.replay.oracles import labelled_alarms
 from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.replay.status import FAILURES_OF_A_DETECTOR
@@ -122,18 +123,18 @@ class Scorecard:
         for point, recall in self.recall.items():
             name = "published default" if point == "default" else f"budget {float(point):.0%}"
             lines.append(
-                f"  in-time recall, {name:18} {_span(recall)}   stops {_span(recall.stopped)} of healthy runs, "
-                f"{_span(recall.stopped_look_alike)} of look-alikes"
+                f"  in-time recall, {name:18} {_text(recall)}   stops {_text(recall.stopped)} of healthy runs, "
+                f"{_text(recall.stopped_look_alike)} of look-alikes"
             )
         delay = self.delay["from_onset"]["restricted_mean_steps"]
         lines += [
-            f"  false alarms per 10,000 healthy steps {_span(self.false_alarm_rate)}",
-            f"  steps from onset to alarm (a miss counts to the end) {_span(delay)}",
-            f"  lead {_span(self.lead)}   W* (rollback, 10 % failing) {_span(self.headline_skill)}",
-            f"  cause, top 1 {_span(self.diagnosis['cause']['1']['macro'])}, "
-            f"top 3 {_span(self.diagnosis['cause']['3']['macro'])} "
+            f"  false alarms per 10,000 healthy steps {_text(self.false_alarm_rate)}",
+            f"  steps from onset to alarm (a miss counts to the end) {_text(delay)}",
+            f"  lead {_text(self.lead)}   W* (rollback, 10 % failing) {_text(self.headline_skill)}",
+            f"  cause, top 1 {_text(self.diagnosis['cause']['1']['macro'])}, "
+            f"top 3 {_text(self.diagnosis['cause']['3']['macro'])} "
             f"(chance {self.diagnosis['cause']['1']['chance']:.2f}); within its equivalence set, top 1 "
-            f"{_span(self.diagnosis['cause_within_set']['1']['macro'])} "
+            f"{_text(self.diagnosis['cause_within_set']['1']['macro'])} "
             f"(chance {self.diagnosis['cause_within_set']['1']['chance']:.2f})",
             f"  {self.cost['update_us']:.1f} us an update",
         ]  # fmt: skip
@@ -209,9 +210,8 @@ def measure(
     )
 
 
-def _span(estimate: Any) -> str:
-    value, low, high = estimate[:3]
-    return "-" if math.isnan(value) else f"{value:.2f} [{low:.2f}, {high:.2f}]"
+def _text(estimate: Sequence[Any]) -> str:
+    return interval_text(*estimate[:3])
 
 
 def _first_alarms(one: Records, threshold: float) -> np.ndarray:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.evaluation.scoring.metrics.bootstrap import Bootstrap, Estimate
-from trainwreck.evaluation.scoring.metrics.false_alarms import binomial_interval
 
 NOTHING = Estimate(float("nan"), float("nan"), float("nan"))
 

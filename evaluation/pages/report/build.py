@@ -12,7 +12,9 @@ from joblib import Parallel, delayed
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.schema import FAILURES, SECTIONS, RunKind
 from trainwreck.evaluation.files import read_json, write_text
+from trainwreck.evaluation.intervals import number_text
 from trainwreck.evaluation.leaderboard.cache import at_hand
+from trainwreck.evaluation.leaderboard.columns import REPORT, cells, heads
 from trainwreck.evaluation.pages.figures import Story, draw
 from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.progress import Tick
@@ -38,11 +40,13 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
         sections.append(section(row, pages[row["scenario"]], image))
         if tick:
             tick(done, len(rows), row["scenario"])
-    page = template("trainwreck.evaluation.pages.report", "page.html.jinja", number=number, span=span).render(
+    rules = {(card["detector"], card["profile"]): card["about"].get("rule", "") for card in scores["cards"]}
+    page = template("trainwreck.evaluation.pages.report", "page.html.jinja", number=number_text).render(
         manifest=dataset.manifest,
         kinds=dataset.runs["kind"].value_counts().to_dict(),
         runs=len(dataset),
-        board=board_rows(scores),
+        heads=heads(REPORT),
+        board=[(row, rules[row["detector"], row["profile"]], cells(row, REPORT)) for row in scores["rows"]],
         notes=scores["cards"][0]["notes"],
         sections=sections,
     )
@@ -113,25 +117,6 @@ def picture(told: Story) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def board_rows(scores: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of the leaderboard with the cards' notes and rules beside them."""
-    about = {(card["detector"], card["profile"]): card for card in scores["cards"]}
-    return [row | {"card": about[row["detector"], row["profile"]]} for row in scores["rows"]]
-
-
 def step(value: Any) -> int | None:
     """A step of the runs table, where missing is NaN."""
     return None if pd.isna(value) else int(value)
-
-
-def number(value: float | None, form: str = ".2f") -> str:
-    """A number, or a dash."""
-    return "-" if value is None or value != value else format(value, form)
-
-
-def span(estimate: Any) -> str:
-    """A value with its interval. estimate: a dict or a sequence that begins with value, low, high."""
-    if isinstance(estimate, dict):
-        estimate = [estimate["value"], estimate["low"], estimate["high"]]
-    value, low, high = estimate[:3]
-    return "-" if value is None else f"{value:.2f} [{number(low)}, {number(high)}]"
