@@ -34,8 +34,9 @@ from trainwreck.evaluation.scoring.metrics.bootstrap import Estimate
 from trainwreck.evaluation.scoring.metrics.false_alarms import Share, false_alarm_rate, false_stop
 from trainwreck.evaluation.scoring.metrics.lead import lead
 from trainwreck.evaluation.scoring.metrics.recall import first_above, freeze_threshold, in_time
-from trainwreck.evaluation.scoring.reference import Baseline
-from trainwreck.evaluation.scoring.run_labels import Records, records, scored
+from trainwreck.evaluation.scoring.outcomes import Outcomes, outcomes
+from trainwreck.evaluation.scoring.reference import Baseline, skill_runs
+from trainwreck.evaluation.scoring.run_labels import scored
 
 INSTANTS = 25  # at which the share detected by then is given with its interval
 
@@ -62,7 +63,7 @@ class Scorecard:
     "0.05") to Recall. statuses: how the replays ended, kind to runs. skill: cost profile to prevalence to W*.
     breakdown: recall within the headline budget by family, scenario and what was held out, and the share stopped
     by look-alike. curves: metric 7. seeds: scores by seed of a detector that draws (`seeding`), where several were
-    asked for; all else is of the first. records and alarms are the raw material: labels joined with alarms of the
+    asked for; all else is of the first. outcomes and alarms are the raw material: labels joined with alarms of the
     measured runs, and the alarms of every run that was shown.
     """
 
@@ -85,7 +86,7 @@ class Scorecard:
     recall_by_scenario: dict[str, float]
     breakdown: dict[str, dict[str, Share]]
     curves: dict[str, Any]
-    records: Records = field(repr=False)
+    outcomes: Outcomes = field(repr=False)
     baseline: Baseline = field(repr=False)
     alarms: tuple[Alarms, ...] = field(repr=False)
     scoring_version: int = SCORING_VERSION
@@ -102,17 +103,17 @@ class Scorecard:
     def first_alarms(self, point: str) -> np.ndarray:
         """First alarm of each measured run at an operating point; inf without one. [N]"""
         if point == "default":
-            return self.records.first
-        return _first_alarms(self.records, self.recall[point].threshold)
+            return self.outcomes.first
+        return _first_alarms(self.outcomes, self.recall[point].threshold)
 
     def detected(self, point: str) -> np.ndarray:
         """Which measured failing runs are detected in time at an operating point. [N] bool"""
-        found = in_time(self.first_alarms(point), self.records.onset, self.records.no_return)
-        return np.asarray(found & self.records.failing)
+        found = in_time(self.first_alarms(point), self.outcomes.onset, self.outcomes.no_return)
+        return np.asarray(found & self.outcomes.failing)
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Share of healthy runs stopped and in-time recall over all thresholds. [K], [K]"""
-        return operating(self.records)
+        return operating(self.outcomes)
 
     def text(self) -> str:
         """The scorecard in a few lines for a person; every number with its 95 % interval."""
@@ -144,7 +145,7 @@ class Scorecard:
 
     def to_dict(self, *, scores: bool = False) -> dict[str, Any]:
         """JSON-safe, NaN as None, raw alarms included; with `scores` every row's score as well."""
-        raw = {"records", "baseline", "alarms"}
+        raw = {"outcomes", "baseline", "alarms"}
         facts = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in raw}
         return facts | {"alarms": [one.to_dict(scores=scores) for one in self.alarms]}
 
@@ -160,7 +161,7 @@ def measure(
 ) -> Scorecard:
     """The scorecard of a detector from what it said of every run that is scored. said: run_id to Alarms."""
     unheard = runs["run_id"][~scored(runs) & ~runs["run_id"].isin(list(said))]
-    everything = records(runs, {**said, **{run_id: labelled_alarms(run_id, -1, None) for run_id in unheard}})
+    everything = outcomes(runs, {**said, **{run_id: labelled_alarms(run_id, -1, None) for run_id in unheard}})
     heard = [said[run_id] for run_id in runs["run_id"] if run_id in said]
     one = everything.select(frame.measured)
     calibration = everything.select(everything.calibration)
@@ -204,7 +205,7 @@ def measure(
         },
         breakdown=breakdown(one, frame, firsts[str(HEADLINE_BUDGET)]),
         curves=threshold_curves(one),
-        records=one,
+        outcomes=one,
         baseline=frame,
         alarms=tuple(heard),
     )
@@ -214,7 +215,7 @@ def _text(estimate: Sequence[Any]) -> str:
     return interval_text(*estimate[:3])
 
 
-def _first_alarms(one: Records, threshold: float) -> np.ndarray:
+def _first_alarms(one: Outcomes, threshold: float) -> np.ndarray:
     """First alarm of each run where a score above the threshold is one; a crash on a failing run is a miss."""
     if math.isnan(threshold):
         return np.full(len(one), np.inf)
@@ -228,12 +229,12 @@ def _first_from(edges: np.ndarray, onset: float) -> float:
     return float(later[0]) if len(later) else math.inf
 
 
-def _recall(one: Records, frame: Baseline, first: np.ndarray, threshold: float) -> Recall:
+def _recall(one: Outcomes, frame: Baseline, first: np.ndarray, threshold: float) -> Recall:
     value = frame.bootstrap.mean(in_time(first, one.onset, one.no_return), one.failing)
     return Recall(*value, threshold, false_stop(first[one.healthy]), false_stop(first[one.look_alike]))
 
 
-def _delay(one: Records, frame: Baseline, origin: np.ndarray) -> dict[str, Any]:
+def _delay(one: Outcomes, frame: Baseline, origin: np.ndarray) -> dict[str, Any]:
     failing = one.failing
     first, onset, no_return, start = one.first[failing], one.onset[failing], one.no_return[failing], origin[failing]
     time, event = delay.events(first, onset, no_return, start)
@@ -257,7 +258,7 @@ def _delay(one: Records, frame: Baseline, origin: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _diagnosis(one: Records, frame: Baseline, found: np.ndarray, sets: Sets) -> dict[str, Any]:
+def _diagnosis(one: Outcomes, frame: Baseline, found: np.ndarray, sets: Sets) -> dict[str, Any]:
     failing = one.failing
     families = diagnosis.by_family(one.named, frame.family_of)
     facts: dict[str, Any] = {}
@@ -287,11 +288,11 @@ def _diagnosis(one: Records, frame: Baseline, found: np.ndarray, sets: Sets) -> 
     return facts
 
 
-def _skill(one: Records, frame: Baseline, cost: str) -> dict[float, Estimate]:
+def _skill(one: Outcomes, frame: Baseline, cost: str) -> dict[float, Estimate]:
     failing, negative = one.failing, one.negative
     if not (failing.any() and negative.any()):
         return dict.fromkeys(PREVALENCES, Estimate(math.nan, math.nan, math.nan))
-    labels = skill.Runs(one.onset[failing], one.visible[failing], one.planned[failing], one.planned[negative])
+    labels = skill_runs(one)
     gain, loss = np.zeros(len(one)), np.zeros(len(one))
     gain[failing] = skill.gains(one.first[failing], labels, cost)
     loss[negative] = skill.losses(one.first[negative], labels.healthy_last, cost)
@@ -306,7 +307,7 @@ def _skill(one: Records, frame: Baseline, cost: str) -> dict[float, Estimate]:
     return found
 
 
-def _counts(everything: Records, one: Records) -> dict[str, int]:
+def _counts(everything: Outcomes, one: Outcomes) -> dict[str, int]:
     return {
         "runs": len(everything),
         "measured": len(one),
@@ -323,7 +324,7 @@ def _counts(everything: Records, one: Records) -> dict[str, int]:
     }
 
 
-def _notes(one: Records, calibration: Records) -> list[str]:
+def _notes(one: Outcomes, calibration: Outcomes) -> list[str]:
     notes = []
     guessed = int((one.failing & ~one.return_measured).sum())
     if guessed:
