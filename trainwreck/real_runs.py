@@ -12,13 +12,13 @@ from trainwreck.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.dataset import DataSet
-    from trainwreck.evaluation.logs.real_runs.measure import RealScore
+    from trainwreck.evaluation.logs.real_runs.scores import RealScore
 
 
 def print_real(dataset: "DataSet", labels: Path, detectors: Sequence[str], limits: Limits, as_json: bool) -> None:
     """Scores on real runs, for `score --labels`."""
-    from trainwreck.evaluation.logs.real_runs.measure import score_real
     from trainwreck.evaluation.logs.real_runs.runs import labelled
+    from trainwreck.evaluation.logs.real_runs.scores import score_real
 
     runs = labelled(dataset, labels)
     with progress("replay", quiet=as_json) as tick:

@@ -10,8 +10,8 @@ from trainwreck.evaluation.files import sha256, write_text
 from trainwreck.evaluation.intervals import interval_text, number_text
 from trainwreck.evaluation.logs.labels import OUTCOMES
 from trainwreck.evaluation.logs.real_runs.figures import picture
-from trainwreck.evaluation.logs.real_runs.measure import RealScore, score_real
 from trainwreck.evaluation.logs.real_runs.runs import labelled
+from trainwreck.evaluation.logs.real_runs.scores import RealScore, score_real
 from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.progress import Tick
 

@@ -86,12 +86,12 @@ def score_real(
     for entry in entries:
         said[entry["detector"]][entry["run_id"]] = entry
     return [
-        measure(name, str(facts[name].get("rule", "")), runs, said[name], tuple(facts[name].get("signals", ())))
+        real_score(name, str(facts[name].get("rule", "")), runs, said[name], tuple(facts[name].get("signals", ())))
         for name in said
     ]
 
 
-def measure(
+def real_score(
     detector: str,
     rule: str,
     runs: Sequence[RealRun],
