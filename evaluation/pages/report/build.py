@@ -1,8 +1,6 @@
 """From a data set and its scores to one HTML file, pictures included."""
 
-import base64
 import json
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.intervals import number_text
 from trainwreck.evaluation.leaderboard.cache import at_hand
 from trainwreck.evaluation.leaderboard.columns import REPORT, cells, heads
-from trainwreck.evaluation.pages.figures import Story, draw
+from trainwreck.evaluation.pages.figures import Story, draw, png_url
 from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.replay.oracles import ORACLES
@@ -33,7 +31,7 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
     pages = read_json(dataset.path / "catalogue.json")
     pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
     drawn = pool(
-        delayed(picture)(story(dataset, row, scores, pages[row["scenario"]]["telling"])) for _, row in rows.iterrows()
+        delayed(_picture)(story(dataset, row, scores, pages[row["scenario"]]["telling"])) for _, row in rows.iterrows()
     )
     sections = []
     for done, ((_, row), image) in enumerate(zip(rows.iterrows(), drawn, strict=True), start=1):
@@ -110,11 +108,8 @@ def section(row: pd.Series, page: dict[str, Any], image: str) -> dict[str, Any]:
     }
 
 
-def picture(told: Story) -> str:
-    """A PNG as a data URL."""
-    buffer = BytesIO()
-    draw(told).savefig(buffer, format="png", dpi=100)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+def _picture(shown: Story) -> str:
+    return png_url(draw(shown), 100)
 
 
 def step(value: Any) -> int | None:
