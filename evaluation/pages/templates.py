@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 
 def template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
-    """A template of a package; it may extend `document.html.jinja`. A missing value is an error, markup in one is escaped."""
+    """A template of a package; it may extend `document.html.jinja`. A missing value is an error; values are escaped."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, "."), PackageLoader("trainwreck.evaluation.pages", ".")]),
         autoescape=True,
