@@ -14,13 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE = (420, 300)  # points: text of 12 is readable where a phone shows a chart at full width
-INKS = {  # what a colour is drawn as, and its name in the page's style sheet
-    **dict(zip(range(6), ("#0072b2", "#d55e00", "#009e73", "#b8478f", "#b07d00", "#3a9bd1"), strict=True)),
-    "other": "#8c8c8c",
-    "text": "#1a1a1a",
-    "mute": "#595959",
-    "line": "#d0d0d0",
-}
+INKS: dict[int | str, str] = {  # what a colour is drawn as, by its name in the page's style sheet; a line's is a number
+    0: "#0072b2", 1: "#d55e00", 2: "#009e73", 3: "#b8478f", 4: "#b07d00", 5: "#3a9bd1",
+    "other": "#8c8c8c", "text": "#1a1a1a", "mute": "#595959", "line": "#d0d0d0",
+}  # fmt: skip
 DASHES: tuple[tuple[float, ...], ...] = ((), (9, 3), (3, 2), (9, 3, 2, 3), (14, 3), (2, 4))  # of a line of width 1
 POINTS = 60  # of a curve of incidence
 Card = dict[str, Any]
@@ -151,7 +148,7 @@ def _log(
     axes.xaxis.set_major_formatter(_form(text, scale))
 
 
-def _form(text: str, scale: float = 1) -> Callable[[float, int], str]:
+def _form(text: str, scale: float = 1) -> Callable[[float, float], str]:
     return lambda value, _: text.format(value * scale)
 
 
@@ -181,15 +178,17 @@ def _thinned(curve: dict[str, Any]) -> Curve:
 def _inline(axes: "Axes", label: str) -> Markup:
     """The chart without ids, with the style sheet's colours and text. label: what a reader who can't see it is told."""
     from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
     names: list[str] = []
     for line in axes.lines:
         if line.get_gid():
             names.append(str(line.get_gid()))
             line.set_gid(f"line-{len(names) - 1}")
-    buffer = StringIO()
+    figure, buffer = axes.figure, StringIO()
+    assert isinstance(figure, Figure)
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):  # ids of one chart, the same each time
-        axes.get_figure().savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date")))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date")))
     text = buffer.getvalue()
     text = re.sub(
         r"<metadata>.*?</metadata>|<style.*?</style>|<clipPath.*?</clipPath>|<!--.*?-->", "", text, flags=re.S
