@@ -79,7 +79,7 @@ def _operating(entries: Sequence[dict[str, Any]], label: str) -> Markup:
             [part[end] for end in ("value", "low", "high")] for part in (frozen["stopped"], frozen)
         )
         if entry["style"] != "other" and None not in (x, *across, y, *up):
-            look = {"color": INKS[entry["style"]], "lw": 1}
+            look: dict[str, Any] = {"color": INKS[entry["style"]], "lw": 1}
             gid = f"{entry['detector']}, frozen at {HEADLINE_BUDGET:.0%}"
             axes.plot([*across, math.nan, x, x], [y, y, math.nan, *up], gid=gid, **look)
             axes.plot(x, y, "o", ms=7, gid=gid, **look)
