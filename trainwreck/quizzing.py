@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.intervals import row_interval_text
 from trainwreck.evaluation.progress import progress
 from trainwreck.options import as_json, named_folder
 from trainwreck.tables import number, print_json, print_table
@@ -234,12 +235,5 @@ def print_people(rows: Sequence[dict[str, Any]]) -> None:
     """Players, room and detectors, each score with its interval."""
     print_table(
         ("name", "kind", "runs", "in-time recall", "stopped", "look-alikes", "W*", "cause", "family"),
-        [(r["name"], r["kind"], r["runs"], *(_span(r, name) for name in SHOWN)) for r in rows],
+        [(r["name"], r["kind"], r["runs"], *(row_interval_text(r, name) for name in SHOWN)) for r in rows],
     )
-
-
-def _span(row: dict[str, Any], name: str) -> str:
-    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    if value is None:
-        return "-"
-    return f"{value:.2f}" if low is None else f"{value:.2f} [{low:.2f}, {high:.2f}]"

@@ -2,22 +2,23 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.intervals import interval_text
 from trainwreck.evaluation.progress import progress
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.dataset import DataSet
-    from trainwreck.evaluation.logs.real_runs.measure import RealScore
+    from trainwreck.evaluation.logs.real_runs.scores import RealScore
 
 
 def print_real(dataset: "DataSet", labels: Path, detectors: Sequence[str], limits: Limits, as_json: bool) -> None:
     """Scores on real runs, for `score --labels`."""
-    from trainwreck.evaluation.logs.real_runs.measure import score_real
     from trainwreck.evaluation.logs.real_runs.runs import labelled
+    from trainwreck.evaluation.logs.real_runs.scores import score_real
 
     runs = labelled(dataset, labels)
     with progress("replay", quiet=as_json) as tick:
@@ -54,11 +55,12 @@ def _print(score: "RealScore") -> None:
         ("failed runs alarmed before the step", score.early),
         ("failed runs found under monitor", score.found_again),
     ):
-        print(f"  {name:40} {_span(share['run'])} by run, {_span(share['cluster'])} by cluster")
-    print(f"  false alarms per 10,000 healthy steps    {_span(score.false_alarms)}")
-    print(f"  steps from the step to the alarm         {_span(score.delay, 0)} (a miss counts to the end of the log)")
+        print(f"  {name:40} {interval_text(*share['run'])} by run, {interval_text(*share['cluster'])} by cluster")
+    delay = interval_text(*score.delay, ".0f")
+    print(f"  false alarms per 10,000 healthy steps    {interval_text(*score.false_alarms)}")
+    print(f"  steps from the step to the alarm         {delay} (a miss counts to the end of the log)")
     if score.diagnosis:
-        named = ", ".join(f"top {k} {_span(value)}" for k, value in score.diagnosis.items())
+        named = ", ".join(f"top {k} {interval_text(*value)}" for k, value in score.diagnosis.items())
         print(f"  cause, {named}")
     print(f"  {score.update_us:.1f} us an update")
     for name, why in score.not_defined.items():
@@ -72,11 +74,3 @@ def _print(score: "RealScore") -> None:
             for c in score.clusters
         ],
     )
-
-
-def _span(estimate: Any, digits: int = 2) -> str:
-    value, low, high = estimate
-    if value != value:
-        return "-"
-    shown, *ends = (format(number, f".{digits}f") for number in (value, low, high))
-    return f"{shown} [no interval: one cluster]" if low != low else f"{shown} [{', '.join(ends)}]"

@@ -60,35 +60,6 @@ def print_run(facts: dict[str, Any]) -> None:
 
 def print_board(rows: Sequence[dict[str, Any]]) -> None:
     """The rows of a leaderboard, each number with its interval. Rows that share a rank can't be told apart."""
-    print_table(
-        (
-            "rank",
-            "detector",
-            "profile",
-            "in-time recall at 5 %",
-            "stopped",
-            "false alarms / 10k",
-            "W*",
-            "cause",
-            "in set",
-        ),
-        [
-            (
-                r["rank"],
-                r["detector"] + (f" (failed on {r['crashed']} runs)" if r["crashed"] else ""),
-                r["profile"],
-                _span(r, "recall_0.05"),
-                _span(r, "stopped_0.05"),
-                _span(r, "false_alarms_per_10000", ".1f"),
-                _span(r, "skill"),
-                _span(r, "top1"),
-                _span(r, "top1_within_set"),
-            )
-            for r in rows
-        ],
-    )
+    from trainwreck.evaluation.leaderboard.columns import TERMINAL, cells, heads
 
-
-def _span(row: dict[str, Any], name: str, form: str = ".2f") -> str:
-    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return "-" if value is None else f"{value:{form}} [{low:{form}}, {high:{form}}]"
+    print_table(heads(TERMINAL), [cells(row, TERMINAL) for row in rows])

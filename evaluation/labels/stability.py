@@ -13,13 +13,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from statsmodels.stats.proportion import proportion_confint
 
-from trainwreck.evaluation.constants import CONFIDENCE
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.evaluation.labels.labelling import healthy_of
 from trainwreck.evaluation.labels.visible import FEWEST, Spread, spreads, visible_steps
 
@@ -75,13 +74,12 @@ def stability(dataset: DataSet) -> Stability:
     apart = [_apart(a, b) for _, a, b in steps]
     far = [name for (name, *_), d in zip(steps, apart, strict=True) if d > NEAR]
     off = sorted(((name, far.count(name)) for name in set(far)), key=lambda pair: (-pair[1], pair[0]))
-    low, high = proportion_confint(sum(verdicts), len(verdicts), 1 - CONFIDENCE, "beta")
     return Stability(
         bases=len(halves),
         pairs=len(verdicts),
         stated_rate=next(iter(levels.values())).false_positive_rate,
         measured_rate=float(np.mean(verdicts)),
-        interval=(float(low), float(high)),
+        interval=binomial_interval(sum(verdicts), len(verdicts)),
         runs=len(steps),
         same_step=float(np.mean([d == 0 for d in apart])) if steps else float("nan"),
         near=float(np.mean([d <= NEAR for d in apart])) if steps else float("nan"),

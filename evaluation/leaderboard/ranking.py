@@ -25,6 +25,7 @@ from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
 from trainwreck.evaluation.scoring.metrics.diagnosis import diagnosed
 from trainwreck.evaluation.scoring.metrics.lead import lead
 from trainwreck.evaluation.scoring.metrics.significance import holm, mcnemar, paired_permutation, tied_ranks
+from trainwreck.evaluation.scoring.reference import skill_runs
 from trainwreck.evaluation.scoring.scorecard import Scorecard
 
 
@@ -43,7 +44,7 @@ def easy_scenarios(cards: Sequence[Scorecard]) -> list[str]:
 
 def recall_without(card: Scorecard, scenarios: Collection[str]) -> Estimate:
     """Headline recall over the failing runs of other scenarios; NaN where none is left."""
-    kept = card.records.failing & ~np.isin(card.records.scenario, list(scenarios))
+    kept = card.outcomes.failing & ~np.isin(card.outcomes.scenario, list(scenarios))
     return card.baseline.bootstrap.mean(card.detected(str(HEADLINE_BUDGET)), kept)
 
 
@@ -82,7 +83,7 @@ def compare(first: Scorecard, second: Scorecard) -> dict[str, float]:
     Exact McNemar for in-time recall (default and budgets) and top-1 diagnosis; paired permutation
     over twin sets for lead, restricted delay from the onset and W* (headline cost and prevalence).
     """
-    if not np.array_equal(first.records.run_id, second.records.run_id):
+    if not np.array_equal(first.outcomes.run_id, second.outcomes.run_id):
         raise InputError("cards: measured on different runs; allowed: two cards of one data set")
     points = ["default", *map(str, BUDGETS)]
     p_values = {f"recall_{point}": _recall_differs(first, second, point) for point in points}
@@ -93,7 +94,7 @@ def compare(first: Scorecard, second: Scorecard) -> dict[str, float]:
         "skill": _utilities(first) - _utilities(second),
     }
     for name, difference in differences.items():
-        p_values[name] = paired_permutation(difference, first.records.cluster)
+        p_values[name] = paired_permutation(difference, first.outcomes.cluster)
     return dict(zip(p_values, holm(list(p_values.values())).tolist(), strict=True))
 
 
@@ -130,7 +131,7 @@ def _order(card: Scorecard) -> tuple[float | str, ...]:
 
 def _ranks(cards: list[Scorecard]) -> dict[str, int]:
     pairs = list(combinations(range(len(cards)), 2))
-    found = [card.detected(str(HEADLINE_BUDGET)) & card.records.failing for card in cards]
+    found = [card.detected(str(HEADLINE_BUDGET)) & card.outcomes.failing for card in cards]
     adjusted = dict(zip(pairs, holm([mcnemar(found[i], found[j]) for i, j in pairs]), strict=True))
     ranks = tied_ranks(len(cards), lambda i, j: bool(adjusted[i, j] < SIGNIFICANCE))
     return {card.detector: rank for card, rank in zip(cards, ranks, strict=True)}
@@ -164,25 +165,25 @@ def _recall_differs(first: Scorecard, second: Scorecard, point: str) -> float:
 
 
 def _diagnosed(card: Scorecard) -> np.ndarray:
-    one = card.records
+    one = card.outcomes
     return diagnosed(card.detected("default"), one.cause, one.named, 1, card.baseline.unseen)
 
 
 def _leads(card: Scorecard) -> np.ndarray:
-    one = card.records.select(card.records.failing)
-    return _shared(lead(one.first, one.onset, one.visible, one.no_return), card.records.failing)
+    one = card.outcomes.select(card.outcomes.failing)
+    return _shared(lead(one.first, one.onset, one.visible, one.no_return), card.outcomes.failing)
 
 
 def _delays(card: Scorecard) -> np.ndarray:
-    one = card.records.select(card.records.failing)
-    return _shared(restricted_delay(one.first, one.onset, one.no_return, one.onset)[1], card.records.failing)
+    one = card.outcomes.select(card.outcomes.failing)
+    return _shared(restricted_delay(one.first, one.onset, one.no_return, one.onset)[1], card.outcomes.failing)
 
 
 def _utilities(card: Scorecard) -> np.ndarray:
     """Each run's part of U; W* is U on a scale that both detectors share."""
-    one = card.records
+    one = card.outcomes
     failing, negative = one.failing, one.negative
-    runs = skill.Runs(one.onset[failing], one.visible[failing], one.planned[failing], one.planned[negative])
+    runs = skill_runs(one)
     parts = np.zeros(len(one))
     parts[failing] = HEADLINE_PREVALENCE * skill.gains(one.first[failing], runs, HEADLINE_COST) / max(1, failing.sum())
     loss = skill.losses(one.first[negative], runs.healthy_last, HEADLINE_COST)

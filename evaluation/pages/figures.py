@@ -1,7 +1,9 @@
 """Pictures of runs: faulty, twin and cured over the steps, with the clocks and the alarms marked."""
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +52,7 @@ def draw(story: Story) -> "Figure":
     for axis, name in zip(axes, signals, strict=False):
         _panel(axis, story, name)
     if story.alarms:
-        _alarms(axes[-1], story.alarms)
+        alarm_row(axes[-1], story.alarms)
     for axis in axes:
         _clocks(axis, story.steps, label=axis is axes[0])
     handles, labels = axes[0].get_legend_handles_labels()
@@ -165,11 +167,19 @@ def _clocks(axis: "Axes", steps: Mapping[str, int | None], label: bool) -> None:
             axis.axvline(step, color=colour, ls=style, lw=0.9, label=f"{name} = {step}" if label else None)
 
 
-def _alarms(axis: "Axes", alarms: Mapping[str, int]) -> None:
+def png_url(figure: "Figure", dpi: int) -> str:
+    """A figure as a data URL, to stand in a page."""
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def alarm_row(axis: "Axes", alarms: Mapping[str, int], title: str = "first alarms") -> None:
+    """A line of text a detector, with a mark at its first alarm, the earliest on top."""
     names: Sequence[str] = sorted(alarms, key=lambda name: alarms[name])
     axis.scatter([alarms[n] for n in names], range(len(names)), marker="v", s=14, color="#E69F00", zorder=3)
     axis.set_yticks(range(len(names)), names, fontsize=5.5)
     axis.set_ylim(len(names) - 0.5, -0.5)
-    axis.set_title("first alarms", fontsize=8, loc="left")
+    axis.set_title(title, fontsize=8, loc="left")
     axis.grid(alpha=0.2, lw=0.5, axis="x")
     axis.tick_params(axis="x", labelsize=7)

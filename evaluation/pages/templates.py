@@ -7,14 +7,14 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 
 def template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
-    """A template of a package. What is filled in is escaped, and what is missing is an error."""
+    """A template of a package; it may extend `document.html.jinja`. A missing value is an error; values are escaped."""
     environment = Environment(
-        loader=PackageLoader(package, "."),
+        loader=ChoiceLoader([PackageLoader(package, "."), PackageLoader("trainwreck.evaluation.pages", ".")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

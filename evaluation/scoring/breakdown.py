@@ -6,18 +6,19 @@ import numpy as np
 
 from trainwreck.evaluation.constants import RATE_STEPS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT
+from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.evaluation.scoring.metrics.curves import frontier, operating_curve, stop_rate
 from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
-from trainwreck.evaluation.scoring.metrics.false_alarms import Share, binomial_interval, false_stop, healthy_steps
+from trainwreck.evaluation.scoring.metrics.false_alarms import Share, false_stop, healthy_steps
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, in_time, peak, threshold_range
+from trainwreck.evaluation.scoring.outcomes import Outcomes
 from trainwreck.evaluation.scoring.reference import Baseline
-from trainwreck.evaluation.scoring.run_labels import Records
 
 PAIRS = "pairs"
 THRESHOLDS = 40  # of the curve of false alarms against delay
 
 
-def breakdown(one: Records, frame: Baseline, first: np.ndarray) -> dict[str, dict[str, Share]]:
+def breakdown(one: Outcomes, frame: Baseline, first: np.ndarray) -> dict[str, dict[str, Share]]:
     """In-time recall by family, scenario and what was held out; share stopped by look-alike.
 
     first: [N], first alarm within the headline budget. Families have the interval of the bootstrap over twin sets,
@@ -45,7 +46,7 @@ def breakdown(one: Records, frame: Baseline, first: np.ndarray) -> dict[str, dic
     return {"family": by_family, "scenario": by_scenario, "held_out": by_held_out, "look_alike": stopped}
 
 
-def threshold_curves(one: Records) -> dict[str, Any]:
+def threshold_curves(one: Outcomes) -> dict[str, Any]:
     """Metric 7: the best recall at each share of healthy runs stopped, and false alarms against delay.
 
     operating: `stopped` and `recall`, where the best recall rises. alarm_delay: `rate`, false alarms per 10,000
@@ -75,7 +76,7 @@ def threshold_curves(one: Records) -> dict[str, Any]:
     }
 
 
-def operating(one: Records) -> tuple[np.ndarray, np.ndarray]:
+def operating(one: Outcomes) -> tuple[np.ndarray, np.ndarray]:
     """Share of healthy runs stopped and in-time recall over all thresholds. [K], [K]"""
     judged = one.select(one.failing & ~one.crashed)
     low, high = threshold_range(judged.steps, judged.scores, judged.onset, judged.no_return)
@@ -83,12 +84,12 @@ def operating(one: Records) -> tuple[np.ndarray, np.ndarray]:
     return stopped, found * (len(judged) / max(1, one.failing.sum()))
 
 
-def peaks(healthy: Records) -> np.ndarray:
+def peaks(healthy: Outcomes) -> np.ndarray:
     """Largest score of each healthy run. One whose detector crashed counts as stopped at every threshold."""
     return np.where(healthy.crashed, np.inf, peak(healthy.scores))
 
 
-def exposure(one: Records) -> np.ndarray:
+def exposure(one: Outcomes) -> np.ndarray:
     """Healthy steps of each run, up to a crash. Latent and cured runs are reported apart and give none. [N] int"""
     steps = np.minimum(healthy_steps(one.negative, one.last, one.onset), one.judged + 1).astype(np.int64)
     return np.where(one.negative | np.isin(one.kind, FAILURES), steps, 0)

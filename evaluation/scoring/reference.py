@@ -11,8 +11,7 @@ import pandas as pd
 from trainwreck.evaluation.constants import COSTS, PREVALENCES, RESAMPLES
 from trainwreck.evaluation.dataset.consistency import check_table
 from trainwreck.evaluation.dataset.schema import JOINT
-from trainwreck.evaluation.replay.alarms import labelled_alarms
-from trainwreck.evaluation.scoring.metrics.bootstrap import Bootstrap
+from trainwreck.evaluation.scoring.metrics.bootstrap import Bootstrap, ratio
 from trainwreck.evaluation.scoring.metrics.skill import (
     POLICIES,
     Policy,
@@ -23,7 +22,7 @@ from trainwreck.evaluation.scoring.metrics.skill import (
     tune,
     utility,
 )
-from trainwreck.evaluation.scoring.run_labels import Records, records
+from trainwreck.evaluation.scoring.run_labels import RunLabels, run_labels
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Baseline:
     """measured: [N] bool, the runs outside the tuning splits, which every score is taken on."""
 
     measured: np.ndarray
-    labels: Records  # of the measured runs
+    labels: RunLabels  # of the measured runs
     bootstrap: Bootstrap
     blind: dict[tuple[str, float], Blind]
     unseen: frozenset[str]  # causes that no tuning run had; empty where no tuning run fails
@@ -62,19 +61,18 @@ class Baseline:
         shape = (-1,) + (1,) * (gain.ndim - 1)
         failing, negative = self.labels.failing, self.labels.negative
         return (
-            _ratio(self.bootstrap.sums(gain), self.bootstrap.counts(failing).reshape(shape)),
-            _ratio(self.bootstrap.sums(loss), self.bootstrap.counts(negative).reshape(shape)),
+            ratio(self.bootstrap.sums(gain), self.bootstrap.counts(failing).reshape(shape)),
+            ratio(self.bootstrap.sums(loss), self.bootstrap.counts(negative).reshape(shape)),
         )
 
 
 def baseline(runs: pd.DataFrame, *, resamples: int = RESAMPLES) -> Baseline:
     """From the runs table alone. Raises InputError for labels that contradict themselves."""
     check_table(runs)
-    silent = {run_id: labelled_alarms(run_id, -1, None) for run_id in runs["run_id"]}
-    everything = records(runs, silent)
+    everything = run_labels(runs)
     tuning, labels = everything.select(everything.tuning), everything.select(~everything.tuning)
     notes = []
-    tuning_runs, measured_runs = label_runs(tuning), label_runs(labels)
+    tuning_runs, measured_runs = skill_runs(tuning), skill_runs(labels)
     if not tuning_runs.complete:
         # Tuned on the runs it is measured on, the blind baseline is the best it can be: W* errs low.
         tuning_runs = measured_runs
@@ -96,7 +94,7 @@ def baseline(runs: pd.DataFrame, *, resamples: int = RESAMPLES) -> Baseline:
     return made
 
 
-def label_runs(labels: Records) -> Runs:
+def skill_runs(labels: RunLabels) -> Runs:
     """The labels that cost skill reads, of visible failing runs and of negative ones."""
     failing = labels.failing
     return Runs(
@@ -126,17 +124,12 @@ def _blind(made: Baseline, policies: tuple[Policy, ...], runs: Runs, cost: str, 
     )
 
 
-def _unseen(tuning: Records, labels: Records) -> frozenset[str]:
+def _unseen(tuning: RunLabels, labels: RunLabels) -> frozenset[str]:
     seen = {part for cause in tuning.cause[tuning.failing].tolist() for part in cause.split(JOINT)}
     causes = frozenset(labels.cause[labels.failing].tolist())
     return frozenset(cause for cause in causes if seen.isdisjoint(cause.split(JOINT))) if seen else frozenset()
 
 
-def _families(runs: Records) -> dict[str, str]:
+def _families(runs: RunLabels) -> dict[str, str]:
     pairs = zip(runs.cause.tolist(), runs.family.tolist(), strict=True)
     return {c: f for cause, family in pairs for c, f in zip(cause.split(JOINT), family.split(JOINT), strict=True)}
-
-
-def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
-    shape = np.broadcast_shapes(top.shape, bottom.shape)
-    return np.asarray(np.divide(top, bottom, out=np.full(shape, np.nan), where=bottom > 0))

@@ -1,8 +1,7 @@
-"""Labels and alarms of many runs side by side: what every metric reads."""
+"""Labels of many runs side by side, before any detector has said anything."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -10,22 +9,16 @@ import pandas as pd
 from trainwreck.evaluation.constants import CALIBRATION, TUNING_SPLITS
 from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.replay.replay import Alarms
 
 NEGATIVES = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
 
 
 @dataclass(frozen=True)
-class Records:
+class RunLabels:
     """One entry a run. Steps are float64, infinite where there is no such step.
 
     last (T), planned (T of the plan: later than last where a run was ended at NaN), onset (s),
-    visible (v), no_return (p, equal to T where it was not measured: see return_measured), first (a).
-    edges, named, steps and scores hold a sequence a run.
-
-    A failing run that crashed its detector is a miss whatever was said before the crash, unless it
-    was alarmed before the onset. Alarms on other runs before a crash stand: no crash undoes them. Steps after
-    a crash were watched by nobody and are no healthy steps without an alarm.
+    visible (v), no_return (p, equal to T where it was not measured: see return_measured).
 
     A failing run whose `visible` is infinite shows nothing that healthy re-seeds do not show as
     well. It can't be detected, only guessed, so it is no positive: it is left out of recall, delay,
@@ -48,13 +41,6 @@ class Records:
     visible: np.ndarray
     no_return: np.ndarray
     return_measured: np.ndarray  # bool
-    first: np.ndarray
-    crashed: np.ndarray  # bool
-    judged: np.ndarray  # step of the last row judged before a crash; infinite without one
-    edges: tuple[np.ndarray, ...]
-    named: tuple[tuple[str, ...], ...]
-    steps: tuple[np.ndarray, ...]
-    scores: tuple[np.ndarray, ...]
 
     def __len__(self) -> int:
         return len(self.run_id)
@@ -91,14 +77,14 @@ class Records:
         """Runs of the splits on which anything may be tuned; all others are measured."""
         return np.isin(self.split, TUNING_SPLITS)
 
-    def select(self, mask: np.ndarray) -> "Records":
+    def select(self, mask: np.ndarray) -> Self:
         """The runs under a bool mask [N] or at integer positions."""
         chosen = np.arange(len(self))[mask]
         picked: dict[str, Any] = {}
         for field in fields(self):
             values = getattr(self, field.name)
             picked[field.name] = tuple(values[i] for i in chosen) if isinstance(values, tuple) else values[chosen]
-        return Records(**picked)
+        return type(self)(**picked)
 
 
 def scored(runs: pd.DataFrame) -> np.ndarray:
@@ -110,23 +96,15 @@ def scored(runs: pd.DataFrame) -> np.ndarray:
     return np.asarray((split == CALIBRATION) | ~np.isin(split, TUNING_SPLITS))
 
 
-def records(runs: pd.DataFrame, alarms: Mapping[str, Alarms]) -> Records:
-    """Join the runs table with a detector's alarms, by run_id.
+def run_labels(runs: pd.DataFrame) -> RunLabels:
+    """The labels of the runs table. runs: columns of `schema.RUN_FIELDS`.
 
-    runs: columns of `schema.RUN_FIELDS`. Raises InputError for a run whose steps contradict each
-    other, or a failing run without an onset.
+    Raises InputError for a run whose steps contradict each other, or a failing run without an onset.
     """
-    said = [alarms[run_id] for run_id in runs["run_id"]]
-    last = _steps(runs, "last_step")
-    onset, visible, measured = _steps(runs, "onset_step"), _steps(runs, "visible_step"), _steps(runs, "no_return_step")
-    kind = _strings(runs, "kind")
-    failing = np.isin(kind, FAILURES)
-    first = np.array([np.inf if one.first_alarm is None else one.first_alarm for one in said], dtype=np.float64)
-    crashed = np.array([one.crashed for one in said], dtype=bool)
-    first = np.where(crashed & failing & (first >= onset), np.inf, first)
-    found = Records(
+    last, measured = _steps(runs, "last_step"), _steps(runs, "no_return_step")
+    found = RunLabels(
         run_id=_strings(runs, "run_id"),
-        kind=kind,
+        kind=_strings(runs, "kind"),
         split=_strings(runs, "split"),
         scenario=_strings(runs, "scenario"),
         cause=_strings(runs, "cause"),
@@ -137,19 +115,12 @@ def records(runs: pd.DataFrame, alarms: Mapping[str, Alarms]) -> Records:
         cluster=runs.groupby(["base", "seed"], dropna=False).ngroup().to_numpy(),
         last=last,
         planned=np.maximum(_steps(runs, "planned_steps") - 1, last),
-        onset=onset,
-        visible=visible,
+        onset=_steps(runs, "onset_step"),
+        visible=_steps(runs, "visible_step"),
         no_return=np.where(np.isfinite(measured), measured, last),
         return_measured=np.isfinite(measured),
-        first=first,
-        crashed=crashed,
-        judged=np.array([one.last_judged if one.crashed else np.inf for one in said], dtype=np.float64),
-        edges=tuple(one.edges for one in said),
-        named=tuple(one.causes for one in said),
-        steps=tuple(one.steps for one in said),
-        scores=tuple(one.scores for one in said),
     )
-    _check(found, failing)
+    _check(found)
     return found
 
 
@@ -162,7 +133,8 @@ def _strings(runs: pd.DataFrame, column: str) -> np.ndarray:
     return runs[column].fillna("").to_numpy(dtype=str)
 
 
-def _check(found: Records, failing: np.ndarray) -> None:
+def _check(found: RunLabels) -> None:
+    failing = np.isin(found.kind, FAILURES)
     wrong = {
         "onset_step is empty": failing & ~np.isfinite(found.onset),
         "last_step is empty": ~np.isfinite(found.last),

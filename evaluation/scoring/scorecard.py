@@ -22,6 +22,7 @@ from trainwreck.evaluation.constants import (
     TOP,
 )
 from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
+from trainwreck.evaluation.intervals import interval_text
 from trainwreck.evaluation.replay.alarms import labelled_alarms
 from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.replay.status import FAILURES_OF_A_DETECTOR
@@ -32,8 +33,9 @@ from trainwreck.evaluation.scoring.metrics.bootstrap import Estimate
 from trainwreck.evaluation.scoring.metrics.false_alarms import Share, false_alarm_rate, false_stop
 from trainwreck.evaluation.scoring.metrics.lead import lead
 from trainwreck.evaluation.scoring.metrics.recall import first_above, freeze_threshold, in_time
-from trainwreck.evaluation.scoring.reference import Baseline
-from trainwreck.evaluation.scoring.run_labels import Records, records, scored
+from trainwreck.evaluation.scoring.outcomes import Outcomes, outcomes
+from trainwreck.evaluation.scoring.reference import Baseline, skill_runs
+from trainwreck.evaluation.scoring.run_labels import scored
 
 INSTANTS = 25  # at which the share detected by then is given with its interval
 
@@ -60,7 +62,7 @@ class Scorecard:
     "0.05") to Recall. statuses: how the replays ended, kind to runs. skill: cost profile to prevalence to W*.
     breakdown: recall within the headline budget by family, scenario and what was held out, and the share stopped
     by look-alike. curves: metric 7. seeds: scores by seed of a detector that draws (`seeding`), where several were
-    asked for; all else is of the first. records and alarms are the raw material: labels joined with alarms of the
+    asked for; all else is of the first. outcomes and alarms are the raw material: labels joined with alarms of the
     measured runs, and the alarms of every run that was shown.
     """
 
@@ -83,7 +85,7 @@ class Scorecard:
     recall_by_scenario: dict[str, float]
     breakdown: dict[str, dict[str, Share]]
     curves: dict[str, Any]
-    records: Records = field(repr=False)
+    outcomes: Outcomes = field(repr=False)
     baseline: Baseline = field(repr=False)
     alarms: tuple[Alarms, ...] = field(repr=False)
     scoring_version: int = SCORING_VERSION
@@ -100,17 +102,17 @@ class Scorecard:
     def first_alarms(self, point: str) -> np.ndarray:
         """First alarm of each measured run at an operating point; inf without one. [N]"""
         if point == "default":
-            return self.records.first
-        return _first_alarms(self.records, self.recall[point].threshold)
+            return self.outcomes.first
+        return _first_alarms(self.outcomes, self.recall[point].threshold)
 
     def detected(self, point: str) -> np.ndarray:
         """Which measured failing runs are detected in time at an operating point. [N] bool"""
-        found = in_time(self.first_alarms(point), self.records.onset, self.records.no_return)
-        return np.asarray(found & self.records.failing)
+        found = in_time(self.first_alarms(point), self.outcomes.onset, self.outcomes.no_return)
+        return np.asarray(found & self.outcomes.failing)
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Share of healthy runs stopped and in-time recall over all thresholds. [K], [K]"""
-        return operating(self.records)
+        return operating(self.outcomes)
 
     def text(self) -> str:
         """The scorecard in a few lines for a person; every number with its 95 % interval."""
@@ -121,18 +123,18 @@ class Scorecard:
         for point, recall in self.recall.items():
             name = "published default" if point == "default" else f"budget {float(point):.0%}"
             lines.append(
-                f"  in-time recall, {name:18} {_span(recall)}   stops {_span(recall.stopped)} of healthy runs, "
-                f"{_span(recall.stopped_look_alike)} of look-alikes"
+                f"  in-time recall, {name:18} {_text(recall)}   stops {_text(recall.stopped)} of healthy runs, "
+                f"{_text(recall.stopped_look_alike)} of look-alikes"
             )
         delay = self.delay["from_onset"]["restricted_mean_steps"]
         lines += [
-            f"  false alarms per 10,000 healthy steps {_span(self.false_alarm_rate)}",
-            f"  steps from onset to alarm (a miss counts to the end) {_span(delay)}",
-            f"  lead {_span(self.lead)}   W* (rollback, 10 % failing) {_span(self.headline_skill)}",
-            f"  cause, top 1 {_span(self.diagnosis['cause']['1']['macro'])}, "
-            f"top 3 {_span(self.diagnosis['cause']['3']['macro'])} "
+            f"  false alarms per 10,000 healthy steps {_text(self.false_alarm_rate)}",
+            f"  steps from onset to alarm (a miss counts to the end) {_text(delay)}",
+            f"  lead {_text(self.lead)}   W* (rollback, 10 % failing) {_text(self.headline_skill)}",
+            f"  cause, top 1 {_text(self.diagnosis['cause']['1']['macro'])}, "
+            f"top 3 {_text(self.diagnosis['cause']['3']['macro'])} "
             f"(chance {self.diagnosis['cause']['1']['chance']:.2f}); within its equivalence set, top 1 "
-            f"{_span(self.diagnosis['cause_within_set']['1']['macro'])} "
+            f"{_text(self.diagnosis['cause_within_set']['1']['macro'])} "
             f"(chance {self.diagnosis['cause_within_set']['1']['chance']:.2f})",
             f"  {self.cost['update_us']:.1f} us an update",
         ]  # fmt: skip
@@ -144,7 +146,7 @@ class Scorecard:
 
     def to_dict(self, *, scores: bool = False) -> dict[str, Any]:
         """JSON-safe, NaN as None, raw alarms included; with `scores` every row's score as well."""
-        raw = {"records", "baseline", "alarms"}
+        raw = {"outcomes", "baseline", "alarms"}
         facts = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in raw}
         return facts | {"alarms": [one.to_dict(scores=scores) for one in self.alarms]}
 
@@ -160,7 +162,7 @@ def measure(
 ) -> Scorecard:
     """The scorecard of a detector from what it said of every run that is scored. said: run_id to Alarms."""
     unheard = runs["run_id"][~scored(runs) & ~runs["run_id"].isin(list(said))]
-    everything = records(runs, {**said, **{run_id: labelled_alarms(run_id, -1, None) for run_id in unheard}})
+    everything = outcomes(runs, {**said, **{run_id: labelled_alarms(run_id, -1, None) for run_id in unheard}})
     heard = [said[run_id] for run_id in runs["run_id"] if run_id in said]
     one = everything.select(frame.measured)
     calibration = everything.select(everything.calibration)
@@ -204,18 +206,17 @@ def measure(
         },
         breakdown=breakdown(one, frame, firsts[str(HEADLINE_BUDGET)]),
         curves=threshold_curves(one),
-        records=one,
+        outcomes=one,
         baseline=frame,
         alarms=tuple(heard),
     )
 
 
-def _span(estimate: Any) -> str:
-    value, low, high = estimate[:3]
-    return "-" if math.isnan(value) else f"{value:.2f} [{low:.2f}, {high:.2f}]"
+def _text(estimate: Sequence[Any]) -> str:
+    return interval_text(*estimate[:3])
 
 
-def _first_alarms(one: Records, threshold: float) -> np.ndarray:
+def _first_alarms(one: Outcomes, threshold: float) -> np.ndarray:
     """First alarm of each run where a score above the threshold is one; a crash on a failing run is a miss."""
     if math.isnan(threshold):
         return np.full(len(one), np.inf)
@@ -229,12 +230,12 @@ def _first_from(edges: np.ndarray, onset: float) -> float:
     return float(later[0]) if len(later) else math.inf
 
 
-def _recall(one: Records, frame: Baseline, first: np.ndarray, threshold: float) -> Recall:
+def _recall(one: Outcomes, frame: Baseline, first: np.ndarray, threshold: float) -> Recall:
     value = frame.bootstrap.mean(in_time(first, one.onset, one.no_return), one.failing)
     return Recall(*value, threshold, false_stop(first[one.healthy]), false_stop(first[one.look_alike]))
 
 
-def _delay(one: Records, frame: Baseline, origin: np.ndarray) -> dict[str, Any]:
+def _delay(one: Outcomes, frame: Baseline, origin: np.ndarray) -> dict[str, Any]:
     failing = one.failing
     first, onset, no_return, start = one.first[failing], one.onset[failing], one.no_return[failing], origin[failing]
     time, event = delay.events(first, onset, no_return, start)
@@ -258,7 +259,7 @@ def _delay(one: Records, frame: Baseline, origin: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _diagnosis(one: Records, frame: Baseline, found: np.ndarray, sets: Sets) -> dict[str, Any]:
+def _diagnosis(one: Outcomes, frame: Baseline, found: np.ndarray, sets: Sets) -> dict[str, Any]:
     failing = one.failing
     families = diagnosis.by_family(one.named, frame.family_of)
     facts: dict[str, Any] = {}
@@ -288,11 +289,11 @@ def _diagnosis(one: Records, frame: Baseline, found: np.ndarray, sets: Sets) -> 
     return facts
 
 
-def _skill(one: Records, frame: Baseline, cost: str) -> dict[float, Estimate]:
+def _skill(one: Outcomes, frame: Baseline, cost: str) -> dict[float, Estimate]:
     failing, negative = one.failing, one.negative
     if not (failing.any() and negative.any()):
         return dict.fromkeys(PREVALENCES, Estimate(math.nan, math.nan, math.nan))
-    labels = skill.Runs(one.onset[failing], one.visible[failing], one.planned[failing], one.planned[negative])
+    labels = skill_runs(one)
     gain, loss = np.zeros(len(one)), np.zeros(len(one))
     gain[failing] = skill.gains(one.first[failing], labels, cost)
     loss[negative] = skill.losses(one.first[negative], labels.healthy_last, cost)
@@ -307,7 +308,7 @@ def _skill(one: Records, frame: Baseline, cost: str) -> dict[float, Estimate]:
     return found
 
 
-def _counts(everything: Records, one: Records) -> dict[str, int]:
+def _counts(everything: Outcomes, one: Outcomes) -> dict[str, int]:
     return {
         "runs": len(everything),
         "measured": len(one),
@@ -324,7 +325,7 @@ def _counts(everything: Records, one: Records) -> dict[str, int]:
     }
 
 
-def _notes(one: Records, calibration: Records) -> list[str]:
+def _notes(one: Outcomes, calibration: Outcomes) -> list[str]:
     notes = []
     guessed = int((one.failing & ~one.return_measured).sum())
     if guessed:

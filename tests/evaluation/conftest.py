@@ -14,7 +14,6 @@ from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest,
 from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SIGNALS, Axis
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.files import write_json
-from trainwreck.evaluation.scoring.run_labels import Records
 
 # The same examples every time, and no failure for a machine that is busy.
 settings.register_profile("trainwreck", deadline=None, derandomize=True, database=None)
@@ -186,22 +185,6 @@ def _write(root: Path, runs: list[dict[str, Any]], traces: list[Trace]) -> DataS
     return remembered
 
 
-def _records(*, n: int, **changed: Any) -> Records:
-    """Failing runs 0 to 99 with s = 20, v = 40, p = 80, each its own cluster, never alarmed."""
-    blank = np.full(n, "", dtype="<U40")
-    facts: dict[str, Any] = {
-        "run_id": np.array([f"r{i}" for i in range(n)]), "kind": np.full(n, "failing", dtype="<U10"),
-        "split": np.full(n, "test", dtype="<U11"), "scenario": blank, "cause": blank, "family": blank,
-        "severity": blank, "held_out": blank, "cluster": np.arange(n), "last": np.full(n, 99.0),
-        "onset": np.full(n, 20.0),
-        "visible": np.full(n, 40.0), "no_return": np.full(n, 80.0), "return_measured": np.ones(n, bool),
-        "first": np.full(n, np.inf), "crashed": np.zeros(n, bool), "judged": np.full(n, np.inf),
-        "edges": ((),) * n, "named": ((),) * n,
-        "steps": (np.arange(100),) * n, "scores": (np.zeros(100),) * n,
-    }  # fmt: skip
-    return Records(**(facts | changed))
-
-
 @pytest.fixture(scope="session")
 def make_trace() -> Callable[..., Trace]:
     return _trace
@@ -210,11 +193,6 @@ def make_trace() -> Callable[..., Trace]:
 @pytest.fixture(scope="session")
 def make_run() -> Callable[..., dict[str, Any]]:
     return _run
-
-
-@pytest.fixture(scope="session")
-def make_records() -> Callable[..., Records]:
-    return _records
 
 
 @pytest.fixture(scope="session")

@@ -23,9 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
-from scipy.special import betaincinv
 
-from trainwreck.evaluation.constants import CONFIDENCE
+from trainwreck.evaluation.intervals import binomial_interval
 
 RIDGE = 0.1  # of the mean diagonal of the centred kernel
 DRAWS = 1000  # pairs of pure noise that chance is measured on
@@ -73,7 +72,7 @@ def _told(kernels: Sequence[np.ndarray], side: np.ndarray, block: np.ndarray) ->
             won.append(((difference > 0) + 0.5 * (difference == 0)).mean())
         gaps[fold], wins[fold] = np.mean(gap), np.mean(won)
     share = float(wins.mean())
-    return Told(share, *_interval(share, folds), t_statistic(gaps))
+    return Told(share, *binomial_interval(share * folds, folds), t_statistic(gaps))
 
 
 def t_statistic(gaps: np.ndarray) -> float:
@@ -148,10 +147,3 @@ def _scores(kernel: np.ndarray, train: np.ndarray, held: np.ndarray, side: np.nd
     ridge = RIDGE * np.trace(centred) / len(target)
     solved = np.linalg.solve(centred + np.diag(max(ridge, TIED) / (weight * len(target))), target)
     return np.asarray((kernel[np.ix_(held, train)] - mean) @ solved)
-
-
-def _interval(share: float, count: int) -> tuple[float, float]:
-    tail, won = (1 - CONFIDENCE) / 2, share * count
-    low = float(betaincinv(won, count - won + 1, tail)) if won > 0 else 0.0
-    high = float(betaincinv(won + 1, count - won, 1 - tail)) if won < count else 1.0
-    return low, high

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainwreck.evaluation.scoring.metrics.bootstrap import Bootstrap, Estimate
-from trainwreck.evaluation.scoring.metrics.false_alarms import binomial_interval
+from trainwreck.evaluation.intervals import binomial_interval
+from trainwreck.evaluation.scoring.metrics.bootstrap import Bootstrap, Estimate, ratio
 
 NOTHING = Estimate(float("nan"), float("nan"), float("nan"))
 
@@ -45,8 +45,7 @@ class Clusters:
         value = float(above.sum() / below.sum())
         if len(np.unique(self.index[below > 0])) < 2:
             return Estimate(value, float("nan"), float("nan"))
-        top, bottom = self.bootstrap.sums(above), self.bootstrap.sums(below)
-        samples = np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
+        samples = ratio(self.bootstrap.sums(above), self.bootstrap.sums(below))
         return Estimate(value, *self.bootstrap.interval(samples))
 
     def _evenly(self, mask: np.ndarray) -> np.ndarray:

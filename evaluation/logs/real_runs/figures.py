@@ -1,14 +1,13 @@
 """A picture of a real run: its curves as logged, the labelled step, the first alarms."""
 
-import base64
 from collections.abc import Mapping
-from io import BytesIO
 
 import numpy as np
 
 from trainwreck.evaluation.dataset.schema import BY_NAME
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.logs.real_runs.runs import RealRun, logged
+from trainwreck.evaluation.pages.figures import alarm_row, png_url
 
 SHOWN = {"loss": "#0072B2", "validation_loss": "#009E73", "grad_norm": "#0072B2"}
 MOST_NAMES = 12  # alarms that are named
@@ -46,17 +45,11 @@ def picture(run: RealRun, trace: Trace, alarms: Mapping[str, int]) -> str:
         axis.tick_params(which="both", labelsize=7)
         axis.grid(alpha=0.2, lw=0.5)
     if named:
-        axes[-1].scatter([alarms[n] for n in named], range(len(named)), marker="v", s=14, color="#E69F00", zorder=3)
-        axes[-1].set_yticks(range(len(named)), named, fontsize=5.5)
-        axes[-1].set_ylim(len(named) - 0.5, -0.5)
         more = f", the first {MOST_NAMES} of {len(alarms)}" if len(alarms) > MOST_NAMES else ""
-        axes[-1].set_title(f"first alarms{more}", fontsize=8, loc="left")
-        axes[-1].grid(alpha=0.2, lw=0.5, axis="x")
+        alarm_row(axes[-1], {name: alarms[name] for name in named}, f"first alarms{more}")
     if run.failure_step is not None:
         for axis in axes:
             axis.axvline(run.failure_step, color="#000000", lw=0.9)
     axes[-1].set_xlabel("step", fontsize=8)
     axes[-1].tick_params(axis="x", labelsize=7)
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png", dpi=90)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return png_url(figure, 90)

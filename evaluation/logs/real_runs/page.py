@@ -7,11 +7,11 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.detectors.sanity import blind
 from trainwreck.evaluation.files import sha256, write_text
+from trainwreck.evaluation.intervals import interval_text, number_text
 from trainwreck.evaluation.logs.labels import OUTCOMES
 from trainwreck.evaluation.logs.real_runs.figures import picture
-from trainwreck.evaluation.logs.real_runs.measure import RealScore, score_real
 from trainwreck.evaluation.logs.real_runs.runs import labelled
-from trainwreck.evaluation.pages.report.build import number, span
+from trainwreck.evaluation.logs.real_runs.scores import RealScore, score_real
 from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.progress import Tick
 
@@ -33,7 +33,7 @@ def write_page(dataset: DataSet, labels: Path, out: Path, extra: Sequence[str] =
         }
         pictures.append((f"run-{place}", run, len(alarms), picture(run, dataset.trace(run.run_id), alarms)))
     outline = template(
-        "trainwreck.evaluation.logs.real_runs", "page.html.jinja", number=number, span=span, steps=_steps
+        "trainwreck.evaluation.logs.real_runs", "page.html.jinja", number=number_text, span=_with_interval
     )
     page = outline.render(
         name=dataset.path.resolve().name,
@@ -58,10 +58,8 @@ def blind_entries() -> frozenset[str]:
     return frozenset(name for name, kind in builtin_detectors().items() if kind.__module__ == blind.__name__)
 
 
-def _steps(estimate: Mapping[str, float | None]) -> str:
-    """Steps with their interval, whole."""
-    value, low, high = (estimate[name] for name in ("value", "low", "high"))
-    return "-" if value is None else f"{value:.0f} [{number(low, '.0f')}, {number(high, '.0f')}]"
+def _with_interval(estimate: Mapping[str, float | None], form: str = ".2f") -> str:
+    return interval_text(estimate["value"], estimate["low"], estimate["high"], form)
 
 
 def _ordered(scores: Sequence[RealScore]) -> list[RealScore]:

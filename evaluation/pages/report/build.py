@@ -1,8 +1,6 @@
 """From a data set and its scores to one HTML file, pictures included."""
 
-import base64
 import json
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,10 @@ from joblib import Parallel, delayed
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.schema import FAILURES, SECTIONS, RunKind
 from trainwreck.evaluation.files import read_json, write_text
+from trainwreck.evaluation.intervals import number_text
 from trainwreck.evaluation.leaderboard.cache import at_hand
-from trainwreck.evaluation.pages.figures import Story, draw
+from trainwreck.evaluation.leaderboard.columns import REPORT, cells, heads
+from trainwreck.evaluation.pages.figures import Story, draw, png_url
 from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.replay.oracles import ORACLES
@@ -31,18 +31,20 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
     pages = read_json(dataset.path / "catalogue.json")
     pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
     drawn = pool(
-        delayed(picture)(story(dataset, row, scores, pages[row["scenario"]]["telling"])) for _, row in rows.iterrows()
+        delayed(_picture)(story(dataset, row, scores, pages[row["scenario"]]["telling"])) for _, row in rows.iterrows()
     )
     sections = []
     for done, ((_, row), image) in enumerate(zip(rows.iterrows(), drawn, strict=True), start=1):
         sections.append(section(row, pages[row["scenario"]], image))
         if tick:
             tick(done, len(rows), row["scenario"])
-    page = template("trainwreck.evaluation.pages.report", "page.html.jinja", number=number, span=span).render(
+    rules = {(card["detector"], card["profile"]): card["about"].get("rule", "") for card in scores["cards"]}
+    page = template("trainwreck.evaluation.pages.report", "page.html.jinja", number=number_text).render(
         manifest=dataset.manifest,
         kinds=dataset.runs["kind"].value_counts().to_dict(),
         runs=len(dataset),
-        board=board_rows(scores),
+        heads=heads(REPORT),
+        board=[(row, rules[row["detector"], row["profile"]], cells(row, REPORT)) for row in scores["rows"]],
         notes=scores["cards"][0]["notes"],
         sections=sections,
     )
@@ -106,32 +108,10 @@ def section(row: pd.Series, page: dict[str, Any], image: str) -> dict[str, Any]:
     }
 
 
-def picture(told: Story) -> str:
-    """A PNG as a data URL."""
-    buffer = BytesIO()
-    draw(told).savefig(buffer, format="png", dpi=100)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def board_rows(scores: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of the leaderboard with the cards' notes and rules beside them."""
-    about = {(card["detector"], card["profile"]): card for card in scores["cards"]}
-    return [row | {"card": about[row["detector"], row["profile"]]} for row in scores["rows"]]
+def _picture(shown: Story) -> str:
+    return png_url(draw(shown), 100)
 
 
 def step(value: Any) -> int | None:
     """A step of the runs table, where missing is NaN."""
     return None if pd.isna(value) else int(value)
-
-
-def number(value: float | None, form: str = ".2f") -> str:
-    """A number, or a dash."""
-    return "-" if value is None or value != value else format(value, form)
-
-
-def span(estimate: Any) -> str:
-    """A value with its interval. estimate: a dict or a sequence that begins with value, low, high."""
-    if isinstance(estimate, dict):
-        estimate = [estimate["value"], estimate["low"], estimate["high"]]
-    value, low, high = estimate[:3]
-    return "-" if value is None else f"{value:.2f} [{number(low)}, {number(high)}]"

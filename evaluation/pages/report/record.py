@@ -8,8 +8,9 @@ import pandas as pd
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.files import read_json, write_json, write_text
 from trainwreck.evaluation.leaderboard.cache import at_hand
+from trainwreck.evaluation.leaderboard.columns import RECORD, markdown
 from trainwreck.evaluation.pages.figures import save
-from trainwreck.evaluation.pages.report.build import board_rows, examples, number, span, step, story
+from trainwreck.evaluation.pages.report.build import examples, step, story
 from trainwreck.evaluation.progress import Tick
 
 
@@ -30,7 +31,7 @@ def write_record(folder: Path, out: Path, tick: Tick | None = None) -> Path:
     for old in (out / "pictures").glob("*.png"):
         if old.name not in names:
             old.unlink()
-    write_text(out / "README.md", markdown(dataset, scores, rows))
+    write_text(out / "README.md", readme(dataset, scores, rows))
     write_json(out / "leaderboard.json", scores["rows"])
     write_json(out / "environment.json", dataset.manifest["environment"])
     return out
@@ -43,7 +44,7 @@ def picture_name(row: pd.Series, rows: pd.DataFrame) -> str:
     return f"{row['scenario']}{extra}.png"
 
 
-def markdown(dataset: DataSet, scores: dict[str, Any], rows: pd.DataFrame) -> str:
+def readme(dataset: DataSet, scores: dict[str, Any], rows: pd.DataFrame) -> str:
     """The page that is committed."""
     kinds = ", ".join(f"{count} {kind}" for kind, count in dataset.runs["kind"].value_counts().items())
     plan = dataset.manifest["plan"]
@@ -54,7 +55,7 @@ def markdown(dataset: DataSet, scores: dict[str, Any], rows: pd.DataFrame) -> st
         "`trainwreck report DIR --record`; what each column means is in [docs/scoring.md](../../docs/scoring.md).",
         *(f"\nNote: {note}." for note in scores["cards"][0]["notes"]),
         "",
-        *board_lines(scores),
+        *markdown(scores["rows"], RECORD),
     ]
     lines += ["", "## Runs", "", "| scenario | kind | outcome | s | v | final gap (nats) |", "|" + "---|" * 6]
     for _, row in rows.iterrows():
@@ -64,28 +65,3 @@ def markdown(dataset: DataSet, scores: dict[str, Any], rows: pd.DataFrame) -> st
         gap = "-" if pd.isna(row["final_gap"]) else f"{row['final_gap']:+.3f}"
         lines.append(f"| {name} | {row['kind']} | {row['outcome']} | {shown[0]} | {shown[1]} | {gap} |")
     return "\n".join(lines) + "\n"
-
-
-def board_lines(scores: dict[str, Any]) -> list[str]:
-    """The leaderboard as a Markdown table, a line a list entry."""
-    lines = [
-        "| rank | detector | profile | in-time recall at 5 % | healthy stopped | recall at default | healthy stopped "
-        "| false alarms / 10,000 | W* | cause (top 1) |",
-        "|" + "---|" * 10,
-    ]
-    for entry in board_rows(scores):
-        card = entry["card"]
-        cells = [
-            "-" if entry["rank"] is None else f"{entry['rank']:g}",
-            entry["detector"],
-            entry["profile"],
-            span(card["recall"]["0.05"]),
-            number(entry["stopped_0.05"], ".0%"),
-            span(card["recall"]["default"]),
-            number(entry["stopped_default"], ".0%"),
-            span(card["false_alarm_rate"]),
-            span([entry["skill"], entry["skill_low"], entry["skill_high"]]),
-            span(card["diagnosis"]["cause"]["1"]["macro"]),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines

@@ -93,8 +93,7 @@ class Bootstrap:
         """Mean of values [N] over the runs under mask [N]."""
         if not mask.any():
             return Estimate(np.nan, np.nan, np.nan)
-        top, bottom = self.sums(np.where(mask, values, 0.0)), self.counts(mask)
-        samples = np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
+        samples = ratio(self.sums(np.where(mask, values, 0.0)), self.counts(mask))
         return Estimate(float(np.mean(values[mask])), *self.interval(samples))
 
     def means(self, values: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -116,8 +115,13 @@ class Bootstrap:
         member = np.zeros((len(mask), code.max() + 1), dtype=bool)
         member[np.flatnonzero(mask), code] = True
         top, bottom = self.sums(member * values[:, None]), self.counts(member)
-        share = np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom > 0)
         present = bottom > 0
-        samples = np.where(present, share, 0.0).sum(axis=1) / np.maximum(1, present.sum(axis=1))
+        samples = np.where(present, ratio(top, bottom), 0.0).sum(axis=1) / np.maximum(1, present.sum(axis=1))
         exact = (member * values[:, None]).sum(axis=0) / member.sum(axis=0)
         return Estimate(float(exact.mean()), *self.interval(samples))
+
+
+def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
+    """top / bottom, which broadcast; NaN where bottom is 0."""
+    shape = np.broadcast_shapes(top.shape, bottom.shape)
+    return np.asarray(np.divide(top, bottom, out=np.full(shape, np.nan), where=bottom > 0))

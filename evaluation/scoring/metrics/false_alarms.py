@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trainwreck.evaluation.constants import CONFIDENCE, RATE_STEPS
+from trainwreck.evaluation.intervals import binomial_interval, poisson_interval
 
 
 class Share(NamedTuple):
@@ -44,22 +45,3 @@ def false_stop(first: np.ndarray, confidence: float = CONFIDENCE) -> Share:
     if not exposure:
         return Share(np.nan, np.nan, np.nan, count, 0)
     return Share(count / exposure, *binomial_interval(count, exposure, confidence), count, exposure)
-
-
-def poisson_interval(count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Exact interval of a Poisson mean (Garwood 1936)."""
-    from scipy.special import gammaincinv
-
-    tail = (1.0 - confidence) / 2.0
-    low = float(gammaincinv(count, tail)) if count else 0.0
-    return low, float(gammaincinv(count + 1, 1.0 - tail))
-
-
-def binomial_interval(count: int, exposure: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Exact interval of a binomial share (Clopper and Pearson 1934)."""
-    from scipy.special import betaincinv
-
-    tail = (1.0 - confidence) / 2.0
-    low = float(betaincinv(count, exposure - count + 1, tail)) if count else 0.0
-    high = float(betaincinv(count + 1, exposure - count, 1.0 - tail)) if count < exposure else 1.0
-    return low, high

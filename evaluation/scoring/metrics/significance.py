@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from math import comb
 
 import numpy as np
 
@@ -16,10 +15,11 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> float:
 
     first, second: [N] bool. McNemar 1947, exact binomial form. Runs count as independent.
     """
+    from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
+
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
-    differing = only_first + only_second
-    tail = sum(comb(differing, i) for i in range(min(only_first, only_second) + 1))
-    return float(min(1.0, 2 * tail / 2**differing))
+    # Runs on which both are right or both wrong, on the diagonal, say nothing.
+    return float(statsmodels_mcnemar([[0, only_first], [only_second, 0]], exact=True).pvalue)
 
 
 def paired_permutation(
@@ -48,12 +48,9 @@ def paired_permutation(
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
     """p-values adjusted for their number (Holm 1979), in the order given."""
-    p = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(p, kind="stable")
-    scaled = p[order] * np.arange(len(p), 0, -1)
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
-    return adjusted
+    from statsmodels.stats.multitest import multipletests
+
+    return np.asarray(multipletests(p_values, method="holm")[1]) if len(p_values) else np.zeros(0)
 
 
 def tied_ranks(count: int, differ: Callable[[int, int], bool]) -> list[int]:

@@ -155,7 +155,7 @@ def test_too_few_seeds_are_said_and_not_judged(by_hand: DataSet) -> None:
 
 
 def test_scores_go_by_what_is_recorded(found: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "package" / equivalence_sets.RECORD
+    file = tmp_path / "evaluation" / "scoring" / equivalence_sets.RECORD
     monkeypatch.setattr(equivalence_sets, "path", lambda: file)
     try:
         record(found, "a command", {})

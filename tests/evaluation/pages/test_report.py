@@ -8,7 +8,6 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from matplotlib.image import imread
@@ -18,7 +17,6 @@ from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.cache import SCORES, kept, leaderboard_of
 from trainwreck.evaluation.pages.report import write_record, write_report
-from trainwreck.evaluation.pages.report.build import number, span
 from trainwreck.evaluation.replay.oracles import ORACLES
 
 EVIL = "<script>alert(1)</script>"
@@ -194,22 +192,3 @@ def test_the_record_holds_the_same_scores_and_a_picture_a_scenario(
     assert set(re.findall(r"\(pictures/(.*?)\)", text)) == names
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:2] == "| "]
     assert [row[1] for row in rows if len(row) == 10][1:] == [row["detector"] for row in scores["rows"]]
-
-
-@pytest.mark.parametrize(("value", "shown"), [(None, "-"), (float("nan"), "-"), (0.126, "0.13"), (-1.0, "-1.00")])
-def test_number(value: Any, shown: str) -> None:
-    assert number(value) == shown
-
-
-@pytest.mark.parametrize(
-    ("estimate", "shown"),
-    [
-        ((0.5, 0.25, 0.75), "0.50 [0.25, 0.75]"),
-        ({"value": 0.5, "low": 0.25, "high": 0.75, "events": 3}, "0.50 [0.25, 0.75]"),
-        ((0.5, 0.25, 0.75, 9.0), "0.50 [0.25, 0.75]"),
-        ((0.5, None, None), "0.50 [-, -]"),
-        ((None, None, None), "-"),
-    ],
-)
-def test_span(estimate: Any, shown: str) -> None:
-    assert span(estimate) == shown

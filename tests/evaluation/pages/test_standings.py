@@ -15,7 +15,7 @@ from trainwreck.evaluation.dataset.dataset import DataSet, load_labels, telemetr
 from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.leaderboard.cache import leaderboard_of
 from trainwreck.evaluation.pages.leaderboard.board_files import write_board
-from trainwreck.evaluation.pages.leaderboard.standings import breakable, cell, heat
+from trainwreck.evaluation.pages.leaderboard.standings import breakable, heat
 
 EVIL = "<script>alert(1)</script>"
 COMMAND = f"trainwreck leaderboard 'data {EVIL}' --out board"
@@ -132,9 +132,9 @@ def test_every_row_and_number_of_the_scores_is_on_it(
     assert [row[0].split("|")[0].removesuffix("looks at nothing") for row in shown] == [r["detector"] for r in expected]
     for cells, row in zip(shown, expected, strict=True):
         value, low, high = (row[f"recall_0.05{end}"] for end in ("", "_low", "_high"))
-        assert cells[1] == f"{value:.2f}|{low:.2f} to {high:.2f}"
+        assert cells[1] == f"{value:.2f}|[{low:.2f}, {high:.2f}]"
         value, low, high = (row[f"top1_within_set{end}"] for end in ("", "_low", "_high"))
-        assert cells[13] == f"{value:.2f}|{low:.2f} to {high:.2f}"
+        assert cells[13] == f"{value:.2f}|[{low:.2f}, {high:.2f}]"
 
 
 def test_tie_groups_are_those_of_the_ranks(page: Page, scores: dict[str, Any]) -> None:
@@ -242,8 +242,6 @@ def test_text_can_be_read_on_every_colour(dark: bool, source: str) -> None:
 
 
 def test_small_parts() -> None:
-    assert cell(None, None, None) == {"value": None, "text": "-", "interval": ""}
-    assert cell(0.5, 0.25, 0.75)["interval"] == "0.25 to 0.75"
     assert [heat(value) for value in (None, 0.0, 0.04, 0.06, 1.0)] == [None, 0, 0, 1, 10]
     assert breakable("<a>_b") == "&lt;a&gt;_<wbr>b"
 

@@ -236,7 +236,7 @@ def test_a_failure_is_worth_no_more_than_silence_and_is_told(
     assert [one.status for one in failed.alarms if one.status != "ok"] == ["crashed: why"]
     assert failed.false_alarm_rate.exposure <= silent.false_alarm_rate.exposure
     for point in failed.recall:
-        assert not failed.detected(point)[failed.records.run_id == name].any(), "a miss, whatever it said before"
+        assert not failed.detected(point)[failed.outcomes.run_id == name].any(), "a miss, whatever it said before"
 
 
 @settings(max_examples=10)
@@ -271,7 +271,7 @@ def test_an_alarm_before_the_onset_is_worth_less_than_none(
         none = card(runs, frame, said | {name: alarms(name, np.zeros(T + 1))})
         assert after.skill["rollback"][0.1].value < none.skill["rollback"][0.1].value
         assert after.recall["default"].value <= none.recall["default"].value
-        assert not after.detected("default")[after.records.run_id == name].any()
+        assert not after.detected("default")[after.outcomes.run_id == name].any()
 
 
 def test_the_right_cause_too_soon_is_no_diagnosis(runs: pd.DataFrame, frame: Baseline) -> None:

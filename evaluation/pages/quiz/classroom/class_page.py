@@ -10,13 +10,13 @@ from markupsafe import Markup
 from trainwreck.evaluation.constants import CONFIDENCE, SCORING_VERSION
 from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.files import write_text
+from trainwreck.evaluation.intervals import row_interval_text
 from trainwreck.evaluation.pages import asset, script
 from trainwreck.evaluation.pages.assets import THEME
 from trainwreck.evaluation.pages.quiz.answers import NOTHING
 from trainwreck.evaluation.pages.quiz.classroom.scores import PERSON, Results
 from trainwreck.evaluation.pages.quiz.quiz import BAR
 from trainwreck.evaluation.pages.templates import template
-from trainwreck.evaluation.scoring.metrics.bootstrap import Estimate
 
 HEADS = (
     ("recall", "found in time"), ("stopped", "healthy runs stopped"), ("stopped_look_alike", "look-alikes stopped"),
@@ -30,7 +30,9 @@ def write_class(
 ) -> list[Path]:
     """Write class.html, people.csv, runs.csv and confusions.csv to `out`; returns the paths, the page first."""
     players = [row for row in found.rows if row["kind"] == PERSON]
-    outline = template("trainwreck.evaluation.pages.quiz.classroom", "class.html.jinja", span=_span, number=_number)
+    outline = template(
+        "trainwreck.evaluation.pages.quiz.classroom", "class.html.jinja", span=row_interval_text, number=_number
+    )
     page = outline.render(
         palette=Markup(asset("palette.css")),
         shared=Markup(script(*THEME)),
@@ -62,15 +64,6 @@ def _seconds(found: Results) -> float | None:
     """Mean time of an answer."""
     spent = [answer.seconds for answers in found.answers.values() for answer in answers]
     return sum(spent) / len(spent) if spent else None
-
-
-def _span(row: dict[str, Any], name: str) -> str:
-    estimate = Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
-    if estimate.value is None:
-        return "-"
-    if estimate.low is None:
-        return f"{estimate.value:.2f}"
-    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
 def _number(value: float | None) -> str:

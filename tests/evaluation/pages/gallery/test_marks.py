@@ -31,7 +31,7 @@ def test_thresholds_and_alarms_are_the_scorecards(cards, marks, on_show):
     alarmed = 0
     for card in cards:
         assert marks.thresholds[card.detector] == card.recall["0.05"].threshold
-        first = dict(zip(card.records.run_id, card.first_alarms("0.05"), strict=True))
+        first = dict(zip(card.outcomes.run_id, card.first_alarms("0.05"), strict=True))
         edges = {one.run_id: one.edges.tolist() for one in card.alarms}
         for one in on_show:
             run_id = one.faulty["run_id"]

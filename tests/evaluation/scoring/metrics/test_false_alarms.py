@@ -4,15 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.rates import confint_poisson
 
 from trainwreck.evaluation.scoring.metrics.false_alarms import (
-    binomial_interval,
     false_alarm_rate,
     false_stop,
     healthy_steps,
-    poisson_interval,
 )
 
 
@@ -43,24 +40,7 @@ def test_nothing_healthy_is_undefined() -> None:
     assert math.isnan(false_stop(np.array([])).value)
 
 
-@pytest.mark.parametrize("count", [0, 1, 7, 300])
-def test_poisson_interval_is_garwoods(count: int) -> None:
-    assert poisson_interval(count) == pytest.approx(confint_poisson(count, 1, method="exact-c"), rel=1e-9)
-
-
-@pytest.mark.parametrize(("count", "exposure"), [(0, 10), (10, 10), (3, 300), (1, 1)])
-def test_binomial_interval_is_clopper_and_pearsons(count: int, exposure: int) -> None:
-    assert binomial_interval(count, exposure) == pytest.approx(
-        proportion_confint(count, exposure, method="beta"), abs=1e-12
-    )
-
-
 def test_false_stop_by_hand() -> None:
     found = false_stop(np.array([np.inf, 0.0, 50.0, np.inf]))
     assert (found.value, found.events, found.exposure) == (0.5, 2, 4)
     assert found.low < 0.5 < found.high
-
-
-def test_a_one_per_cent_budget_needs_three_hundred_runs() -> None:
-    # The rule of three is one-sided: no stop in 300 runs bounds the rate at 1 % with 95 % confidence.
-    assert binomial_interval(0, 300, confidence=0.90)[1] == pytest.approx(0.01, abs=1e-4)

@@ -135,9 +135,9 @@ def test_unknown_is_an_answer_only_where_something_was_trained_on(by_hand: DataS
 
 def test_where_the_recall_comes_from_by_hand(by_hand: DataSet, at_loss: Any) -> None:
     card = score(at_loss, by_hand)
-    failing = card.records.failing
+    failing = card.outcomes.failing
     found = card.detected("0.05")
-    for part, values in (("family", card.records.family), ("scenario", card.records.scenario)):
+    for part, values in (("family", card.outcomes.family), ("scenario", card.outcomes.scenario)):
         for name, share in card.breakdown[part].items():
             chosen = failing & (values == name)
             assert (share.events, share.exposure) == (found[chosen].sum(), chosen.sum())

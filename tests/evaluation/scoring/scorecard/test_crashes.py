@@ -43,7 +43,7 @@ def test_steps_after_a_crash_were_watched_by_nobody(by_hand: DataSet, at_loss: A
             return super().update(row)
 
     card = score(at_loss, by_hand)
-    watched = int((card.records.negative | (card.records.kind == "failing")).sum())
+    watched = int((card.outcomes.negative | (card.outcomes.kind == "failing")).sum())
     broken = score(Breaks, by_hand).false_alarm_rate
     assert (broken.events, broken.exposure) == (0, 10 * watched)
     assert card.false_alarm_rate.exposure > broken.exposure

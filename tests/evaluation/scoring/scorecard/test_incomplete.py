@@ -16,7 +16,7 @@ from trainwreck.evaluation.leaderboard.rescore import alarm_files, keep_alarms, 
 from trainwreck.evaluation.leaderboard.run import leaderboard, score
 from trainwreck.evaluation.leaderboard.stored_alarms import read_alarms
 from trainwreck.evaluation.scoring.metrics.skill import gains
-from trainwreck.evaluation.scoring.reference import label_runs
+from trainwreck.evaluation.scoring.reference import skill_runs
 from trainwreck.evaluation.scoring.scorecard import Scorecard
 
 
@@ -31,8 +31,8 @@ def test_a_run_ended_at_its_nan_saves_what_was_planned(
     traces = [make_trace(n, seed=i, steps=s, loss=losses[i]) for i, (n, s) in enumerate(cases)]
     runs.append(make_run("healthy", last_step=199, seed=2))
     traces.append(make_trace("healthy", seed=2, steps=200, loss=np.ones(200)))
-    one = score(at_loss, write_data_set(tmp_path / "set", runs, traces)).records
-    labels = label_runs(one)
+    one = score(at_loss, write_data_set(tmp_path / "set", runs, traces)).outcomes
+    labels = skill_runs(one)
     np.testing.assert_array_equal(labels.last, [199, 199])
     np.testing.assert_array_equal(gains(one.first[one.failing], labels, "rollback"), [199 - 50 - 1.99] * 2)
 

@@ -11,8 +11,8 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.alarms import labelled_alarms
 from trainwreck.evaluation.replay.oracles import oracle_alarms
 from trainwreck.evaluation.replay.replay import Alarms
+from trainwreck.evaluation.scoring.outcomes import outcomes
 from trainwreck.evaluation.scoring.reference import baseline
-from trainwreck.evaluation.scoring.run_labels import records
 
 
 def crashed(alarms: Alarms) -> Alarms:
@@ -30,7 +30,7 @@ def test_labels_and_alarms_side_by_side(make_run: Any) -> None:
         make_run("g", seed=2, kind="failing", cause="high_lr", onset_step=20),
     )
     said = {"h": labelled_alarms("h", 119, None), "f": labelled_alarms("f", 119, 33, ("high_lr",))}
-    found = records(runs, said | {"g": labelled_alarms("g", 119, 10)})
+    found = outcomes(runs, said | {"g": labelled_alarms("g", 119, 10)})
     assert found.first.tolist() == [math.inf, 33.0, 10.0]
     assert found.onset.tolist() == [math.inf, 20.0, 20.0]
     assert found.visible.tolist() == [math.inf, 30.0, math.inf]
@@ -50,7 +50,7 @@ def test_splits(make_run: Any) -> None:
         make_run("a", split="calibration"), make_run("b", split="train"), make_run("c"),
         make_run("d", split="calibration", kind="look-alike"),
     )  # fmt: skip
-    found = records(runs, {run: labelled_alarms(run, 119, None) for run in "abcd"})
+    found = outcomes(runs, {run: labelled_alarms(run, 119, None) for run in "abcd"})
     assert found.tuning.tolist() == [True, True, False, True]
     assert found.calibration.tolist() == [True, False, False, False]
     assert found.negative.tolist() == [True, True, True, True]
@@ -66,7 +66,7 @@ def test_a_crash_is_a_miss_but_undoes_no_false_alarm(make_run: Any) -> None:
         "healthy": crashed(labelled_alarms("healthy", 119, 5)),
         "latent": crashed(labelled_alarms("latent", 119, 50)),
     }
-    assert records(runs, said).first.tolist() == [math.inf, 5.0, 5.0, 50.0]
+    assert outcomes(runs, said).first.tolist() == [math.inf, 5.0, 5.0, 50.0]
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_labels_that_contradict_themselves(make_run: Any, label: dict[str, Any],
     good = {"kind": "failing", "onset_step": 20, "visible_step": 30, "no_return_step": 60}
     runs = frame(make_run("h"), make_run("bad", **(good | label)))
     with pytest.raises(InputError, match=f"runs: bad: {complaint}"):
-        records(runs, {run: labelled_alarms(run, 119, None) for run in ("h", "bad")})
+        outcomes(runs, {run: labelled_alarms(run, 119, None) for run in ("h", "bad")})
 
 
 def test_a_compound_run_is_a_positive(make_run: Any) -> None:
     pair = {"kind": "compound", "scenario": "a+b", "cause": "a+b", "family": "data+numerics"}
     runs = frame(make_run("p", **pair, onset_step=20, visible_step=30), make_run("h"))
-    found = records(runs, {run: labelled_alarms(run, 119, None) for run in "ph"})
+    found = outcomes(runs, {run: labelled_alarms(run, 119, None) for run in "ph"})
     assert found.failing.tolist() == [True, False]
     assert found.negative.tolist() == [False, True]
     frame_of = baseline(runs, resamples=10)

@@ -11,8 +11,8 @@ from scipy.stats import beta
 
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.logs.real_runs.estimates import Clusters
-from trainwreck.evaluation.logs.real_runs.measure import RealScore, score_real
 from trainwreck.evaluation.logs.real_runs.runs import labelled
+from trainwreck.evaluation.logs.real_runs.scores import RealScore, score_real
 
 Labels = Callable[..., Path]
 

@@ -18,6 +18,7 @@ from trainwreck.evaluation.constants import RATE_STEPS, SCORING_VERSION, TOP
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import BY_NAME
 from trainwreck.evaluation.detectors.registry import builtin_causes
+from trainwreck.evaluation.intervals import poisson_interval
 from trainwreck.evaluation.logs.labels import FAILED, HEALTHY, UNKNOWN
 from trainwreck.evaluation.logs.real_runs.estimates import NOTHING, Clusters
 from trainwreck.evaluation.logs.real_runs.runs import RealRun
@@ -27,7 +28,6 @@ from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.status import OK
 from trainwreck.evaluation.replay.unlabelled import alarms_of, opened
 from trainwreck.evaluation.scoring.metrics.bootstrap import SMALL_STRATUM, Estimate
-from trainwreck.evaluation.scoring.metrics.false_alarms import poisson_interval
 from trainwreck.evaluation.scoring.scorecard import plain
 
 NOT_DEFINED = {
@@ -86,12 +86,12 @@ def score_real(
     for entry in entries:
         said[entry["detector"]][entry["run_id"]] = entry
     return [
-        measure(name, str(facts[name].get("rule", "")), runs, said[name], tuple(facts[name].get("signals", ())))
+        real_score(name, str(facts[name].get("rule", "")), runs, said[name], tuple(facts[name].get("signals", ())))
         for name in said
     ]
 
 
-def measure(
+def real_score(
     detector: str,
     rule: str,
     runs: Sequence[RealRun],

@@ -1,0 +1,50 @@
+"""What a detector said of many runs beside their labels: what every metric reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from trainwreck.evaluation.dataset.schema import FAILURES
+from trainwreck.evaluation.replay.replay import Alarms
+from trainwreck.evaluation.scoring.run_labels import RunLabels, run_labels
+
+
+@dataclass(frozen=True)
+class Outcomes(RunLabels):
+    """Labels with the alarms of one detector. first (a) is infinite without an alarm.
+
+    edges, named, steps and scores hold a sequence a run.
+
+    A failing run that crashed its detector is a miss whatever was said before the crash, unless it
+    was alarmed before the onset. Alarms on other runs before a crash stand: no crash undoes them. Steps after
+    a crash were watched by nobody and are no healthy steps without an alarm.
+    """
+
+    first: np.ndarray
+    crashed: np.ndarray  # bool
+    judged: np.ndarray  # step of the last row judged before a crash; infinite without one
+    edges: tuple[np.ndarray, ...]
+    named: tuple[tuple[str, ...], ...]
+    steps: tuple[np.ndarray, ...]
+    scores: tuple[np.ndarray, ...]
+
+
+def outcomes(runs: pd.DataFrame, alarms: Mapping[str, Alarms]) -> Outcomes:
+    """Join the runs table with a detector's alarms, by run_id. Raises InputError as `run_labels`."""
+    labels = run_labels(runs)
+    given = [alarms[run_id] for run_id in labels.run_id.tolist()]
+    first = np.array([np.inf if one.first_alarm is None else one.first_alarm for one in given], dtype=np.float64)
+    crashed = np.array([one.crashed for one in given], dtype=bool)
+    missed = crashed & np.isin(labels.kind, FAILURES) & (first >= labels.onset)
+    return Outcomes(
+        **vars(labels),
+        first=np.where(missed, np.inf, first),
+        crashed=crashed,
+        judged=np.array([one.last_judged if one.crashed else np.inf for one in given], dtype=np.float64),
+        edges=tuple(one.edges for one in given),
+        named=tuple(one.causes for one in given),
+        steps=tuple(one.steps for one in given),
+        scores=tuple(one.scores for one in given),
+    )
