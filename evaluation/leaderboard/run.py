@@ -2,19 +2,28 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from joblib import Parallel, delayed
 
-from trainwreck.evaluation.constants import HEADLINE_COST, HEADLINE_PREVALENCE, LOG_EVERY, ONE_LINERS
+from trainwreck.evaluation.constants import (
+    DEFAULT_PROFILE,
+    DEFAULT_SEEDS,
+    DEFAULT_TRACK,
+    HEADLINE_BUDGET,
+    HEADLINE_COST,
+    HEADLINE_PREVALENCE,
+    LOG_EVERY,
+    ONE_LINERS,
+)
 from trainwreck.evaluation.dataset.consistency import check_telemetry
-from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.detectors.base import Detector
 from trainwreck.evaluation.detectors.registry import builtin_causes, builtin_detectors, check_settings
@@ -32,36 +41,71 @@ from trainwreck.evaluation.replay.unlabelled import refuse_imported
 from trainwreck.evaluation.scoring.detector_seeds import Seeded
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored
-from trainwreck.evaluation.scoring.scorecard import Recall, Scorecard, measure
+from trainwreck.evaluation.scoring.scorecard import Recall, Scorecard, measure, plain
 
-__all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
+__all__ = ["Leaderboard", "Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
 BLIND = "blind"
 TRACKS = (BLIND, "informed")
 CHUNK = 8  # runs a process replays at a time, at least
 ROUNDS = 4  # pieces of work for each process where detectors need processes of their own, which take time to begin
+SHOWN = ("profile", "rank", "detector", f"recall_{HEADLINE_BUDGET}", f"stopped_{HEADLINE_BUDGET}", "skill", "top1")
 Asked = str | Detector | type[Detector] | Seeded
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
 
 
+@dataclass(frozen=True, repr=False)
+class Leaderboard:
+    """Scorecards side by side. Use `leaderboard`.
+
+    cards: by profile in the order asked for, then by detector. easy: by profile the scenarios that every one-line
+    detector solves; the headline stands in the table without them too.
+    """
+
+    cards: tuple[Scorecard, ...]
+    hidden: tuple[str, ...] = ()  # detectors that the easy scenarios are found by, and that nobody asked for
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
+        return table(self.cards, hidden=self.hidden)
+
+    @property
+    def easy(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = self._table.attrs["easy"]
+        return found
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a detector and profile, best first within a profile; see `ranking.table` for columns."""
+        return self._table.copy()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe, NaN as None: `rows` as in `to_frame`, and `easy`."""
+        return {"rows": [plain(row) for row in self._table.to_dict("records")], "easy": self.easy}
+
+    def __repr__(self) -> str:
+        return self._table[list(SHOWN)].to_string(index=False, max_rows=20, float_format="{:.3f}".format)
+
+
 def score(
     detector: str | Detector | type[Detector],
-    dataset: DataSet,
+    dataset: DataSet | str | Path,
     *,
-    profile: str = "full",
-    track: str = "blind",
+    profile: str = DEFAULT_PROFILE,
+    track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
     limits: Limits | None = None,
     isolate: bool = False,
+    seeds: int = DEFAULT_SEEDS,
     progress: Progress | None = None,
 ) -> Scorecard:
     """Replay every run of a data set through a detector and measure it.
 
     detector: a name (`open_detector`, or an oracle's), a class, or an object that is copied for
-    each run. track: "blind", or "informed" with the declared configuration as context. limits: of
-    detectors that run in a process of their own: of files, plug-ins and commands, and with `isolate`
-    the built-in ones too. A crash of the detector ends one run's replay and is counted, never raised.
+    each run. dataset: open, a folder, or "sample". track: "blind", or "informed" with the declared configuration as
+    context. limits: of detectors that run in a process of their own: of files, plug-ins and commands, and with
+    `isolate` the built-in ones too. seeds: as in `score_all`. A crash of the detector ends one run's replay and is
+    counted, never raised.
     Raises InputError for an unknown detector, profile or track, or for labels that contradict themselves.
     """
     return score_all(
@@ -72,21 +116,22 @@ def score(
         k=k,
         limits=limits,
         isolate=isolate,
+        seeds=seeds,
         progress=progress,
     )[0]
 
 
 def score_all(
-    dataset: DataSet,
+    dataset: DataSet | str | Path,
     detectors: Sequence[str | Detector | type[Detector]],
     *,
-    profiles: Sequence[str] = ("full",),
-    track: str = "blind",
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
     workers: int = 1,
     limits: Limits | None = None,
     isolate: bool = False,
-    seeds: int = 1,
+    seeds: int = DEFAULT_SEEDS,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
     """`score` for several detectors and profiles, by profile, then detector; each trace is read once.
@@ -96,6 +141,7 @@ def score_all(
     Raises InputError for a detector that takes no seed then.
     """
     chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)] if seeds > 1 else detectors
+    dataset = load(dataset)
     cards = _score_all(dataset, _frame(dataset), chosen, profiles, track, k, progress, workers, limits, isolate)
     if seeds == 1:
         return cards
@@ -106,7 +152,7 @@ def score_all(
 def board_cards(
     dataset: DataSet,
     extra: Sequence[str | Detector | type[Detector]] = (),
-    profiles: Sequence[str] = ("full",),
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
     *,
     workers: int = 1,
     limits: Limits | None = None,
@@ -116,33 +162,46 @@ def board_cards(
 
     A name in `extra` that is on the board anyway stands there once.
     """
+    return score_all(
+        dataset, board_entries(extra), profiles=profiles, workers=workers, limits=limits, progress=progress
+    )
+
+
+def board_entries(extra: Sequence[str | Detector | type[Detector]] = ()) -> list[str | Detector | type[Detector]]:
+    """What stands on a board where nothing is said: every built-in detector and the oracles; and `extra`."""
     always = [*builtin_detectors(), *ORACLES]
-    chosen = [*always, *(detector for detector in extra if detector not in always)]
-    return score_all(dataset, chosen, profiles=profiles, workers=workers, limits=limits, progress=progress)
+    return [*always, *(detector for detector in extra if detector not in always)]
 
 
 def leaderboard(
-    dataset: DataSet,
+    dataset: DataSet | str | Path,
     detectors: Sequence[str | Detector | type[Detector]] | None = None,
-    profiles: Iterable[str] = tuple(PROFILES),
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
     *,
-    track: str = "blind",
+    extra: Sequence[str | Detector | type[Detector]] = (),
+    track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
+    workers: int = 1,
+    limits: Limits | None = None,
     progress: Progress | None = None,
-) -> pd.DataFrame:
-    """One row a detector and profile, best first within a profile; see `ranking.table` for columns.
+) -> Leaderboard:
+    """Detectors side by side, as `trainwreck leaderboard` has them.
 
-    detectors: by default every built-in one and the oracles. Scenarios that every one-liner solves
-    stand in `.attrs["easy"]` by profile, and the headline is given without them too.
+    dataset: open, a folder, or "sample". detectors: these alone; by default every built-in one and the oracles, and
+    `extra` beside them, as the command's --detector. workers and limits: as in `score_all`.
     """
-    chosen = list(detectors) if detectors is not None else [*builtin_detectors(), *ORACLES]
+    dataset = load(dataset)
+    chosen = list(detectors) if detectors is not None else board_entries(extra)
+    if detectors is not None and extra:
+        raise InputError("extra: not allowed beside detectors; allowed: one of them")
     names = [_entry_name(detector) for detector in chosen]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
-    extra = [name for name in ONE_LINERS if name not in names]
-    cards = _score_all(dataset, _frame(dataset), [*chosen, *extra], list(profiles), track, k, progress)
-    return table(cards, hidden=extra)
+    hidden = [name for name in ONE_LINERS if name not in names]
+    entries = [*chosen, *hidden]
+    cards = _score_all(dataset, _frame(dataset), entries, list(profiles), track, k, progress, workers, limits)
+    return Leaderboard(tuple(cards), tuple(hidden))
 
 
 def known_causes(dataset: DataSet) -> frozenset[str]:
