@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.dataset import DataSet as AnyDataSet
     from trainwreck.evaluation.dataset.diff import Comparison
     from trainwreck.evaluation.detectors.base import Detector
-    from trainwreck.evaluation.pages.gallery import Gallery
+    from trainwreck.evaluation.pages.gallery.build import Gallery
     from trainwreck.evaluation.replay.sandbox.limits import Limits
     from trainwreck.evaluation.scoring.scorecard import Scorecard
     from trainwreck.scenarios.datasets.engines.engine import Settings

@@ -64,7 +64,7 @@ class Arrays:
         spread = {name: pd.Categorical.from_codes(c.codes[self.run], dtype=c.dtype) for name, c in facts.items()}
         frame = pd.DataFrame(self.X, columns=list(self.columns))
         frame.insert(0, "step", self.step)
-        frame.insert(0, "run_id", spread.pop("run_id"))
+        frame.insert(0, "run_id", pd.Series(spread.pop("run_id")))
         return frame.assign(y=self.y, group=self.groups, **spread)
 
 
@@ -187,7 +187,7 @@ def _target(run: pd.Series, label: str, profile: str, steps: np.ndarray) -> np.n
     under = steps >= run["onset_step"]
     if run["kind"] == RunKind.CURED.value:
         under &= steps < run["cure_step"]
-    return under.astype(np.int8)
+    return np.asarray(under, np.int8)
 
 
 def _joined(
