@@ -9,6 +9,11 @@ SCORING_VERSION = 1
 LOG_EVERY = 10  # k: steps between two rows of the thinned profiles
 LIST_EVERY = 10  # rows between two rows that hold per-layer and other list signals
 
+# What is scored where nothing else is asked for, by a command as in Python.
+DEFAULT_PROFILE = "full"
+DEFAULT_TRACK = "blind"
+DEFAULT_SEEDS = 1  # replays of a detector that draws
+
 # Protocols.
 REFRACTORY = 20  # steps; a spike at micro size takes 15 to 35 steps to settle
 

@@ -4,24 +4,48 @@
     >>> "high_lr" in trainwreck.scenarios()
     True
 
-Every name is imported when it is first asked for, so that the command line starts at once; loading
-and scoring data sets never needs torch.
+`__all__` has every public name; docs/api.md has a sentence and an example of each. A name is imported when it is first
+asked for, so that the command line starts at once; loading and scoring data sets never needs torch.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainwreck.evaluation.dataset.dataset import DataSet, load
+    from trainwreck.api import (
+        audit,
+        catalogue,
+        compare,
+        detectors,
+        diff,
+        equivalence,
+        export,
+        gallery,
+        generate,
+        import_logs,
+        label,
+        learn,
+        preflight,
+        release,
+        report,
+        reproduce,
+        reproducer,
+        rescore,
+        show,
+        submit,
+        verify,
+    )
+    from trainwreck.dataset import DataSet, load
     from trainwreck.evaluation.dataset.sample import sample
     from trainwreck.evaluation.detectors.base import Detector, Verdict
     from trainwreck.evaluation.errors import InputError
-    from trainwreck.evaluation.leaderboard.run import Scorecard, leaderboard, score
+    from trainwreck.evaluation.leaderboard.run import Leaderboard, Scorecard, leaderboard, score
     from trainwreck.evaluation.live.lightning import lightning_callback
     from trainwreck.evaluation.live.monitor import Alarm, Monitor
     from trainwreck.evaluation.live.transformers import transformers_callback
     from trainwreck.scenarios.module_signals import ModuleSignals
     from trainwreck.scenarios.preflight import Preflight
+    from trainwreck.scenarios.spec.scenario import Scenario
     from trainwreck.scenarios.views.session import Experiment, run
 
 __all__ = [
@@ -30,39 +54,85 @@ __all__ = [
     "Detector",
     "Experiment",
     "InputError",
+    "Leaderboard",
     "ModuleSignals",
     "Monitor",
     "Preflight",
+    "Scenario",
     "Scorecard",
     "Verdict",
+    "audit",
+    "catalogue",
+    "compare",
+    "detectors",
+    "diff",
+    "equivalence",
+    "export",
+    "gallery",
+    "generate",
+    "import_logs",
+    "label",
     "leaderboard",
+    "learn",
     "lightning_callback",
     "load",
+    "preflight",
+    "release",
+    "report",
+    "reproduce",
+    "reproducer",
+    "rescore",
     "run",
     "sample",
     "scenarios",
     "score",
+    "show",
+    "submit",
     "transformers_callback",
+    "verify",
 ]
 
 _HOMES = {
-    "DataSet": "evaluation.dataset.dataset",
-    "load": "evaluation.dataset.dataset",
+    "audit": "api",
+    "catalogue": "api",
+    "compare": "api",
+    "detectors": "api",
+    "diff": "api",
+    "equivalence": "api",
+    "export": "api",
+    "gallery": "api",
+    "generate": "api",
+    "import_logs": "api",
+    "label": "api",
+    "learn": "api",
+    "preflight": "api",
+    "release": "api",
+    "report": "api",
+    "reproduce": "api",
+    "reproducer": "api",
+    "rescore": "api",
+    "show": "api",
+    "submit": "api",
+    "verify": "api",
+    "DataSet": "dataset",
+    "load": "dataset",
+    "sample": "evaluation.dataset.sample",
+    "Detector": "evaluation.detectors.base",
+    "Verdict": "evaluation.detectors.base",
     "InputError": "evaluation.errors",
+    "Leaderboard": "evaluation.leaderboard.run",
+    "Scorecard": "evaluation.leaderboard.run",
+    "leaderboard": "evaluation.leaderboard.run",
+    "score": "evaluation.leaderboard.run",
     "lightning_callback": "evaluation.live.lightning",
     "Alarm": "evaluation.live.monitor",
     "Monitor": "evaluation.live.monitor",
     "transformers_callback": "evaluation.live.transformers",
-    "Detector": "evaluation.detectors.base",
-    "Verdict": "evaluation.detectors.base",
-    "Experiment": "scenarios.views.session",
-    "run": "scenarios.views.session",
     "ModuleSignals": "scenarios.module_signals",
     "Preflight": "scenarios.preflight",
-    "Scorecard": "evaluation.leaderboard.run",
-    "leaderboard": "evaluation.leaderboard.run",
-    "score": "evaluation.leaderboard.run",
-    "sample": "evaluation.dataset.sample",
+    "Scenario": "scenarios.spec.scenario",
+    "Experiment": "scenarios.views.session",
+    "run": "scenarios.views.session",
 }
 
 
@@ -72,3 +142,7 @@ def __getattr__(name: str) -> Any:
     if name == "scenarios":  # the catalogue, and the package of that name: see its docstring
         return import_module("trainwreck.scenarios")
     raise AttributeError(f"module 'trainwreck' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from trainwreck.evaluation.constants import DEFAULT_PROFILE, DEFAULT_TRACK
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
@@ -43,9 +44,9 @@ labels_option = click.option(
     "--labels", type=click.Path(path_type=Path), help="Of imported runs: CSV with run, status, step, cause, cluster."
 )
 profile_option = click.option(
-    "--profile", default="full", show_default=True, help="full, standard, minimal or filtered."
+    "--profile", default=DEFAULT_PROFILE, show_default=True, help="full, standard, minimal or filtered."
 )
-track_option = click.option("--track", default="blind", show_default=True, help="blind or informed.")
+track_option = click.option("--track", default=DEFAULT_TRACK, show_default=True, help="blind or informed.")
 
 alarms_option = click.option(
     "--alarms", type=click.Path(path_type=Path), help="Folder to keep each detector's alarms in, for `rescore`."

@@ -61,9 +61,10 @@ def run(
         raise InputError(f"--port: {port} is not allowed without --serve; allowed: both")
     if serve and as_json:
         raise InputError("--serve: not allowed beside --json; allowed: one of them")
+    from trainwreck.scenarios.spec.registry import scenario
     from trainwreck.scenarios.views.session import run_live
 
-    picture = plot or Path(f"{id}.png")
+    picture = plot or Path(f"{scenario(id).id}.png")
     words = id, seed, as_severity(severity), as_size(size), overrides, picture
     where = as_backend(device, impl)
     if not serve:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainwreck.evaluation.constants import DEFAULT_PROFILE
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.progress import progress
 from trainwreck.evaluation.replay.sandbox.limits import Limits
@@ -17,7 +18,7 @@ from trainwreck.tables import number, print_board, print_json, print_table
 if TYPE_CHECKING:
     from trainwreck.evaluation.scoring.scorecard import Scorecard
 
-profiles_option = click.option("--profile", "profiles", multiple=True, default=("full",), show_default=True)
+profiles_option = click.option("--profile", "profiles", multiple=True, default=(DEFAULT_PROFILE,), show_default=True)
 
 
 @click.command()

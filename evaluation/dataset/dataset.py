@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trainwreck.evaluation.dataset.sample import named
 from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SCHEMA_VERSION, runs_schema
 from trainwreck.evaluation.dataset.telemetry_file import TelemetryFile
 from trainwreck.evaluation.dataset.trace import Trace
@@ -71,13 +72,15 @@ class DataSet:
             yield self.trace(run_id)
 
 
-def load(path: str | Path, *, verify: bool = True) -> DataSet:
-    """Open a data set. With `verify` every file is checked against its checksum first.
+def load(path: str | Path | DataSet, *, verify: bool = True) -> DataSet:
+    """Open a data set: a folder, or "sample". One that is open already is handed back as it is.
 
-    Raises InputError that names every file that is missing, truncated or edited, or says what else
-    is wrong: not finished, not a data set, of another version.
+    With `verify` every file is checked against its checksum first. Raises InputError that names every file that is
+    missing, truncated or edited, or says what else is wrong: not finished, not a data set, of another version.
     """
-    root = Path(path)
+    if isinstance(path, DataSet):
+        return path
+    root = named(Path(path))
     if not root.is_dir():
         raise InputError(f"data set: {str(root)!r} is not a folder")
     begun = (root / "plan.json").exists() and not (root / SUMS).exists()  # a release has a plan too
@@ -94,12 +97,14 @@ def load(path: str | Path, *, verify: bool = True) -> DataSet:
     return DataSet(root, manifest, _listed_runs(root, manifest))
 
 
-def load_labels(path: str | Path) -> DataSet:
+def load_labels(path: str | Path | DataSet) -> DataSet:
     """A data set of which only manifest and runs table are here, or read: enough to score stored alarms.
 
     Telemetry is neither checked nor needed. Raises InputError as `load` does.
     """
-    root = Path(path)
+    if isinstance(path, DataSet):
+        return path
+    root = named(Path(path))
     if not root.is_dir():
         raise InputError(f"data set: {str(root)!r} is not a folder")
     manifest = _manifest(root / "manifest.json")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainwreck.evaluation.constants import ONE_LINERS, SCORING_VERSION
+from trainwreck.evaluation.constants import DEFAULT_PROFILE, ONE_LINERS, SCORING_VERSION
 from trainwreck.evaluation.dataset.dataset import DataSet, load, load_labels
 from trainwreck.evaluation.dataset.sample import is_sample
 from trainwreck.evaluation.errors import InputError
@@ -26,7 +26,7 @@ BOARD_VERSION = 2  # of what is kept: its fields, not their meaning
 def leaderboard_of(
     folder: Path,
     extra: Sequence[str] = (),
-    profiles: Sequence[str] = ("full",),
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
     tick: Tick | None = None,
     workers: int = 1,
     alarms: Path | None = None,
@@ -69,7 +69,7 @@ def board_from(folder: Path, stored: Sequence[Path]) -> dict[str, Any]:
 def scores_of(
     dataset: DataSet,
     extra: Sequence[str] = (),
-    profiles: Sequence[str] = ("full",),
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
     tick: Tick | None = None,
     workers: int = 1,
 ) -> dict[str, Any]:

@@ -2,18 +2,27 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import pandas as pd
 
-from trainwreck.evaluation.constants import HEADLINE_COST, HEADLINE_PREVALENCE, LOG_EVERY, ONE_LINERS
+from trainwreck.evaluation.constants import (
+    DEFAULT_PROFILE,
+    DEFAULT_SEEDS,
+    DEFAULT_TRACK,
+    HEADLINE_BUDGET,
+    HEADLINE_COST,
+    HEADLINE_PREVALENCE,
+    LOG_EVERY,
+    ONE_LINERS,
+)
 from trainwreck.evaluation.dataset.consistency import check_telemetry
-from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.detectors.base import Detector
 from trainwreck.evaluation.detectors.registry import (
@@ -29,40 +38,77 @@ from trainwreck.evaluation.replay.replay import Alarms, about, is_isolated, repl
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored
-from trainwreck.evaluation.scoring.scorecard import Recall, Scorecard, measure
+from trainwreck.evaluation.scoring.scorecard import Recall, Scorecard, measure, plain
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.scoring.detector_seeds import Seeded
 
-__all__ = ["Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
+__all__ = ["Leaderboard", "Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
 BLIND = "blind"
 BLIND_POLICIES = ("clock", "periodic", "random")  # detectors of `detectors.sanity.blind` that are tuned
 TRACKS = (BLIND, "informed")
 CHUNK = 8  # runs a process replays at a time, at least
 ROUNDS = 4  # pieces of work for each process where detectors need processes of their own, which take time to begin
+SHOWN = ("profile", "rank", "detector", f"recall_{HEADLINE_BUDGET}", f"stopped_{HEADLINE_BUDGET}", "skill", "top1")
 Asked: TypeAlias = "str | Detector | type[Detector] | Seeded"
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
 
 
+@dataclass(frozen=True, repr=False)
+class Leaderboard:
+    """Scorecards side by side. Use `leaderboard`.
+
+    cards: by profile in the order asked for, then by detector. easy: by profile the scenarios that every one-line
+    detector solves; the headline stands in the table without them too.
+    """
+
+    cards: tuple[Scorecard, ...]
+    hidden: tuple[str, ...] = ()  # detectors that the easy scenarios are found by, and that nobody asked for
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
+        from trainwreck.evaluation.leaderboard.ranking import table
+
+        return table(self.cards, hidden=self.hidden)
+
+    @property
+    def easy(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = self._table.attrs["easy"]
+        return found
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a detector and profile, best first within a profile; see `ranking.table` for columns."""
+        return self._table.copy()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe, NaN as None: `rows` as in `to_frame`, and `easy`."""
+        return {"rows": [plain(row) for row in self._table.to_dict("records")], "easy": self.easy}
+
+    def __repr__(self) -> str:
+        return self._table[list(SHOWN)].to_string(index=False, max_rows=20, float_format="{:.3f}".format)
+
+
 def score(
     detector: str | Detector | type[Detector],
-    dataset: DataSet,
+    dataset: DataSet | str | Path,
     *,
-    profile: str = "full",
-    track: str = "blind",
+    profile: str = DEFAULT_PROFILE,
+    track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
     limits: Limits | None = None,
     isolate: bool = False,
+    seeds: int = DEFAULT_SEEDS,
     progress: Progress | None = None,
 ) -> Scorecard:
     """Replay every run of a data set through a detector and measure it.
 
     detector: a name (`open_detector`, or an oracle's), a class, or an object that is copied for
-    each run. track: "blind", or "informed" with the declared configuration as context. limits: of
-    detectors that run in a process of their own: of files, plug-ins and commands, and with `isolate`
-    the built-in ones too. A crash of the detector ends one run's replay and is counted, never raised.
+    each run. dataset: open, a folder, or "sample". track: "blind", or "informed" with the declared configuration as
+    context. limits: of detectors that run in a process of their own: of files, plug-ins and commands, and with
+    `isolate` the built-in ones too. seeds: as in `score_all`. A crash of the detector ends one run's replay and is
+    counted, never raised.
     Raises InputError for an unknown detector, profile or track, or for labels that contradict themselves.
     """
     return score_all(
@@ -73,21 +119,22 @@ def score(
         k=k,
         limits=limits,
         isolate=isolate,
+        seeds=seeds,
         progress=progress,
     )[0]
 
 
 def score_all(
-    dataset: DataSet,
+    dataset: DataSet | str | Path,
     detectors: Sequence[str | Detector | type[Detector]],
     *,
-    profiles: Sequence[str] = ("full",),
-    track: str = "blind",
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
     workers: int = 1,
     limits: Limits | None = None,
     isolate: bool = False,
-    seeds: int = 1,
+    seeds: int = DEFAULT_SEEDS,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
     """`score` for several detectors and profiles, by profile, then detector; each trace is read once.
@@ -101,6 +148,7 @@ def score_all(
         from trainwreck.evaluation.scoring.detector_seeds import Seeded
 
         chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)]
+    dataset = load(dataset)
     cards = _score_all(dataset, _frame(dataset), chosen, profiles, track, k, progress, workers, limits, isolate)
     if seeds == 1:
         return cards
@@ -111,7 +159,7 @@ def score_all(
 def board_cards(
     dataset: DataSet,
     extra: Sequence[str | Detector | type[Detector]] = (),
-    profiles: Sequence[str] = ("full",),
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
     *,
     workers: int = 1,
     limits: Limits | None = None,
@@ -121,42 +169,48 @@ def board_cards(
 
     A name in `extra` that is on the board anyway stands there once.
     """
-    always = _on_every_board()
-    chosen = [*always, *(detector for detector in extra if detector not in always)]
-    return score_all(dataset, chosen, profiles=profiles, workers=workers, limits=limits, progress=progress)
+    return score_all(
+        dataset, board_entries(extra), profiles=profiles, workers=workers, limits=limits, progress=progress
+    )
+
+
+def board_entries(extra: Sequence[str | Detector | type[Detector]] = ()) -> list[str | Detector | type[Detector]]:
+    """What stands on a board where nothing is said: every built-in detector and the oracles; and `extra`."""
+    from trainwreck.evaluation.replay.oracles import ORACLES
+
+    always: list[str | Detector | type[Detector]] = [*builtin_detectors(), *ORACLES]
+    return [*always, *(detector for detector in extra if detector not in always)]
 
 
 def leaderboard(
-    dataset: DataSet,
+    dataset: DataSet | str | Path,
     detectors: Sequence[str | Detector | type[Detector]] | None = None,
-    profiles: Iterable[str] = tuple(PROFILES),
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
     *,
-    track: str = "blind",
+    extra: Sequence[str | Detector | type[Detector]] = (),
+    track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
+    workers: int = 1,
+    limits: Limits | None = None,
     progress: Progress | None = None,
-) -> pd.DataFrame:
-    """One row a detector and profile, best first within a profile; see `ranking.table` for columns.
+) -> Leaderboard:
+    """Detectors side by side, as `trainwreck leaderboard` has them.
 
-    detectors: by default every built-in one and the oracles. Scenarios that every one-liner solves
-    stand in `.attrs["easy"]` by profile, and the headline is given without them too.
+    dataset: open, a folder, or "sample". detectors: these alone; by default every built-in one and the oracles, and
+    `extra` beside them, as the command's --detector. workers and limits: as in `score_all`.
     """
-    chosen = list(detectors) if detectors is not None else _on_every_board()
+    dataset = load(dataset)
+    chosen = list(detectors) if detectors is not None else board_entries(extra)
+    if detectors is not None and extra:
+        raise InputError("extra: not allowed beside detectors; allowed: one of them")
     names = [_entry_name(detector) for detector in chosen]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
-    extra = [name for name in ONE_LINERS if name not in names]
-    cards = _score_all(dataset, _frame(dataset), [*chosen, *extra], list(profiles), track, k, progress)
-    from trainwreck.evaluation.leaderboard.ranking import table
-
-    return table(cards, hidden=extra)
-
-
-def _on_every_board() -> list[str | Detector | type[Detector]]:
-    """Names of the built-in detectors and the oracles."""
-    from trainwreck.evaluation.replay.oracles import ORACLES
-
-    return [*builtin_detectors(), *ORACLES]
+    hidden = [name for name in ONE_LINERS if name not in names]
+    entries = [*chosen, *hidden]
+    cards = _score_all(dataset, _frame(dataset), entries, list(profiles), track, k, progress, workers, limits)
+    return Leaderboard(tuple(cards), tuple(hidden))
 
 
 def known_causes(dataset: DataSet) -> frozenset[str]:

@@ -18,6 +18,7 @@ from trainwreck.evaluation.constants import (
     HEADLINE_COST,
     HEADLINE_PREVALENCE,
     PREVALENCES,
+    RATE_STEPS,
     SCORING_VERSION,
     TOP,
 )
@@ -54,9 +55,29 @@ class Recall(NamedTuple):
     stopped_look_alike: Share
 
 
-@dataclass(frozen=True)
+# The numbers that stand for a scorecard, attribute to unit; each is defined by the attribute's docstring.
+HEADLINES = {
+    "in_time_recall": "share of failing runs",
+    "healthy_stopped": "share of healthy runs",
+    "look_alikes_stopped": "share of look-alike runs",
+    "false_alarms": f"alarms per {RATE_STEPS:,} healthy steps",
+    "steps_to_alarm": "steps",
+    "lead": "share of the time to act",
+    "cost_skill": "1, best 1",
+    "cause_top_1": "share of causes",
+    "cause_top_3": "share of causes",
+}
+REPR_LINES = 30
+
+
+@dataclass(frozen=True, repr=False)
 class Scorecard:
     """Everything measured of one detector on one data set under one profile and track.
+
+    The headline numbers are attributes of their own, each a value with a 95 % interval (`value`, `low`, `high`; NaN
+    where it is undefined): in_time_recall, healthy_stopped, look_alikes_stopped, false_alarms, steps_to_alarm, lead,
+    cost_skill, cause_top_1 and cause_top_3. lead: mean over failing runs of the share of the steps from the visible
+    step to the point of no return that is left at the first alarm; 0 for a miss.
 
     Scores are of the runs outside the tuning splits. recall: operating point ("default", "0.01",
     "0.05") to Recall. statuses: how the replays ended, kind to runs. skill: cost profile to prevalence to W*.
@@ -92,12 +113,55 @@ class Scorecard:
     seeds: dict[str, list[float]] = field(default_factory=dict)
 
     @property
-    def headline(self) -> Recall:
+    def in_time_recall(self) -> Recall:
+        """Share of failing runs with the first alarm at or after the onset and before the point of no return, with the
+        threshold frozen so that at most 5 % of the healthy calibration runs are stopped."""
         return self.recall[str(HEADLINE_BUDGET)]
 
+    headline = in_time_recall
+
     @property
-    def headline_skill(self) -> Estimate:
+    def healthy_stopped(self) -> Share:
+        """Share of measured healthy runs with an alarm, at the threshold of `in_time_recall`."""
+        return self.in_time_recall.stopped
+
+    @property
+    def look_alikes_stopped(self) -> Share:
+        """Share of look-alike runs with an alarm, at the threshold of `in_time_recall`."""
+        return self.in_time_recall.stopped_look_alike
+
+    @property
+    def false_alarms(self) -> Share:
+        """Alarms per 10,000 steps of healthy runs and of failing runs before the onset, at the published default."""
+        return self.false_alarm_rate
+
+    @property
+    def steps_to_alarm(self) -> Estimate:
+        """Mean steps from the onset to the first alarm, at the published default; a miss counts to the point of no
+        return."""
+        found: Estimate = self.delay["from_onset"]["restricted_mean_steps"]
+        return found
+
+    @property
+    def cost_skill(self) -> Estimate:
+        """W*: what is gained over the best detector that sees nothing, 1 for one that knows the label; where a tenth of
+        the runs fail and an alarm costs a rollback."""
         return self.skill[HEADLINE_COST][HEADLINE_PREVALENCE]
+
+    headline_skill = cost_skill
+
+    @property
+    def cause_top_1(self) -> Estimate:
+        """Share of a cause's failing runs that are alarmed in time, at the published default, with a true cause named
+        first; mean over causes."""
+        found: Estimate = self.diagnosis["cause"]["1"]["macro"]
+        return found
+
+    @property
+    def cause_top_3(self) -> Estimate:
+        """As `cause_top_1`, with a true cause among the first three named."""
+        found: Estimate = self.diagnosis["cause"]["3"]["macro"]
+        return found
 
     def first_alarms(self, point: str) -> np.ndarray:
         """First alarm of each measured run at an operating point; inf without one. [N]"""
@@ -143,6 +207,15 @@ class Scorecard:
 
             lines.append(f"  {in_words(self.seeds)}")
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        lines = self.text().splitlines()
+        return "\n".join(lines if len(lines) <= REPR_LINES else [*lines[: REPR_LINES - 1], "  ..."])
+
+    def to_frame(self) -> pd.DataFrame:
+        """The headline numbers, a row each by name: value, low, high, unit."""
+        found = [(name, *getattr(self, name)[:3], unit) for name, unit in HEADLINES.items()]
+        return pd.DataFrame(found, columns=["name", "value", "low", "high", "unit"]).set_index("name")
 
     def to_dict(self, *, scores: bool = False) -> dict[str, Any]:
         """JSON-safe, NaN as None, raw alarms included; with `scores` every row's score as well."""

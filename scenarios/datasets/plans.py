@@ -10,6 +10,7 @@ from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.named_plans import demo, full, private, sample, standard
+from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.overrides import sweep
 from trainwreck.scenarios.spec.proofs import proven_severities
 from trainwreck.scenarios.spec.registry import scenario
@@ -42,8 +43,10 @@ def resolve(words: Sequence[str], salt: str | None = None) -> tuple[str, list[Ru
 
 
 def _refuse_drafts(spec: RunSpec) -> None:
-    """InputError for a label that has no proof: such a scenario can be run and verified, and is in no data set."""
+    """InputError for a label of the catalogue that has no proof: it can be run and verified, and is in no data set."""
     for part in spec.scenario.split(JOINT):
+        if outside.is_outside(part):
+            continue
         severity = spec.severity.value if spec.severity and scenario(part).severities else ""
         proven = proven_severities(part)
         if severity not in proven:

@@ -6,8 +6,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, write_json, write_text
 from trainwreck.scenarios.proof.verify import Proof, to_rows
+from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec import proofs as shipped
 from trainwreck.scenarios.training.environment import RESULTS, environment
 
@@ -15,8 +17,11 @@ from trainwreck.scenarios.training.environment import RESULTS, environment
 def enter(proofs: Sequence[Proof], results: Path = RESULTS / "proof") -> None:
     """Add proofs to the record, in the place of older ones of the same run set, and write the table.
 
-    results: the folder of the table.
+    results: the folder of the table. InputError for a scenario from outside the catalogue.
     """
+    for proof in proofs:
+        if outside.is_outside(proof.scenario):
+            raise InputError(f"record: {proof.scenario!r} is not in the catalogue; allowed: its scenarios")
     rows = {_key(row): row for row in (read_json(shipped.path()) if shipped.path().exists() else [])}
     rows.update({_key(row): row for row in to_rows(proofs)})
     ordered = sorted(rows.values(), key=_key)

@@ -1,9 +1,13 @@
 """The catalogue as data: a line, or a page, a scenario."""
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
+from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.config.settings import as_dict
+from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.proofs import proven_at
 from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec
@@ -11,8 +15,11 @@ from trainwreck.scenarios.spec.scenario import Scenario, Severity
 
 
 def summary() -> list[dict[str, Any]]:
-    """One dict a scenario: id, family, kind, severities, sizes, sources, proven, title."""
-    return [_facts(entry) for entry in scenarios().values()]
+    """One dict a scenario: id, family, kind, severities, sizes, sources, proven, title.
+
+    Those of installed packages come last; one that does not load is left out, and says why when it is asked for.
+    """
+    return [_facts(entry) for entry in (*scenarios().values(), *_installed())]
 
 
 def page(name: str) -> dict[str, Any]:
@@ -29,6 +36,13 @@ def page(name: str) -> dict[str, Any]:
         "tolerance": entry.tolerance,
         "sections": entry.page(),
     }
+
+
+def _installed() -> Iterator[Scenario]:
+    for name in outside.plugins():
+        if name not in scenarios():
+            with suppress(InputError):
+                yield scenario(name)
 
 
 def _facts(entry: Scenario) -> dict[str, Any]:

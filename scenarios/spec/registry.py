@@ -8,9 +8,9 @@ import pkgutil
 from functools import cache
 
 from trainwreck.evaluation.dataset.schema import JOINT, SECTIONS
-from trainwreck.evaluation.errors import unknown
 from trainwreck.scenarios import catalogue
 from trainwreck.scenarios.config.sizes import Size
+from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.faults import FaultKind
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -23,6 +23,8 @@ class CatalogueError(ValueError):
 
 def register(cls: type[Scenario]) -> type[Scenario]:
     """Class decorator that enters a scenario into the catalogue, checked."""
+    if cls.__module__.startswith(outside.MODULES):  # a file that began as a copy of the catalogue's
+        return cls
     _check(cls)
     _found[cls.id] = cls()
     return cls
@@ -50,18 +52,25 @@ def scenarios() -> dict[str, Scenario]:
 
 
 def scenario(name: str) -> Scenario:
-    """The scenario of an id, or of two joined by +; InputError with the nearest id where there is none."""
+    """The scenario of an id, of two joined by +, or of a file (`mine.py:Mine`).
+
+    InputError with the nearest id where there is none, or for a file with `outside.of_file`'s reasons.
+    """
+    if outside.is_file(name):
+        return outside.of_file(name, _check, _files())
     if JOINT in name:
-        from trainwreck.scenarios.spec.compound import compound  # which needs the training loop's inputs
+        from trainwreck.scenarios.spec.compound import compound
 
         return compound(*sorted((scenario(part) for part in name.split(JOINT)), key=lambda part: part.id))
     if name not in _files():
-        raise unknown("scenario", name, scenarios())
+        return outside.known(name, _check, _files())
     importlib.import_module(_files()[name])
     return _found[name]
 
 
-def _check(cls: type[Scenario]) -> None:
+def _check(cls: type[Scenario], id: str | None = None) -> None:
+    """CatalogueError for what is wrong with a class. id: that it must have, the name of its file."""
+
     def wrong(field: str, why: str) -> CatalogueError:
         return CatalogueError(f"{cls.__module__}: {cls.__name__}.{field}: {why}")
 
@@ -71,7 +80,7 @@ def _check(cls: type[Scenario]) -> None:
             raise wrong(field, f"missing or not a {kind.__name__}")
     if cls.id in _found and type(_found[cls.id]).__module__ != cls.__module__:
         raise wrong("id", f"{cls.id!r} is taken by {type(_found[cls.id]).__module__}")
-    if cls.__module__.rsplit(".", 1)[-1] != cls.id:
+    if (id or cls.__module__.rsplit(".", 1)[-1]) != cls.id:
         raise wrong("id", f"{cls.id!r} is not the name of its file")
     if not cls.sizes or not all(isinstance(size, Size) for size in cls.sizes):
         raise wrong("sizes", "needs at least one Size")

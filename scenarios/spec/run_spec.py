@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.config.settings import Setup, essence, fingerprint
 from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.faults import At
 from trainwreck.scenarios.spec.overrides import compose
 from trainwreck.scenarios.spec.registry import scenario
@@ -46,6 +47,7 @@ class RunSpec:
 
     severity is None where there is no scale. overrides are `key=value` settings, sorted by the caller.
     held_out: what of it no training run of the plan has: cause, severity, pair or shape; empty otherwise.
+    file: where the scenario is, `/folder/mine.py:Mine`, if it is one of a file; empty otherwise.
     """
 
     scenario: str
@@ -56,21 +58,22 @@ class RunSpec:
     overrides: tuple[str, ...] = ()
     split: Split = Split.TEST
     held_out: str = ""
+    file: str = ""
 
     @cached_property
     def entry(self) -> Scenario:
         """The catalogue entry."""
-        return scenario(self.scenario)
+        return scenario(self.file or self.scenario)
 
     @cached_property
     def setup(self) -> Setup:
         """The healthy setup that the run starts from."""
-        return _composed(self.scenario, self.size, self.severity, self.overrides)[0]
+        return _composed(self.file or self.scenario, self.size, self.severity, self.overrides)[0]
 
     @cached_property
     def knobs(self) -> Knobs:
         """The knobs of the fault."""
-        return _composed(self.scenario, self.size, self.severity, self.overrides)[1]
+        return _composed(self.file or self.scenario, self.size, self.severity, self.overrides)[1]
 
     @cached_property
     def base(self) -> str:
@@ -128,7 +131,7 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Everything needed to build the spec again; see `from_json`."""
-        return {
+        content: dict[str, Any] = {
             "scenario": self.scenario,
             "role": self.role.value,
             "seed": self.seed,
@@ -138,6 +141,7 @@ class RunSpec:
             "split": self.split.value,
             "held_out": self.held_out,
         }
+        return content | ({"file": self.file} if self.file else {})
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "RunSpec":
@@ -151,7 +155,13 @@ class RunSpec:
             overrides=tuple(content["overrides"]),
             split=Split(content["split"]),
             held_out=str(content.get("held_out", "")),
+            file=str(content.get("file", "")),
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Its fields alone where what is cached is of a file, whose classes another process has to load first."""
+        state = vars(self)
+        return {f.name: state[f.name] for f in dataclasses.fields(self)} if self.file else state
 
     def _setup_overrides(self) -> tuple[str, ...]:
         return tuple(o for o in self.overrides if not o.startswith("fault."))
@@ -181,6 +191,7 @@ def family_of(
     change to its base has no twin but itself. Raises InputError for a setup that the fault can't be in.
     """
     entry = scenario(name)
+    file = outside.file_of(entry.id)
     size = size or entry.sizes[0]
     severity = severity or entry.default_severity()
     if severity is not None and severity not in entry.severities:
@@ -190,7 +201,7 @@ def family_of(
         for role in roles:
             if (entry.look_alike and role is Role.CURED) or (entry.own_twin and role is Role.TWIN):
                 continue
-            spec = RunSpec(entry.id, role, seed, size, severity, tuple(sorted(overrides)))
+            spec = RunSpec(entry.id, role, seed, size, severity, tuple(sorted(overrides)), file=file)
             specs.append(spec.twin if role is Role.TWIN else spec)
     for spec in specs[: len(roles)]:
         spec.job()  # a fault refuses a setup that it can't be injected into

@@ -3,12 +3,20 @@
 import ast
 import doctest
 import inspect
+from dataclasses import fields
 
+import click
 import pytest
 
 import trainwreck
+from trainwreck import api, dataset
+from trainwreck.cli import cli
 from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.leaderboard.cache import scores_of
 from trainwreck.evaluation.leaderboard.run import Scorecard
+from trainwreck.evaluation.replay.oracles import ORACLES
+from trainwreck.evaluation.replay.sandbox.limits import Limits
+from trainwreck.evaluation.scoring.scorecard import HEADLINES
 from trainwreck.scenarios.spec.scenario import Scenario
 
 
@@ -18,7 +26,8 @@ def test_every_public_name_is_there_and_documented(name):
 
 
 def test_the_examples_of_the_docstring_run():
-    assert doctest.testmod(trainwreck, raise_on_error=True).attempted > 0
+    modules = (trainwreck, dataset)
+    assert all(doctest.testmod(module, raise_on_error=True).attempted > 0 for module in modules)
 
 
 def test_the_checker_is_told_the_same_names():
@@ -48,15 +57,122 @@ def test_a_detector_is_scored_on_a_loaded_data_set(data_set):
         def update(self, row):
             return trainwreck.Verdict(row["step"], row["step"] >= 7, ("mask_missing",))
 
-    dataset = trainwreck.load(data_set)
-    card = trainwreck.score(Late, dataset)
-    assert isinstance(dataset, DataSet)
+    data = trainwreck.load(data_set)
+    card = trainwreck.score(Late, data)
+    assert isinstance(data, DataSet)
     assert isinstance(card, Scorecard)
     assert {alarms.first_alarm for alarms in card.alarms} == {7}
-    board = trainwreck.leaderboard(dataset, [Late], profiles=["full"])
-    assert board["detector"].tolist() == ["late"]
+    board = trainwreck.leaderboard(data, [Late], profiles=["full"])
+    assert board.to_frame()["detector"].tolist() == ["late"]
 
 
 def test_a_wrong_data_set_is_an_input_error(tmp_path):
     with pytest.raises(trainwreck.InputError, match="not a folder"):
         trainwreck.load(tmp_path / "nowhere")
+
+
+def test_dir_lists_the_names():
+    assert set(trainwreck.__all__) <= set(dir(trainwreck))
+    assert {name for name in dir(trainwreck) if not name.startswith("_")} == set(trainwreck.__all__)
+
+
+def defaults(function):
+    return {name: one.default for name, one in inspect.signature(function).parameters.items()}
+
+
+@pytest.mark.parametrize("name", ["score", "leaderboard", "submit"])
+def test_a_function_has_the_defaults_of_its_command(name):
+    command = cli.get_command(click.Context(cli), name)
+    options = {option.name: option for option in command.params}
+    function = defaults(getattr(trainwreck, name))
+    shared = {"profile": "profile", "profiles": "profiles", "track": "track", "detector_seeds": "seeds"}
+    compared = 0
+    for option, parameter in shared.items():
+        if option in options and parameter in function:
+            assert options[option].default == function[parameter], parameter
+            compared += 1
+    assert compared
+    limits = {field.name: field.default for field in fields(Limits)}
+    assert all(options[option].default == value for option, value in limits.items() if option in options)
+    assert function.get("limits") is None  # which is Limits()
+
+
+def test_the_board_of_a_data_set_is_the_commands(data_set):
+    extra = trainwreck.leaderboard(data_set, extra=["zclip"], profiles=["minimal"])
+    assert {card.detector for card in extra.cards} == {*trainwreck.detectors(), *ORACLES}
+    rows = [extra.to_dict()["rows"], scores_of(trainwreck.load(data_set), profiles=["minimal"])["rows"]]
+    for row in (*rows[0], *rows[1]):
+        del row["update_us"]  # which is measured
+    assert rows[0] == rows[1]
+    assert len(repr(extra).splitlines()) <= 30
+    with pytest.raises(trainwreck.InputError, match="extra: not allowed beside detectors"):
+        trainwreck.leaderboard(data_set, ["zclip"], extra=["nonfinite_loss"])
+
+
+def test_a_data_set_is_given_by_word_by_folder_or_open():
+    data = trainwreck.load("sample")
+    assert trainwreck.load(data) is data
+    assert trainwreck.load(trainwreck.sample()).path == data.path
+    cards = [trainwreck.score("nonfinite_loss", given) for given in ("sample", trainwreck.sample(), data)]
+    assert cards[0].in_time_recall == cards[1].in_time_recall == cards[2].in_time_recall
+
+
+def test_a_detector_of_a_file_is_scored_and_put_on_a_board(data_set, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "class Mine:\n    def reset(self, context): pass\n    def update(self, row): return row['step'] >= 7\n"
+    )
+    card = trainwreck.score(f"{file}:Mine", data_set)
+    assert {alarms.first_alarm for alarms in card.alarms} == {7}
+    board = trainwreck.leaderboard(data_set, [f"{file}:Mine", "nonfinite_loss"])
+    assert set(board.to_frame()["detector"]) == {"mine.py:Mine", "nonfinite_loss"}
+
+
+def test_a_scorecard_has_attributes_a_table_and_a_short_form():
+    card = trainwreck.score("zclip", "sample")
+    assert card.in_time_recall == card.recall["0.05"]
+    assert card.healthy_stopped == card.in_time_recall.stopped
+    table = card.to_frame()
+    assert table.index.tolist() == list(HEADLINES)
+    for name in HEADLINES:
+        assert tuple(table.loc[name, ["value", "low", "high"]]) == tuple(getattr(card, name)[:3])
+        assert name == "lead" or inspect.getdoc(getattr(type(card), name))
+    assert len(repr(card).splitlines()) <= 30
+    assert repr(card).startswith("zclip on ")
+
+
+def test_two_detectors_are_compared_by_paired_tests():
+    found = trainwreck.compare("zclip", ["nonfinite_loss", "any_zscore"], "sample")
+    assert set(found["detector"]) == {"nonfinite_loss", "any_zscore"}
+    cards = {name: trainwreck.score(name, "sample") for name in ("zclip", "any_zscore")}
+    row = found.set_index("detector").loc["any_zscore"]
+    assert row["ahead_0.05"] == cards["zclip"].in_time_recall.value - cards["any_zscore"].in_time_recall.value
+    with pytest.raises(trainwreck.InputError, match="'zclip' is named twice"):
+        trainwreck.compare("zclip", ["zclip"], "sample")
+    with pytest.raises(trainwreck.InputError, match="others: none"):
+        trainwreck.compare("zclip", [], "sample")
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (trainwreck.verify, "ids: none"),
+        (lambda: trainwreck.verify("high_lr", quick=True, seeds=8), "seeds: 8 is not allowed with quick"),
+        (lambda: trainwreck.verify("high_lr", severity="sever"), "severity: 'sever' is not allowed; did you mean"),
+        (lambda: trainwreck.generate("demoo", out="nowhere"), "plan: 'demoo' is not allowed; did you mean 'demo'"),
+        (lambda: trainwreck.label("sample", visible=True), "a release is never changed"),
+        (lambda: trainwreck.label("sample", visible=True, splits=["test"]), "splits: not allowed beside visible"),
+        (lambda: trainwreck.import_logs("nowhere.csv", out="made"), "nowhere.csv"),
+        (lambda: trainwreck.export("sample", "excel", "made"), "'excel' is not allowed"),
+        (lambda: trainwreck.learn("sample", "weights.txt"), "a file that ends in .npz"),
+        (lambda: api.gallery("sample", detectors=["zclip"], alarms=["kept"]), "detectors: not allowed beside"),
+        (lambda: api.preflight("mine.py"), "factory: 'mine.py' is not allowed"),
+        (lambda: trainwreck.run("mine.py:Mine"), r"scenario mine\.py: no such file"),
+        (lambda: trainwreck.show("hi_lr"), "did you mean 'high_lr'"),
+    ],
+)
+def test_bad_input_is_one_line(call, why, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(trainwreck.InputError, match=why) as found:
+        call()
+    assert "\n" not in str(found.value)

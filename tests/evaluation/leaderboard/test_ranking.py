@@ -20,7 +20,7 @@ from trainwreck.evaluation.replay.oracles import ORACLES
 
 @pytest.fixture(scope="module")
 def board(data_set: DataSet) -> pd.DataFrame:
-    return leaderboard(data_set, profiles=["full", "filtered"])
+    return leaderboard(data_set, profiles=["full", "filtered"]).to_frame()
 
 
 def test_everyone_is_on_it_by_profile(board: pd.DataFrame) -> None:
@@ -93,7 +93,7 @@ def with_easy(tmp_path_factory: pytest.TempPathFactory, make_run: Any, make_trac
 
 
 def test_a_scenario_that_every_one_liner_solves_is_easy(with_easy: DataSet) -> None:
-    board = leaderboard(with_easy, ["loss_over_minimum", "nonfinite_loss"], ["full"])
+    board = leaderboard(with_easy, ["loss_over_minimum", "nonfinite_loss"], ["full"]).to_frame()
     assert board.attrs["easy"] == {"full": ["loud"]}
     assert board["detector"].tolist() == ["loss_over_minimum", "nonfinite_loss"]  # the other two are not shown
     assert board["recall_0.05"].tolist() == [1.0, 0.5]
@@ -142,8 +142,8 @@ def test_one_broken_detector_takes_no_other_down(data_set: DataSet, tmp_path: Pa
         def update(self, row: Row) -> bool:
             raise MemoryError("all of it")
 
-    board = leaderboard(data_set, [Broken, "loss_over_minimum"], ["full"]).set_index("detector")
-    alone = leaderboard(data_set, ["loss_over_minimum"], ["full"]).set_index("detector")
+    board = leaderboard(data_set, [Broken, "loss_over_minimum"], ["full"]).to_frame().set_index("detector")
+    alone = leaderboard(data_set, ["loss_over_minimum"], ["full"]).to_frame().set_index("detector")
     assert board.loc["broken", "crashed"] == len(data_set)
     assert board.loc["broken", "recall_0.05"] == 0.0
     same = [column for column in alone.columns if column != "update_us"]

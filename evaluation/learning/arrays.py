@@ -1,0 +1,209 @@
+"""A data set as arrays, for whoever trains a model on it: one row a step that an observation profile shows.
+
+    run                  y = 0 under "onset"           y = 1 under "onset"
+    healthy, look-alike  all rows
+    failing, compound    before the onset              from the onset on
+    cured                before it, and from the       in between
+                         step of the cure on
+    latent               before the onset              from the onset on
+
+Under "visible" the target is what `learned` is trained on (`examples.target`): 1 from the step on at which the profile
+shows the failure, 0 where a run is well, and rows for which neither is right are left out: between onset and visible
+step, of latent runs all, of cured runs from the onset to 30 steps after the cure.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from trainwreck.evaluation.constants import LOG_EVERY
+from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.dataset.schema import FAILURES, SIGNALS, Axis, RunKind
+from trainwreck.evaluation.dataset.trace import SCALARS, Trace
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.learning.examples import LEFT_OUT, target
+from trainwreck.evaluation.replay.profiles import observe
+from trainwreck.evaluation.replay.rows import rows
+from trainwreck.evaluation.replay.unlabelled import refuse_imported
+
+ONSET, VISIBLE = "onset", "visible"
+KINDS = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value, *FAILURES)  # what is asked for by default
+WIDE = {signal.name for signal in SIGNALS if signal.axis is not Axis.SCALAR}
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Rows of many runs, by run and then by step; `X, y, groups = arrays` takes it apart.
+
+    X: [N, F] float32; NaN where the run logged nothing there, or NaN. y: [N] int8. groups: [N] int32, one number a twin
+    set: a run, its twin and its cure share their data and much of their curves, so that a split for cross-validation
+    that parts them leaks. columns: the F names; of a signal with several numbers a step `name[0]`, `name[1]`, ...
+    runs: the M runs, as in the runs table. run: [N] int32, position in `runs`. step: [N] int32.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    groups: np.ndarray
+    columns: tuple[str, ...]
+    runs: pd.DataFrame
+    run: np.ndarray
+    step: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return iter((self.X, self.y, self.groups))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a step: run_id, step, the columns of X, y, group, and kind, cause, severity and split of the run."""
+        facts = {name: pd.Categorical(self.runs[name]) for name in ("run_id", "kind", "cause", "severity", "split")}
+        spread = {name: pd.Categorical.from_codes(c.codes[self.run], dtype=c.dtype) for name, c in facts.items()}
+        frame = pd.DataFrame(self.X, columns=list(self.columns))
+        frame.insert(0, "step", self.step)
+        frame.insert(0, "run_id", pd.Series(spread.pop("run_id")))
+        return frame.assign(y=self.y, group=self.groups, **spread)
+
+
+def arrays(
+    dataset: DataSet,
+    split: str | Sequence[str] | None = None,
+    profile: str = "full",
+    *,
+    label: str = ONSET,
+    signals: Sequence[str] | None = None,
+    kinds: Sequence[str] = KINDS,
+    k: int = LOG_EVERY,
+) -> Arrays:
+    """The rows that a profile shows of some runs of a data set, with a target each.
+
+    split: one or several of the data set's; all by default. profile: full, standard, minimal or filtered, with k steps
+    between two rows of the thinned ones. label: "onset" or "visible", see the module. kinds: of runs; cured and latent
+    ones only where they are asked for.
+
+    signals: names of the schema; by default those with one number a step that the profile shows and some of these rows
+    have, so that no column is all NaN: for the same columns of another split give it the first one's `columns`. What
+    was not logged at a step is NaN there, and so is the tail of a signal with a number a layer or head in a run that
+    has fewer. InputError for a name that is not there, for imported runs, and where no row is left.
+    """
+    refuse_imported(dataset, "made rows with labels of")
+    if label not in (ONSET, VISIBLE):
+        raise unknown("label", label, (ONSET, VISIBLE))
+    chosen = _chosen(dataset, split, kinds)
+    shown = _shown(profile, k)
+    for name in signals or ():
+        if name not in shown:
+            raise unknown("signals", name, shown)
+    names = tuple(signals) if signals is not None else tuple(name for name in shown if name in SCALARS)
+    if len(set(names)) < len(names) or not names:
+        raise InputError(f"signals: {', '.join(names) or 'none'} is not allowed; allowed: one or more, each once")
+    group_of = dataset.runs.groupby(["base", "seed"], dropna=False).ngroup()
+    blocks: list[dict[str, np.ndarray]] = []
+    steps, targets = [], []
+    for run_id, facts in chosen.iterrows():
+        at, block = _rows(dataset.trace(str(run_id)), profile, names, k)
+        wanted = _target(facts, label, profile, at)
+        kept = wanted != LEFT_OUT
+        blocks.append({name: values[kept] for name, values in block.items()})
+        steps.append(at[kept])
+        targets.append(wanted[kept])
+    lengths = [len(part) for part in steps]
+    run = np.repeat(np.arange(len(chosen), dtype=np.int32), lengths)
+    if not run.size:
+        raise InputError(f"label: {label!r} leaves no row of the runs asked for; allowed: others, or {ONSET!r}")
+    if signals is None:
+        names = tuple(name for name in names if any(not np.isnan(block[name]).all() for block in blocks))
+    columns, table = _joined(blocks, names, lengths)
+    return Arrays(
+        X=table,
+        y=np.concatenate(targets).astype(np.int8),
+        groups=group_of.loc[chosen.index].to_numpy(np.int32)[run],
+        columns=columns,
+        runs=chosen,
+        run=run,
+        step=np.concatenate(steps).astype(np.int32),
+    )
+
+
+def _chosen(dataset: DataSet, split: str | Sequence[str] | None, kinds: Sequence[str]) -> pd.DataFrame:
+    """The runs asked for, as in the runs table."""
+    known = sorted(set(dataset.runs["split"]))
+    splits = known if split is None else [split] if isinstance(split, str) else list(split)
+    for name in splits:
+        if name not in known:
+            raise unknown("split", name, known)
+    every = [kind.value for kind in RunKind if kind is not RunKind.IMPORTED]
+    for kind in kinds:
+        if kind not in every:
+            raise unknown("kinds", kind, every)
+    chosen = dataset.runs[dataset.runs["split"].isin(splits) & dataset.runs["kind"].isin(list(kinds))]
+    if chosen.empty:
+        raise InputError(f"kinds: no {', '.join(kinds) or 'run'} in split {', '.join(splits)}; allowed: some run")
+    return chosen
+
+
+def _shown(profile: str, k: int) -> list[str]:
+    """Signals that a profile shows at some row. Raises InputError for another profile or k."""
+    names = [signal.name for signal in SIGNALS]
+    probe = ({"step": step} | dict.fromkeys(names, 0.0) for step in itertools.count())
+    seen = next(observe(probe, profile, k=k))  # its first row shows all that any shows
+    return [name for name in names if seen.get(name) is not None]
+
+
+def _rows(trace: Trace, profile: str, names: Sequence[str], k: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Steps of the rows that a profile shows, [R], and of each signal [R] or [R, K] float32."""
+    steps: list[int] = []
+    columns: dict[str, list[object]] = {name: [] for name in names}
+    for row in observe(rows(trace), profile, k=k):
+        steps.append(row["step"])
+        for name, column in columns.items():
+            column.append(row[name])
+    found = {name: _wide(column) if name in WIDE else _narrow(column) for name, column in columns.items()}
+    return np.array(steps, dtype=np.int64), found
+
+
+def _narrow(column: list[object]) -> np.ndarray:
+    return np.array(column, dtype=np.float32)  # None is NaN
+
+
+def _wide(column: list[object]) -> np.ndarray:
+    """Lists side by side, [R, K]; NaN where a row has none."""
+    lists = [value if isinstance(value, list) else [] for value in column]
+    made = np.full((len(lists), max(map(len, lists), default=0)), np.nan, np.float32)
+    for row, values in zip(made, lists, strict=True):
+        row[: len(values)] = values
+    return made
+
+
+def _target(run: pd.Series, label: str, profile: str, steps: np.ndarray) -> np.ndarray:
+    """0, 1, or LEFT_OUT at each step. [R]"""
+    if label == VISIBLE:
+        return target(run, profile, steps)
+    if pd.isna(run["onset_step"]) or run["kind"] == RunKind.LOOK_ALIKE.value:
+        return np.zeros(len(steps), np.int8)
+    under = steps >= run["onset_step"]
+    if run["kind"] == RunKind.CURED.value:
+        under &= steps < run["cure_step"]
+    return np.asarray(under, np.int8)
+
+
+def _joined(
+    blocks: Sequence[dict[str, np.ndarray]], names: Sequence[str], lengths: Sequence[int]
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names of the columns, and all runs below each other; each run's own arrays are let go as they are taken over."""
+    widths = {name: max(block[name].shape[1] for block in blocks) if name in WIDE else 1 for name in names}
+    columns = [
+        f"{name}[{i}]" if name in WIDE else name for name, width in widths.items() for i in range(width)
+    ]  # fmt: skip
+    table = np.full((sum(lengths), len(columns)), np.nan, np.float32)
+    last = np.cumsum(lengths)
+    for end, length, block in zip(last, lengths, blocks, strict=True):
+        first = 0
+        for name, width in widths.items():
+            values = block.pop(name).reshape(length, -1)
+            table[end - length : end, first : first + values.shape[1]] = values
+            first += width
+    return tuple(columns), table

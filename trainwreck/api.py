@@ -1,0 +1,409 @@
+"""What the commands do, as functions: each calls what its command calls, without output to the terminal.
+
+Data sets are given open (`load`), as folders, or as "sample". Bad input is an InputError.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainwreck.evaluation.constants import DEFAULT_PROFILE, DEFAULT_TRACK
+from trainwreck.evaluation.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from trainwreck.dataset import DataSet
+    from trainwreck.evaluation.audits.leakage import Audit
+    from trainwreck.evaluation.dataset.dataset import DataSet as AnyDataSet
+    from trainwreck.evaluation.dataset.diff import Comparison
+    from trainwreck.evaluation.detectors.base import Detector
+    from trainwreck.evaluation.pages.gallery.build import Gallery
+    from trainwreck.evaluation.replay.sandbox.limits import Limits
+    from trainwreck.evaluation.scoring.scorecard import Scorecard
+    from trainwreck.scenarios.datasets.engines.engine import Settings
+    from trainwreck.scenarios.preflight import Finding, Preflight
+    from trainwreck.scenarios.proof.verify import Proof
+
+    Data = AnyDataSet | str | Path
+    AnyDetector = str | Detector | type[Detector]
+
+PROOFS = Path("results/runs/verify")  # where `verify` keeps its runs by default
+
+
+def catalogue() -> list[dict[str, Any]]:
+    """One dict a scenario, as `trainwreck list --json`: id, family, kind, severities, sizes, sources, proven, title."""
+    from trainwreck.scenarios.spec.pages import summary
+
+    return summary()
+
+
+def show(id: str) -> dict[str, Any]:
+    """The page of a scenario: its facts, knobs by severity, and the sections of its text. id: or `mine.py:Mine`."""
+    from trainwreck.scenarios.spec.pages import page
+
+    return page(id)
+
+
+def detectors() -> "dict[str, type[Detector]]":
+    """The built-in detectors that can run here, by name."""
+    from trainwreck.evaluation.detectors.registry import builtin_detectors
+
+    return dict(builtin_detectors())
+
+
+def verify(
+    *ids: str,
+    out: str | Path = PROOFS,
+    seeds: int | None = None,
+    quick: bool = False,
+    severity: str | None = None,
+    size: str | None = None,
+    overrides: Sequence[str] = (),
+    workers: int | None = None,
+) -> "list[Proof]":
+    """Train faulty, twin and cured runs of scenarios on many seeds and judge them; one proof a severity.
+
+    out: keeps the runs; a second call only judges. seeds: 8 by default, which a proof needs; with `quick` one, at the
+    default severity: `Proof.holds` says what it says, and nothing is proven.
+    """
+    from trainwreck.scenarios.config.sizes import Size
+    from trainwreck.scenarios.datasets.plans import member
+    from trainwreck.scenarios.proof.verify import FEWEST_SEEDS
+    from trainwreck.scenarios.proof.verify import verify as prove
+    from trainwreck.scenarios.spec.registry import scenario
+    from trainwreck.scenarios.spec.scenario import Severity
+    from trainwreck.scenarios.training.environment import cores
+
+    if not ids:
+        raise InputError("ids: none is not allowed; allowed: one scenario or more")
+    if quick and seeds is not None:
+        raise InputError(f"seeds: {seeds} is not allowed with quick; allowed: one of them")
+    return prove(
+        [scenario(id).id for id in ids],
+        Path(out),
+        seeds=1 if quick else FEWEST_SEEDS if seeds is None else seeds,
+        severity=member(Severity, "severity", severity),
+        size=member(Size, "size", size),
+        one_severity=quick,
+        overrides=overrides,
+        workers=workers or cores(),
+    )
+
+
+def generate(
+    *plan: str,
+    out: str | Path,
+    salt: str | None = None,
+    workers: int | None = None,
+    engine: "Settings | None" = None,
+    minutes: float | None = None,
+    device: str | None = None,
+    impl: str | None = None,
+) -> "DataSet":
+    """Train the runs of a plan as a labelled data set; goes on where an earlier call stopped.
+
+    plan: demo, sample, standard, full, private (with its salt), a plan.json, or a sweep such as "scenario=high_lr",
+    "seed=range(8)", "optimizer.lr=0.02". workers: processes of this machine, by default one a core, or one for a GPU.
+    engine: another place to train, as `scenarios.datasets.engines.engine` makes it. minutes: begin no bundle after so
+    long; UnfinishedError then. device: cpu by default. impl: kernels, by default what suits the device.
+    """
+    from trainwreck.dataset import load
+    from trainwreck.scenarios.datasets.engines import Local
+    from trainwreck.scenarios.datasets.generate import generate as train
+    from trainwreck.scenarios.datasets.plans import resolve
+    from trainwreck.scenarios.training.backend import backend
+
+    if engine is not None and workers is not None:
+        raise InputError(f"workers: {workers} is not allowed beside engine; allowed: one of them")
+    name, specs = resolve(plan, salt)
+    where = backend(device, impl)
+    local = Local(1 if workers is None and where.device != "cpu" else workers)
+    return load(train(specs, Path(out), engine=engine or local, name=name, backend=where, minutes=minutes))
+
+
+def label(
+    data: "Data",
+    *,
+    splits: Sequence[str] = (),
+    visible: bool = False,
+    source: str | Path | None = None,
+    workers: int | None = None,
+    minutes: float | None = None,
+) -> "DataSet":
+    """Measure when each failure becomes visible, and until when its cure saves the run; the data set, labelled.
+
+    The second trains branches, of runs of these splits only where some are named; with `visible` nothing is trained.
+    source: take over points of no return from another copy of the data set. Goes on where an earlier call stopped.
+    """
+    from trainwreck.dataset import load
+
+    folder = _folder(data)
+    if splits and visible:
+        raise InputError("splits: not allowed beside visible, which trains nothing; allowed: one of them")
+    if source is not None:
+        from trainwreck.evaluation.labels.transfer_labels import adopt
+
+        adopt(folder, Path(source))
+    if visible:
+        from trainwreck.evaluation.labels.labelling import relabel
+
+        relabel(folder)
+    else:
+        from trainwreck.scenarios.proof.no_return_dataset import measure
+        from trainwreck.scenarios.training.environment import cores
+
+        measure(folder, splits=splits, workers=workers or cores(), minutes=minutes)
+    return load(folder)
+
+
+def reproduce(data: "Data", run_id: str) -> "Comparison":
+    """Train a run of a data set again and compare it bitwise; `.identical` and `.text()` tell."""
+    from trainwreck.scenarios.datasets.reproduce import reproduce as again
+
+    return again(_folder(data), run_id)
+
+
+def diff(one: "Data", other: "Data") -> "list[Comparison]":
+    """Every run that two data sets have, compared: first step and signal that differ, and labels that do."""
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.dataset.diff import compare_data_sets
+
+    return list(compare_data_sets(load(one), load(other)))
+
+
+def import_logs(
+    *logs: str | Path,
+    out: str | Path,
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    labels: str | Path | None = None,
+) -> "DataSet":
+    """Training logs as a data set in a new folder, so that detectors can be run over them.
+
+    format: csv, jsonl, tensorboard, trainer_state, lightning, mlflow or wandb; by default what a log looks like.
+    mapping: column to signal, where names differ (docs/logs.md). labels: CSV with run, status, step, cause, cluster.
+    """
+    from trainwreck.dataset import load
+    from trainwreck.evaluation.logs.imported import import_logs as read
+    from trainwreck.evaluation.logs.readers import parse_mapping
+
+    parsed = parse_mapping([f"{column}={signal}" for column, signal in (mapping or {}).items()])
+    file = None if labels is None else Path(labels)
+    read([Path(log) for log in logs], Path(out), format=format, mapping=parsed, labels=file)
+    return load(Path(out))
+
+
+def export(data: "Data", to: str, out: str | Path, run_ids: Sequence[str] = ()) -> dict[str, str]:
+    """Write runs, all by default, in another tool's format; run id to its place in `out`, which is new or empty.
+
+    to: tensorboard, wandb, mlflow, trackio or timeeval.
+    """
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.logs.exporters import export as write
+
+    return write(load(data), to, Path(out), run_ids)
+
+
+def release(
+    data: "Data",
+    out: str | Path,
+    *,
+    private: bool = False,
+    published: str | None = None,
+    url: str | None = None,
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    workers: int = 1,
+) -> "DataSet":
+    """Write a data set in the form for publication: Parquet by split, card, Croissant metadata, checksums.
+
+    private: only the private runs, with those to calibrate on. published: the day, as 2026-01-31. url: the data's page.
+    profiles: of the table of baselines.
+    """
+    from trainwreck.dataset import load
+    from trainwreck.evaluation.release import release as write
+
+    made = write(
+        _folder(data),
+        Path(out),
+        private=private,
+        published=published,
+        url=url,
+        profiles=tuple(profiles),
+        workers=workers,
+    )
+    return load(made)
+
+
+def compare(
+    detector: "AnyDetector",
+    others: "Sequence[AnyDetector]",
+    data: "Data",
+    *,
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    track: str = DEFAULT_TRACK,
+    workers: int = 1,
+    limits: "Limits | None" = None,
+) -> "pd.DataFrame":
+    """A detector beside others by paired tests: by how much it is ahead in in-time recall, and whether that is chance.
+
+    One row a profile and other, best first. For each budget: `recall_0.05` of the other, `ahead_0.05`, and `p_0.05` of
+    an exact McNemar test with Holm's correction for the others of the profile.
+    """
+    import pandas as pd
+
+    from trainwreck.evaluation.leaderboard.ranking import beside
+    from trainwreck.evaluation.leaderboard.run import score_all
+
+    if not others:
+        raise InputError("others: none is not allowed; allowed: one detector or more")
+    chosen = [detector, *others]
+    cards = score_all(data, chosen, profiles=profiles, track=track, workers=workers, limits=limits)
+    names = [card.detector for card in cards[: len(chosen)]]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"others: {name!r} is named twice; allowed: each detector once")
+    return pd.DataFrame(beside(cards, names[0]))
+
+
+def rescore(data: "Data", *paths: str | Path) -> "list[Scorecard]":
+    """Check stored alarms and score them again: files, folders of them, or submissions. No telemetry is read."""
+    from trainwreck.evaluation.dataset.dataset import load_labels
+    from trainwreck.evaluation.leaderboard.rescore import rescore as again
+    from trainwreck.evaluation.leaderboard.submission import stored_in
+
+    return again(load_labels(data), stored_in([Path(path) for path in paths]))
+
+
+def submit(
+    detector: "AnyDetector",
+    data: "Data",
+    *,
+    name: str,
+    version: str,
+    code: str,
+    licence: str,
+    contact: str,
+    causal: bool,
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    track: str = DEFAULT_TRACK,
+    out: str | Path = Path("results/leaderboard"),
+) -> Path:
+    """Score a detector and write its submission, OUT/NAME: the facts, and the alarms to score it from.
+
+    name: of the entry: a-z, 0-9, - and _. version: of the detector. code: address of its source. causal: whether no
+    output uses a later row.
+    """
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.leaderboard.run import score_all
+    from trainwreck.evaluation.leaderboard.submission import Facts, write_submission
+
+    facts = Facts(name, version, code, licence, contact, causal)
+    facts.check()
+    dataset = load(data)
+    cards = score_all(dataset, [detector], profiles=profiles, track=track)
+    return write_submission(Path(out), facts, dataset, cards)
+
+
+def report(data: "Data", out: str | Path | None = None, *, workers: int = 1) -> Path:
+    """Write one HTML file: every scenario's picture, the labels, the leaderboard.
+
+    out: DIR/report.html by default, sample.html for the sample. workers: processes for the pictures.
+    """
+    from trainwreck.evaluation.dataset.sample import SAMPLE, is_sample
+    from trainwreck.evaluation.pages.report import write_report
+
+    folder = _folder(data)
+    page = Path(f"{SAMPLE}.html") if is_sample(folder) else folder / "report.html"
+    return write_report(folder, page if out is None else Path(out), workers=workers)
+
+
+def gallery(
+    *data: "Data",
+    out: str | Path = Path("gallery.html"),
+    detectors: Sequence[str] = (),
+    alarms: Sequence[str | Path] = (),
+    workers: int = 1,
+) -> "Gallery":
+    """Write one page with every scenario's curves, text and alarms; `.path`, `.scenarios`, `.runs` and `.bytes` tell.
+
+    detectors: whose alarms are marked, in place of the usual eight. alarms: stored ones, instead of a replay.
+    """
+    from trainwreck.evaluation.pages.gallery import write_gallery
+    from trainwreck.evaluation.pages.gallery.marks import DETECTORS
+    from trainwreck.scenarios.views.symptoms import catalogue_facts
+
+    if detectors and alarms:
+        raise InputError("detectors: not allowed beside alarms, which replay nothing; allowed: one of them")
+    return write_gallery(
+        [_folder(one) for one in data],
+        Path(out),
+        catalogue_facts(),
+        detectors=detectors or DETECTORS,
+        alarms=[Path(path) for path in alarms],
+        workers=workers,
+    )
+
+
+def reproducer(
+    id: str, out: str | Path | None = None, *, seed: int = 0, severity: str | None = None, force: bool = False
+) -> Path:
+    """Write a proven scenario as one plain PyTorch program, ID.py by default. force: in place of a file."""
+    from trainwreck.scenarios.datasets.plans import member
+    from trainwreck.scenarios.reproducers.export import write
+    from trainwreck.scenarios.spec.scenario import Severity
+
+    level = member(Severity, "severity", severity)
+    return write(id, Path(f"{id}.py" if out is None else out), seed=seed, severity=level, force=force)
+
+
+def preflight(subject: "Preflight | str", names: Sequence[str] = (), *, seed: int = 0) -> "list[Finding]":
+    """The checks before a run on a model and a batch; one finding a check, with its verdict and evidence.
+
+    subject: a `Preflight`, or "file.py:function" or "package.module:function" that returns one. names: of checks; all
+    by default.
+    """
+    from trainwreck.scenarios.preflight import from_factory
+    from trainwreck.scenarios.preflight import preflight as ask
+
+    return ask(from_factory(subject, seed) if isinstance(subject, str) else subject, names, seed=seed)
+
+
+def audit(data: "Data") -> "Audit":
+    """Whether anything that a detector sees before a failure tells that the run will fail; `.leaks` says."""
+    from trainwreck.evaluation.audits.leakage import audit as examine
+    from trainwreck.evaluation.dataset.dataset import load
+
+    return examine(load(data))
+
+
+def equivalence(*data: "Data", profiles: Sequence[str] | None = None) -> dict[str, Any]:
+    """Which causes no signal of a profile tells apart, and which it does not show at all. profiles: all by default.
+
+    Several data sets are taken as one. A cause needs failing runs of 8 seeds, on bases with 8 healthy runs.
+    """
+    from trainwreck.evaluation.audits.confusable.equivalence import equivalence as measure
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.replay.profiles import PROFILES
+
+    return measure([load(one) for one in data], tuple(PROFILES) if profiles is None else profiles)
+
+
+def learn(data: "Data", out: str | Path = Path("learned.npz")) -> Path:
+    """Train the detector `learned` on the train split of a data set and write its weights."""
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.detectors.learned.model import write_model
+    from trainwreck.evaluation.learning.training import learn as train
+
+    if Path(out).suffix != ".npz":
+        raise InputError(f"out: {str(out)!r} is not allowed; allowed: a file that ends in .npz")
+    write_model(Path(out), train(load(data)))
+    return Path(out)
+
+
+def _folder(data: "Data") -> Path:
+    """Where a data set is."""
+    from trainwreck.evaluation.dataset.dataset import DataSet
+    from trainwreck.evaluation.dataset.sample import named
+
+    return data.path if isinstance(data, DataSet) else named(Path(data))
