@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.live.lightning import lightning_callback
     from trainwreck.evaluation.live.monitor import Alarm, Monitor
     from trainwreck.evaluation.live.transformers import transformers_callback
-    from trainwreck.scenarios.module_signals import ModuleSignals
+    from trainwreck.module_signals import ModuleSignals
     from trainwreck.scenarios.preflight import Preflight
     from trainwreck.scenarios.views.experiment import Experiment, run
 
@@ -57,7 +57,7 @@ _HOMES = {
     "Verdict": "evaluation.protocol",
     "Experiment": "scenarios.experiment",
     "run": "scenarios.experiment",
-    "ModuleSignals": "scenarios.module_signals",
+    "ModuleSignals": "module_signals",
     "Preflight": "scenarios.preflight",
     "Scorecard": "evaluation.scorecard",
     "leaderboard": "evaluation.scorecard",

@@ -7,7 +7,7 @@ MODULES = {
     "Data sets and telemetry": ("evaluation.dataset", "evaluation.trace", "evaluation.figures"),
     "Detectors and scoring": ("evaluation.protocol", "evaluation.measure", "evaluation.alarms"),
     "Scenarios": ("scenarios.experiment", "scenarios.spec", "scenarios.faults", "scenarios.plan", "scenarios.sizes"),
-    "Monitoring": ("evaluation.monitoring.monitor", "scenarios.module_signals", "scenarios.preflight.preflight"),
+    "Monitoring": ("evaluation.monitoring.monitor", "module_signals", "scenarios.preflight.preflight"),
 }
 WITHOUT_HEADING = "    options:\n      show_root_heading: false\n"
 

@@ -31,6 +31,11 @@ def test_help_loads_nothing(words):
     assert loaded(command(*words)) == set()
 
 
+def test_help_loads_no_command():
+    code = command("--help") + "\nassert not [name for name in sys.modules if name.startswith('trainwreck.commands')]"
+    assert loaded(code) == set()
+
+
 def test_importing_the_package_loads_nothing():
     assert loaded("import trainwreck\nimport trainwreck.scenarios") == set()
 
