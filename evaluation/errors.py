@@ -18,10 +18,15 @@ class UnfinishedError(RuntimeError):
     """Work that was given so much time, and goes on when called again. One line, and exit code 3."""
 
 
+def nearest(value: str, names: Iterable[str]) -> str:
+    """A question with the name that is most like a value; empty where none is like it."""
+    close = get_close_matches(value, list(names), n=1)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
 def unknown(setting: str, value: object, allowed: Iterable[str]) -> InputError:
     """An InputError that names setting, value and what is allowed, with the nearest match."""
     names = list(allowed)
-    close = get_close_matches(str(value), names, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = nearest(str(value), names)
     shown = names if len(names) <= MOST_NAMES else [*names[:3], f"... ({len(names)} in all)"]
-    return InputError(f"{setting}: {value!r} is not allowed{hint}; allowed: {', '.join(shown)}")
+    return InputError(f"{setting}: {value!r} is not allowed{f'; {hint}' if hint else ''}; allowed: {', '.join(shown)}")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.live.lightning import lightning_callback
     from trainwreck.evaluation.live.monitor import Alarm, Monitor
     from trainwreck.evaluation.live.transformers import transformers_callback
-    from trainwreck.scenarios.module_signals import ModuleSignals
+    from trainwreck.module_signals import ModuleSignals
     from trainwreck.scenarios.preflight import Preflight
     from trainwreck.scenarios.spec.scenario import Scenario
     from trainwreck.scenarios.views.session import Experiment, run
@@ -128,7 +128,7 @@ _HOMES = {
     "Alarm": "evaluation.live.monitor",
     "Monitor": "evaluation.live.monitor",
     "transformers_callback": "evaluation.live.transformers",
-    "ModuleSignals": "scenarios.module_signals",
+    "ModuleSignals": "module_signals",
     "Preflight": "scenarios.preflight",
     "Scenario": "scenarios.spec.scenario",
     "Experiment": "scenarios.views.session",

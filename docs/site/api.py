@@ -13,7 +13,7 @@ MODULES = {
         "scenarios.spec.run_spec",
         "scenarios.config.sizes",
     ),
-    "Monitoring": ("evaluation.live.monitor", "scenarios.module_signals", "scenarios.preflight.check"),
+    "Monitoring": ("evaluation.live.monitor", "module_signals", "scenarios.preflight.check"),
 }
 WITHOUT_HEADING = "    options:\n      show_root_heading: false\n"
 

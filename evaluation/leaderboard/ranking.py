@@ -110,7 +110,7 @@ def beside(cards: Sequence[Scorecard], name: str) -> list[dict[str, Any]]:
         group = [card for card in cards if card.profile == profile]
         one = next((card for card in group if card.detector == name), None)
         if one is None:
-            raise unknown("against", name, [card.detector for card in group])
+            raise unknown("detector", name, [card.detector for card in group])
         others = sorted((card for card in group if card is not one and ranked(card)), key=_order)
         found: list[dict[str, Any]] = [{"profile": profile, "detector": card.detector} for card in others]
         for budget in map(str, BUDGETS):

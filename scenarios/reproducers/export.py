@@ -1,4 +1,4 @@
-"""`trainwreck export ID`: writes the program of a proven scenario."""
+"""`trainwreck reproducer ID`: writes the program of a proven scenario."""
 
 from pathlib import Path
 

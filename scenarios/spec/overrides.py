@@ -1,6 +1,7 @@
 """Settings by name: Hydra's Compose API over the structured configs, with errors of one line."""
 
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from enum import Enum
 from itertools import product
 from types import UnionType
@@ -58,6 +59,11 @@ def _parse(overrides: Sequence[str]) -> list[Any]:
         try:
             parsed.append(OverridesParser.create().parse_override(text))
         except HydraException:
+            key, _, value = text.partition("=")
+            if value.startswith("range(") and value.endswith(")"):
+                raise InputError(
+                    f"{key}: {value!r} is not allowed; allowed: range of whole numbers, as range(8)"
+                ) from None
             raise InputError(f"setting: {text!r} is not allowed; allowed: key=value") from None
         if parsed[-1].is_add() or parsed[-1].is_force_add() or parsed[-1].is_delete():
             raise InputError(f"setting: {text!r} is not allowed; allowed: key=value, without a prefix")
@@ -74,6 +80,7 @@ def _merge(setup: Setup, knobs: Knobs, overrides: Sequence[str]) -> tuple[Setup,
         if parsed.is_sweep_override():
             raise InputError(f"setting: {text!r} is not allowed here; allowed: one value")
         key = parsed.key_or_group
+        _refuse_unknown(key, setup, knobs)
         node = KNOBS if key.startswith(f"{KNOBS}.") else "setup"
         path = key.removeprefix(f"{KNOBS}.")
         kind = field_type(type(configs[node]), path, key)
@@ -113,6 +120,26 @@ def _composed(node: str, config: Any, asked: list[_Override]) -> Any:
             raise InputError(str(error).splitlines()[0]) from None
         one = asked[-1]
         raise InputError(f"{one.key}: {one.value!r} is not allowed; allowed: {describe(one.kind)}") from None
+
+
+def _refuse_unknown(key: str, setup: Setup, knobs: Knobs) -> None:
+    """InputError for a name without a group that is in none but in others': `lr` is optimizer.lr."""
+    if "." in key or hasattr(setup, key):
+        return
+    paths = [*_paths(type(setup)), *_paths(type(knobs), f"{KNOBS}.")]
+    close = get_close_matches(key, {path.rpartition(".")[2] for path in paths}, n=1)
+    if close:
+        names = [repr(path) for path in paths if path.rpartition(".")[2] == close[0]]
+        raise InputError(f"unknown setting {key!r}; did you mean {' or '.join(names)}?")
+
+
+def _paths(cls: type, prefix: str = "") -> Iterator[str]:
+    """The dotted paths of all plain settings below a dataclass."""
+    for name, kind in get_type_hints(cls).items():
+        if hasattr(kind, "__dataclass_fields__"):
+            yield from _paths(kind, f"{prefix}{name}.")
+        else:
+            yield prefix + name
 
 
 def field_type(cls: type, path: str, key: str) -> Any:

@@ -70,6 +70,11 @@ def test_completing_a_command_loads_nothing():
     assert not set(json.loads(names)) & set(HEAVY)
 
 
+def test_help_loads_no_command():
+    code = command("--help") + "\nassert not [name for name in sys.modules if name.startswith('trainwreck.commands')]"
+    assert loaded(code) == set()
+
+
 def test_importing_the_package_loads_nothing():
     assert loaded("import trainwreck\nimport trainwreck.scenarios") == set()
 

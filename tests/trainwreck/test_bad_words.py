@@ -24,7 +24,6 @@ PLAN |= {"overrides": ["steps=12"], "split": "test"}
         (["run", "high_lr", "--size", "tiny"], ["size", "'tiny'", "micro, deep, small"]),
         (["run", "high_lr", "--seed", "-1"], ["--seed", "-1"]),
         (["run", "high_lr", "--sede", "1"], ["--sede"]),
-        (["run"], ["ID"]),
         (
             ["run", "corrupt_tokens", "data.source=text", "model.vocab_size=256"],
             ["model.vocab_size: 256", "257 or more"],
@@ -101,6 +100,21 @@ def test_a_wrong_setting_is_refused(override, parts, call, here):
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("setting", "nearest"),
+    [
+        ("lr=3", "'lr'; did you mean 'optimizer.lr'?"),
+        ("factor=3", "'factor'; did you mean 'fault.factor'?"),
+        ("layer=3", "'layer'; did you mean 'model.layers'?"),
+        ("rows=3", "'rows'; did you mean 'data.rows' or 'evaluation.rows'?"),
+    ],
+)
+def test_a_setting_without_its_group_is_told_with_it(setting, nearest, call, here):
+    call("run", "high_lr", setting).refused(f"trainwreck: unknown setting {nearest}")
+    call("generate", "scenario=high_lr", setting, "--out", "o").refused(f"trainwreck: unknown setting {nearest}")
+    assert list(here.iterdir()) == []
+
+
 def test_a_sweep_is_no_setting_of_one_run(call, here):
     call("run", "high_lr", "steps=10,20").refused("'steps=10,20'", "one value")
 
@@ -118,6 +132,8 @@ def test_a_missing_text_is_refused(call, here):
         (["demo", "high_lr"], ["plan: 'demo high_lr'"]),
         (["seed=range(2)"], ["a sweep without scenario="]),
         (["scenario=high_lr", "seed=one"], ["seed: 'one'", "a whole number"]),
+        (["scenario=high_lr", "seed=range(a)"], ["seed: 'range(a)'", "range of whole numbers"]),
+        (["scenario=high_lr", "seed=range()"], ["seed: 'range()'", "range of whole numbers"]),
         (["scenario=high_lr", "seed=-1"], ["seed: -1", "0 or more"]),
         (["scenario=high_lr", "seed=range(0)"], ["has no runs"]),
         (["scenario=high_lr", "steps=0"], ["steps: 0"]),

@@ -2,9 +2,6 @@
 
 import json
 
-import pytest
-
-from trainwreck.cli import cli
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.files import sha256
@@ -17,13 +14,6 @@ from trainwreck.scenarios.spec.scenario import Family
 def parsed(said):
     assert said.code == 0, said.err
     return json.loads(said.out)
-
-
-@pytest.mark.parametrize("name", list(cli.commands))
-def test_every_command_has_json_and_help(name, call):
-    assert "--json" in {option for parameter in cli.commands[name].params for option in parameter.opts}
-    assert cli.commands[name].help
-    assert f"trainwreck {name}" in call(name, "--help").out
 
 
 def test_list(call):

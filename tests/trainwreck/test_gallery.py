@@ -28,7 +28,6 @@ def test_stored_alarms_are_read_in_place_of_a_replay(call, data_set, here):
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        ((), ("missing argument 'DIRS...'",)),
         (("none",), ("data set: 'none' is not a folder",)),
         (("sample", "sample"), ("is given twice",)),
         (("sample", "--detector", "zclop"), ("detector: 'zclop'", "did you mean 'zclip'")),
@@ -41,6 +40,5 @@ def test_stored_alarms_are_read_in_place_of_a_replay(call, data_set, here):
 )
 def test_bad_input_is_one_line_and_nothing_is_written(call, here, words, parts):
     said = call("gallery", *words)
-    said = type(said)(said.code, said.out, said.err.replace("Missing", "missing"))
     said.refused(*parts)
     assert list(here.iterdir()) == []

@@ -93,12 +93,12 @@ def test_points_measured_elsewhere_are_taken_over(call, copied, elsewhere, label
 
     monkeypatch.setattr(no_return_dataset, "search", refuse)
     points = len(list((labelled / "no_return").glob("*.json")))
-    said = call("label", copied, "--from", elsewhere, "--workers", "1")
+    said = call("label", copied, "--from", elsewhere)
     assert said.code == 0, said.err
     assert f"{points} points of no return taken over" in said.err
     assert (copied / "runs.parquet").read_bytes() == (labelled / "runs.parquet").read_bytes()
     assert (copied / "manifest.json").read_bytes() == (labelled / "manifest.json").read_bytes()
-    assert "0 points of no return taken over" in call("label", copied, "--visible", "--from", elsewhere).err
+    assert "0 points of no return taken over" in call("label", copied, "--from", elsewhere).err
 
 
 def test_points_of_other_telemetry_or_of_other_runs_are_refused(call, copied, elsewhere, tiny, tmp_path):
@@ -123,6 +123,11 @@ def test_a_slice_of_a_split_leaves_the_others(call, copied):
     [
         (["--split", "tset"], ["split: 'tset'", "did you mean 'test'?"]),
         (["--split", "test", "--visible"], ["split", "--visible"]),
+        (["--split", "test", "--check"], ["--split: not allowed beside --check, which trains nothing"]),
+        (["--workers", "1", "--visible"], ["--workers: not allowed beside --visible, which trains nothing"]),
+        (["--minutes", "1", "--from", "sample"], ["--minutes: not allowed beside --from, which trains nothing"]),
+        (["--visible", "--check"], ["--check: not allowed beside --visible; allowed: one of them"]),
+        (["--visible", "--from", "sample"], ["--from: not allowed beside --visible; allowed: one of them"]),
     ],
 )
 def test_bad_words_are_one_line(call, copied, words, said):

@@ -96,6 +96,8 @@ def test_export(call, data_set, here):
 
 
 def test_what_cannot_be_exported_is_refused(call, data_set, here):
+    call("export", "sample", "--to", "wandb").refused("Missing option '--out'")
+    call("export", "sample", "--out", "out").refused("Missing option '--to'")
     call("export", data_set, "--to", "tensorbord", "--out", "out").refused("did you mean 'tensorboard'?")
     call("export", data_set, "r0", "--to", "trackio", "--out", "out").refused("run: 'r0' is not allowed")
     call("export", "nowhere", "--to", "trackio", "--out", "out").refused("'nowhere' is not a folder")

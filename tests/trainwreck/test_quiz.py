@@ -1,4 +1,4 @@
-"""`trainwreck quiz` and `trainwreck class`, as a teacher uses them."""
+"""`trainwreck quiz` and `trainwreck quiz grade`, as a teacher uses them."""
 
 import io
 import json
@@ -40,8 +40,8 @@ def test_the_same_command_makes_the_same_page(call, made, here):
 
 
 def test_a_class_is_scored_with_the_key_as_with_the_data_set(call, made, here):
-    with_key = call("class", made / "answers", "--key", made / "six.key.json", "--json")
-    with_data = call("class", made / "answers", *ONE, "--json")
+    with_key = call("quiz", "grade", made / "answers", "--key", made / "six.key.json", "--json")
+    with_data = call("quiz", "grade", made / "answers", *ONE, "--json")
     assert with_key.code == with_data.code == 0, with_key.err + with_data.err
     assert json.loads(with_key.out) == json.loads(with_data.out)
     rows = {row["name"]: row for row in json.loads(with_key.out)["rows"]}
@@ -50,7 +50,7 @@ def test_a_class_is_scored_with_the_key_as_with_the_data_set(call, made, here):
 
 
 def test_the_summary_is_a_page_and_tables(call, made, here):
-    said = call("class", made / "answers", "--key", made / "six.key.json", "--out", "class")
+    said = call("quiz", "grade", made / "answers", "--key", made / "six.key.json", "--out", "class")
     assert said.code == 0, said.err
     assert said.out.endswith("page: class/class.html\n")
     page = (here / "class" / "class.html").read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ def test_a_name_is_text_in_the_page(call, made, here):
     quiz = read_key(made / "six.key.json")
     answers = tuple(Answer(run, "healthy") for run in range(1, 7))
     write_sheet(here / "a.json", Sheet("<b>&", "3" * 16, quiz.recipe, answers))
-    said = call("class", "a.json", "--key", made / "six.key.json", "--out", "class")
+    said = call("quiz", "grade", "a.json", "--key", made / "six.key.json", "--out", "class")
     assert said.code == 0, said.err
     page = (here / "class" / "class.html").read_text(encoding="utf-8")
     assert "&lt;b&gt;&amp;" in page
@@ -79,7 +79,7 @@ def test_play_in_a_pipe(call, here, monkeypatch):
     assert said.out.endswith("answers: answers.json\n")
     content = json.loads((here / "answers.json").read_text(encoding="utf-8"))
     assert [one["said"] for one in content["answers"]] == ["stop", "healthy", "healthy", "healthy"]
-    again = call("class", "answers.json", *ONE)
+    again = call("quiz", "grade", "answers.json", *ONE)
     assert again.code == 0, again.err
     assert "Ada" in again.out
 
@@ -96,13 +96,13 @@ def test_play_in_a_pipe(call, here, monkeypatch):
         (("quiz", "--detector", "zclop"), "detector: 'zclop' is not allowed; did you mean 'zclip'?"),
         (("quiz", "--terminal", "--sealed"), "terminal: not allowed beside --sealed or --json"),
         (("quiz", "--player", "Ada"), "player: not allowed without --terminal"),
-        (("quiz", "--choices", "some"), "Invalid value for '--choices'"),
-        (("class",), "Missing argument 'EXPORTS...'"),
-        (("class", "none.json"), "none.json: missing"),
-        (("class", "."), "exports: '.' holds no .json file"),
-        (("class", "a.json", "--submission", "us"), "code: missing; a submission needs --code and --contact"),
+        (("quiz", "--choices", "some"), "choices: 'some' is not allowed; allowed: all, set"),
+        (("quiz", "grade"), "Missing argument 'EXPORTS...'"),
+        (("quiz", "grade", "none.json"), "none.json: missing"),
+        (("quiz", "grade", "."), "exports: '.' holds no .json file"),
+        (("quiz", "grade", "a.json", "--submission", "us"), "code: missing; a submission needs --code and --contact"),
         (
-            ("class", "a.json", "--submission", "Us!", "--code", "https://example.org", "--contact", "me"),
+            ("quiz", "grade", "a.json", "--submission", "Us!", "--code", "https://example.org", "--contact", "me"),
             "submission: name: 'Us!' is not allowed",
         ),
     ],
@@ -118,7 +118,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(words, complaint, call, here):
 
 def test_a_room_without_every_run_has_no_row_on_the_board(call, made, here):
     words = ("--submission", "us", "--code", "https://example.org/answers", "--contact", "me", "--out", "class")
-    said = call("class", made / "answers", "--key", made / "six.key.json", *words, "--submissions", "entries")
+    said = call("quiz", "grade", made / "answers", "--key", made / "six.key.json", *words, "--submissions", "entries")
     assert said.code == 2
     assert "submission: 62 of 68 runs have no answer" in said.err
     assert list(here.iterdir()) == []
@@ -137,7 +137,7 @@ def test_edited_foreign_and_double_exports_leave_nothing(call, made, here):
         (("foreign.json",), "foreign.json: quiz_id: "),
         ((ada, made / "answers" / "Ada.json"), "is in"),
     ):
-        said = call("class", *words, "--key", made / "six.key.json", "--out", "class")
+        said = call("quiz", "grade", *words, "--key", made / "six.key.json", "--out", "class")
         assert said.code == 2
         assert complaint in said.err
         assert not (here / "class").exists()

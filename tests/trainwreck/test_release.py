@@ -67,7 +67,7 @@ def test_the_sample_is_scored_by_its_name(call, here):
 
 
 def test_a_report_of_the_sample_is_written_here(call, here, monkeypatch):
-    monkeypatch.setattr("trainwreck.cli._report", lambda folder, out, quiet: [folder, out] and out)
+    monkeypatch.setattr("trainwreck.commands.score.write_page", lambda folder, out, quiet: [folder, out] and out)
     assert json.loads(call("report", "sample", "--json").out) == {"report": "sample.html"}
     assert json.loads(call("report", "mine", "--json").out) == {"report": str(Path("mine/report.html"))}
 

@@ -53,7 +53,8 @@ def kept(call, tmp_path_factory):
 
 
 def test_one_detector_beside_the_others(call, kept, submission):
-    said = call("rescore", "sample", kept, submission, "--against", "loss_over_minimum", "--json")
+    stored = ("--from", kept, "--from", submission)
+    said = call("compare", "sample", "loss_over_minimum", *stored, "--json")
     assert said.code == 0, said.err
     rows = json.loads(said.out)
     assert [row["profile"] for row in rows] == ["full"] * 4 + ["minimal"] * 4
@@ -67,10 +68,23 @@ def test_one_detector_beside_the_others(call, kept, submission):
         assert row["recall_0.05"] == other
         assert row["ahead_0.05"] == pytest.approx(own - other, abs=1e-12)
         assert 0 <= row["p_0.01"] <= 1
-    text = call("rescore", "sample", kept, "--against", "loss_over_minimum").out
+    text = call("compare", "sample", "loss_over_minimum", "--from", kept).out
     for part in ("nonfinite_loss", "loss_over_minimum ahead by at 1%", "p at 5%"):
         assert part in text
-    call("rescore", "sample", kept, "--against", "loss_over_minium").refused("did you mean 'loss_over_minimum'?")
+    one = json.loads(call("compare", "sample", "loss_over_minimum", "over-six", *stored, "--json").out)
+    assert [(row["profile"], row["detector"]) for row in one] == [("full", "over-six"), ("minimal", "over-six")]
+    assert one[0]["ahead_0.05"] == next(row for row in rows if row["detector"] == "over-six")["ahead_0.05"]
+    call("compare", "sample", "loss_over_minium", "--from", kept).refused("did you mean 'loss_over_minimum'?")
+    call("compare", "sample", "loss_over_minimum", "over-sixx", *stored).refused("did you mean 'over-six'?")
+
+
+def test_detectors_are_replayed_where_no_alarms_are_given(call, kept):
+    words = ("compare", "sample", "loss_over_minimum", "nonfinite_loss", "--profile", "minimal", "--json")
+    said = call(*words)
+    assert said.code == 0, said.err
+    (row,) = json.loads(said.out)
+    stored = call("compare", "sample", "loss_over_minimum", "nonfinite_loss", "--from", kept, "--json")
+    assert row == next(one for one in json.loads(stored.out) if one["profile"] == "minimal")
 
 
 def test_a_submission_is_facts_and_alarms(submission):
@@ -184,6 +198,13 @@ def test_bad_words(call, kept, submission, here, data_set):
         (("leaderboard", "sample", "--from", kept, "--profile", "full"), "profile: not allowed beside --from"),
         (("leaderboard", "sample", "--from", submission), "from: no alarms of any_zscore, grad_norm_zscore"),
         (("leaderboard", "sample", "--from", "nowhere"), "alarms: 'nowhere' is not a file"),
+        (("compare", "sample", "zclip"), "detector: one alone is not allowed"),
+        (("compare", "sample", "zclip", "zclip"), "detector: 'zclip' is given twice"),
+        (("compare", "sample", "zclip", "zclop"), "did you mean 'zclip'?"),
+        (("compare", "sample", "sample"), "'sample' is a data set; two data sets are compared by `trainwreck diff`"),
+        (("compare", data_set, data_set), "two data sets are compared by `trainwreck diff`"),
+        (("compare", "sample", "any_zscore", "--from", kept, "--profile", "full"), "profile: not allowed beside"),
+        (("compare", "sample", "any_zscore", "--from", kept, "--track", "blind"), "track: not allowed beside"),
         (("rescore", data_set, submission), "made on other telemetry"),
         (("rescore", "nowhere", submission), "data set: 'nowhere' is not a folder"),
         (("rescore", "sample", kept, kept), "are in"),

@@ -75,7 +75,7 @@ def test_it_ends_with_the_training(call, log):
     rows = iter(range(600, 10_000, 10))
     seen = []
 
-    import trainwreck.watching as watching
+    import trainwreck.commands.live as watching
 
     def alive(pid: int) -> bool:
         seen.append(pid)

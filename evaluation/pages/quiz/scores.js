@@ -1,6 +1,6 @@
 "use strict";
 /* The metrics of evaluation/scoring/metrics, for one set of first alarms: {first: step or null, named: [...]} a run.
-   `trainwreck class` gives the same numbers with intervals. */
+   `trainwreck quiz grade` gives the same numbers with intervals. */
 
 const FAILING = ["failing", "compound"];
 

@@ -1,4 +1,4 @@
-"""`trainwreck watch`: detectors beside a training run, by the log that it writes."""
+"""Live: detectors on the log of a training run, and checks before a run."""
 
 import json
 import os
@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainwreck.commands import choices
+from trainwreck.commands.choices import DETECTOR, PATH, ScenarioId, Suggested
+from trainwreck.commands.options import as_json, as_severity, as_size, settings, severity_option, size_option
+from trainwreck.commands.tables import print_json, print_table
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.progress import progress
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.live.monitor import Alarm
@@ -27,21 +32,37 @@ REASONS = {
 
 
 @click.command()
-@click.argument("log", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("log", metavar="FILE", type=PATH)
 @click.option(
-    "--detector", "detectors", multiple=True, required=True, help="A name, or file.py:Class. May be repeated."
+    "--detector",
+    "detectors",
+    type=DETECTOR,
+    multiple=True,
+    required=True,
+    help="A name, or file.py:Class. May be repeated.",
 )
 @click.option("--follow", is_flag=True, help="Go on as the log is written; it need not be there yet.")
 @click.option(
-    "--on-alarm", default="log", show_default=True, metavar="log|stop|cmd:COMMAND",
+    "--on-alarm",
+    type=Suggested(lambda: ("log", "stop", "cmd:")),
+    default="log",
+    show_default=True,
+    metavar="log|stop|cmd:COMMAND",
     help="stop: end at the first alarm. cmd: run the command with the alarm as JSON on stdin.",
-)  # fmt: skip
+)
 @click.option(
     "--pid", type=click.IntRange(1), help="The training's process: `stop` sends it SIGTERM; no wait beyond it."
 )
 @click.option("--idle", type=click.FloatRange(0), help="Seconds without a row after which to end.")
-@click.option("--every", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Seconds between two looks.")
-@click.option("--format", help="csv, jsonl or tensorboard; by default what it is called.")
+@click.option(
+    "--every", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Seconds between two readings."
+)
+@click.option(
+    "--format",
+    type=Suggested(lambda: choices.FOLLOWED_FORMATS),
+    metavar="FORMAT",
+    help=f"{', '.join(choices.FOLLOWED_FORMATS)}; by default what it is called.",
+)
 @click.option("--map", "mapping", multiple=True, metavar="COLUMN=SIGNAL", help="What a column is. May be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Alarms, notes and the end as JSON, one a line.")
 def watch(
@@ -56,8 +77,9 @@ def watch(
     mapping: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Detectors on a log, also on one that is still being written.
+    """Run detectors on the log of a training run.
 
+    The log may be complete, or with --follow still being written.
     FILE is CSV, JSON Lines, a TensorBoard event file or folder, or Lightning's version folder. Exit code 0: no
     alarm; 1: an alarm; 2: bad input, or a detector that crashed; 130: interrupted.
     """
@@ -178,3 +200,98 @@ class _Json(_Lines):
 def _shown(step: int, values: Any) -> str:
     scalars = {str(target): value for target, value in values.items() if target.entry is None}
     return f"step {step}" + "".join(f"  {name} {scalars[name]:.4g}" for name in SHOWN if name in scalars)
+
+
+@click.command()
+@click.argument("target", required=False, type=ScenarioId(files=True))
+@settings
+@click.option("--check", "names", multiple=True, help="Only this one. May be repeated.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@severity_option
+@size_option
+@click.option("--all", "everything", is_flag=True, help="Every scenario and its twin, in place of a target.")
+@click.option("--record", is_flag=True, help="With --all: write the table under results/preflight/.")
+@as_json
+def preflight(
+    target: str | None,
+    overrides: Sequence[str],
+    names: Sequence[str],
+    seed: int,
+    severity: str | None,
+    size: str | None,
+    everything: bool,
+    record: bool,
+    as_json: bool,
+) -> None:
+    """Check a model and a batch before training.
+
+    TARGET is package.module:function or file.py:function, a function without arguments that returns
+    (model, inputs, targets): any torch.nn.Module that returns logits, one batch, class ids. For a loss, a
+    training step, an optimizer or a vocabulary of your own it returns trainwreck.Preflight(model, inputs,
+    targets, loss=..., step=..., optimizer=..., vocab_size=..., ignore_index=...).
+
+    TARGET may also be the id of a scenario: its faulty run and its twin are checked before the first
+    step under the fault. Exit code 0: every check passes or does not apply; 1: one fails; 2: bad input.
+    With --all: 1 where one fails on a twin.
+    """
+    if everything == (target is not None):
+        raise InputError("target: one of TARGET and --all; allowed: file.py:function, package.module:function, an id")
+    if record and not everything:
+        raise InputError("--record: is not allowed here; allowed: with --all")
+    if everything:
+        return _on_all(seed, record, as_json)
+    assert target is not None, "just checked"
+    if ":" in target:
+        if overrides or severity or size:
+            raise InputError(f"target: {target!r} takes no settings; allowed: settings of a scenario")
+        return _on_code(target, names, seed, as_json)
+    from trainwreck.scenarios.preflight.table import examine
+
+    found = examine(
+        target, seed=seed, severity=as_severity(severity), size=as_size(size), overrides=overrides, names=names
+    )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print(f"{target}, seed {seed}, before step {found.step}; faulty run:")
+        _print_findings(found.faulty)
+        print("\ntwin:")
+        _print_findings(found.twin)
+    if found.failed("faulty"):
+        sys.exit(1)
+
+
+def _on_code(target: str, names: Sequence[str], seed: int, as_json: bool) -> None:
+    from trainwreck.scenarios.preflight import Verdict, from_factory
+    from trainwreck.scenarios.preflight import preflight as ask
+
+    subject = from_factory(target, seed)
+    with progress("preflight", quiet=as_json) as tick:
+        found = ask(subject, names, seed=seed, tick=tick)
+    if as_json:
+        print_json([finding.to_dict() for finding in found])
+    else:
+        _print_findings(found)
+    if any(finding.verdict is Verdict.FAIL for finding in found):
+        sys.exit(1)
+
+
+def _on_all(seed: int, record: bool, as_json: bool) -> None:
+    from trainwreck.scenarios.preflight.table import examine_all, markdown
+    from trainwreck.scenarios.preflight.table import record as write
+    from trainwreck.scenarios.spec.registry import scenarios
+
+    with progress("preflight", quiet=as_json) as tick:
+        found = examine_all(list(scenarios()), seed=seed, tick=tick)
+    if record:
+        write(found)
+    if as_json:
+        print_json([one.to_dict() for one in found])
+    else:
+        print(markdown(found), end="")
+    if any(one.failed("twin") for one in found):
+        sys.exit(1)
+
+
+def _print_findings(found: Sequence[Any]) -> None:
+    print_table(("check", "verdict", "evidence"), [(f.check, f.verdict.value, f.evidence) for f in found])

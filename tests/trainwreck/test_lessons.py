@@ -5,8 +5,8 @@ import doctest
 import numpy as np
 import pytest
 
-from trainwreck.evaluation import lessons
-from trainwreck.evaluation.lessons import check
+from trainwreck import lessons
+from trainwreck.lessons import check
 
 
 def test_the_example_runs():

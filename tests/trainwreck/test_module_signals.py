@@ -8,7 +8,7 @@ from torch import nn
 
 from trainwreck.evaluation.dataset.schema import BY_NAME
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.module_signals import ModuleSignals
+from trainwreck.module_signals import ModuleSignals
 
 
 class Small(nn.Module):

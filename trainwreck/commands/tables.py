@@ -11,6 +11,11 @@ def number(value: float | None, sign: str = "") -> str:
     return "-" if value is None or value != value else format(value, f"{sign}.3f")
 
 
+def shortened(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def print_json(content: Any) -> None:
     """Indented JSON."""
     print(json.dumps(content, indent=2))
@@ -56,6 +61,30 @@ def print_run(facts: dict[str, Any]) -> None:
             )
         )
     print(f"picture: {facts['picture']}")
+
+
+def print_paired_tests(rows: Sequence[dict[str, Any]], name: str, budgets: Sequence[float]) -> None:
+    """By how much a detector is ahead of each other one at each false-alarm budget, with p-values."""
+    heads = [f"{what} at {budget:.0%}" for budget in budgets for what in ("in-time recall", f"{name} ahead by", "p")]
+    print_table(
+        ("profile", "detector", *heads),
+        [
+            (
+                row["profile"],
+                row["detector"],
+                *(
+                    text
+                    for budget in budgets
+                    for text in (
+                        number(row[f"recall_{budget}"]),
+                        number(row[f"ahead_{budget}"], "+"),
+                        f"{row[f'p_{budget}']:.2g}",
+                    )
+                ),
+            )
+            for row in rows
+        ],
+    )
 
 
 def print_board(rows: Sequence[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""`trainwreck quiz` and `trainwreck class`: people guess the failure, and are scored as detectors are."""
+"""The quiz: people guess the failure, and are scored as detectors are."""
 
 import sys
 from collections.abc import Sequence
@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from trainwreck.commands import choices
+from trainwreck.commands.choices import DATA_SET, DETECTOR, PATH, OneOf
+from trainwreck.commands.options import as_json
+from trainwreck.commands.tables import number, print_json, print_table
+from trainwreck.evaluation.constants import DEFAULT_PROFILE
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.intervals import row_interval_text
 from trainwreck.evaluation.progress import progress
-from trainwreck.options import as_json, named_folder
-from trainwreck.tables import number, print_json, print_table
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.dataset import DataSet
@@ -21,38 +25,63 @@ SEED = 7
 SHOWN = ("recall", "stopped", "stopped_look_alike", "skill", "top1", "family")
 
 
-data_set = click.argument("dir", type=click.Path(path_type=Path), default="sample", callback=named_folder)
 detectors_option = click.option(
-    "--detector", "detectors", multiple=True, help="Beside the players, instead of the built-in ones. May be repeated."
+    "--detector",
+    "detectors",
+    type=DETECTOR,
+    multiple=True,
+    help="Beside the players, instead of the built-in ones. May be repeated.",
 )
 
 
-@click.command()
-@data_set
+class PlayGroup(click.Group):
+    """`play` is the command where none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args[:1] and args[0] in (*self.commands, *self.get_help_option_names(ctx))
+        completed = ctx.resilient_parsing and not args  # the word that names the command is not there yet
+        return super().parse_args(ctx, args if named or completed else ["play", *args])
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return [*super().shell_complete(ctx, incomplete), *play.shell_complete(ctx, incomplete)]
+
+
+@click.group(cls=PlayGroup)
+def quiz() -> None:
+    """Guess the failure: play in a browser, grade answers.
+
+    `trainwreck quiz [DIR] ...` is `trainwreck quiz play [DIR] ...`.
+    """
+
+
+@quiz.command()
+@click.argument("dir", type=DATA_SET, default="sample")
 @click.option("--runs", type=int, default=12, show_default=True, help="Half of them fail, a quarter are look-alikes.")
 @click.option(
     "--seed", type=int, default=SEED, show_default=True, help="The same seed is the same set on every machine."
 )
 @click.option(
-    "--profile", default="full", show_default=True, help="What is shown: full, standard, minimal or filtered."
+    "--profile", type=OneOf(choices.PROFILES), default=DEFAULT_PROFILE, show_default=True, help="What is shown."
 )
-@click.option("--family", "families", multiple=True, help="Failing runs of this family only. May be repeated.")
+@click.option("--family", "families", type=OneOf(choices.FAMILIES, shown=False), metavar="FAMILY", multiple=True,
+              help="Failing runs of this family only. May be repeated.")  # fmt: skip
 @click.option("--part", help="Instead of a draw, share K of M of all runs, as K/M: together a row on the leaderboard.")
-@click.option("--choices", type=click.Choice(["all", "set"]), default="all", show_default=True,
+@click.option("--choices", type=OneOf(("all", "set")), default="all", show_default=True,
               help="Causes to name from: of the whole catalogue, or of the data set.")  # fmt: skip
 @click.option(
     "--speed", type=int, default=10, show_default=True, help="Rows a second to begin with: 2, 5, 10, 25 or 60."
 )
 @detectors_option
 @click.option("--sealed", is_flag=True, help="Keep the answers out of the page, in a key file beside it.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="The page, quiz.html by default; with --terminal the answers."
-)
+@click.option("--out", type=PATH, help="The page, quiz.html by default; with --terminal the answers.")
 @click.option("--open/--no-open", "opened", default=True, show_default=True, help="Show the page in a browser.")
 @click.option("--terminal", is_flag=True, help="Play here instead of in a browser.")
 @click.option("--player", help="With --terminal: your name.")
 @as_json
-def quiz(
+def play(
     dir: Path,
     runs: int,
     seed: int,
@@ -69,10 +98,10 @@ def quiz(
     player: str | None,
     as_json: bool,
 ) -> None:
-    """Guess the failure: one page on which runs are revealed step by step. DIR is the shipped sample by default.
+    """Make one page on which runs are revealed step by step. DIR is the sample by default.
 
     The player says stop when sure and names the cause, then sees the truth and what each detector did. Exported answers
-    of a room are scored by `trainwreck class`.
+    of a room are scored by `trainwreck quiz grade`.
     """
     from trainwreck.evaluation.dataset.dataset import load, telemetry_digest
     from trainwreck.evaluation.pages.quiz.key import write_key
@@ -118,9 +147,9 @@ def _in_terminal(dataset: "DataSet", made: "Quiz", player: str, out: Path) -> No
     """Play, keep the answers, and print the player beside the detectors."""
     from trainwreck.evaluation.pages.quiz.answers import write_sheet
     from trainwreck.evaluation.pages.quiz.classroom.scores import results
-    from trainwreck.evaluation.pages.quiz.terminal import play
+    from trainwreck.evaluation.pages.quiz.terminal import play as ask
 
-    sheet = play(dataset, made, player)
+    sheet = ask(dataset, made, player)
     write_sheet(out, sheet)
     print_people(results([sheet], {made.recipe.id: made}).rows)
     print(f"answers: {out}")
@@ -149,25 +178,26 @@ def causes(dataset: "DataSet", choices: str = "all") -> tuple[dict[str, str], di
     return families, titles
 
 
-@click.command("class")
-@click.argument("exports", nargs=-1, required=True, type=click.Path(path_type=Path))
+@quiz.command()
+@click.argument("exports", nargs=-1, required=True, type=PATH)
+@click.option("--key", "keys", multiple=True, type=PATH, help="Of a sealed quiz. May be repeated.")
 @click.option(
-    "--key", "keys", multiple=True, type=click.Path(path_type=Path), help="Of a sealed quiz. May be repeated."
+    "--data",
+    type=DATA_SET,
+    default="sample",
+    show_default=True,
+    help="Data set of the quiz, where no key is given.",
 )
-@click.option("--data", type=click.Path(path_type=Path), default="sample", show_default=True, callback=named_folder,
-              help="Data set of the quiz, where no key is given.")  # fmt: skip
 @detectors_option
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Folder for the summary: class.html, people.csv, runs.csv."
-)
+@click.option("--out", type=PATH, help="Folder for the summary: class.html, people.csv, runs.csv.")
 @click.option("--submission", help="Name of a submission of the room; the answers cover every run of the data set.")
 @click.option("--code", help="Of the submission: address where quiz and answers lie.")
 @click.option("--licence", default="CC-BY-4.0", show_default=True, help="Of the answers.")
 @click.option("--contact", help="Of the submission: who answers questions.")
-@click.option("--submissions", type=click.Path(path_type=Path), default=Path("results/leaderboard"), show_default=True,
+@click.option("--submissions", type=PATH, default=Path("results/leaderboard"), show_default=True,
               help="Folder of submissions.")  # fmt: skip
 @as_json
-def class_(
+def grade(
     exports: Sequence[Path],
     keys: Sequence[Path],
     data: Path,
@@ -180,9 +210,10 @@ def class_(
     submissions: Path,
     as_json: bool,
 ) -> None:
-    """Merge exported answers: each player, the room and the detectors on the same runs, and what was missed.
+    """Grade exported answers.
 
-    Files that were edited, are of another quiz or are there twice are refused. EXPORTS are files or folders of them.
+    Each player, the room and the detectors are scored on the same runs, with what was missed. EXPORTS are files or
+    folders of them. Files that were edited, are of another quiz or are there twice are refused.
     """
     from trainwreck.evaluation.leaderboard.submission import Facts
     from trainwreck.evaluation.pages.quiz.classroom.class_page import write_class
@@ -197,7 +228,7 @@ def class_(
     if submission is not None:
         facts.check()
     sheets = collect(exports)
-    with progress("class", quiet=as_json) as tick:
+    with progress("grade", quiet=as_json) as tick:
         quizzes = quizzes_of(sheets, keys, data, causes, list(detectors) or None, tick)
     found = results(sheets, quizzes)
     runs, wrong = run_rows(found), confusions(found)

@@ -1,0 +1,199 @@
+"""Options that several commands take, and the objects that their values stand for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from trainwreck.commands import choices
+from trainwreck.commands.choices import DATA_SET, PATH, OneOf
+from trainwreck.evaluation.constants import DEFAULT_PROFILE, DEFAULT_TRACK
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.replay.sandbox.limits import Limits
+
+GIB = 2**30
+
+data_set = click.argument("dir", type=DATA_SET)
+settings = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+workers_option = click.option("--workers", type=click.IntRange(1), help="Worker processes; one a core by default.")
+minutes_option = click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    help="Begin nothing new after so long; exit code 3, and the same command goes on.",
+)
+device_option = click.option("--device", type=OneOf(choices.DEVICES), help="cpu by default.")
+impl_option = click.option(
+    "--impl", type=OneOf(choices.IMPLS), help="Kernels; triton on cuda, reference on cpu by default."
+)
+severity_option = click.option("--severity", type=OneOf(choices.SEVERITIES), help="clear by default.")
+size_option = click.option("--size", type=OneOf(choices.SIZES), help="The scenario's own by default.")
+labels_option = click.option(
+    "--labels", type=PATH, help="Of imported runs: CSV with run, status, step, cause, cluster."
+)
+profile_option = click.option("--profile", type=OneOf(choices.PROFILES), default=DEFAULT_PROFILE, show_default=True)
+profiles_option = click.option(
+    "--profile",
+    "profiles",
+    type=OneOf(choices.PROFILES),
+    multiple=True,
+    default=(DEFAULT_PROFILE,),
+    show_default=True,
+    help="May be repeated.",
+)
+track_option = click.option("--track", type=OneOf(choices.TRACKS), default=DEFAULT_TRACK, show_default=True)
+stored_option = click.option(
+    "--from",
+    "stored",
+    multiple=True,
+    type=PATH,
+    help="Stored alarms or submissions, instead of a replay. May be repeated.",
+)
+alarms_option = click.option("--alarms", type=PATH, help="Folder to keep each detector's alarms in, for `rescore`.")
+isolate_option = click.option("--isolate", is_flag=True, help="Run built-in detectors in processes of their own too.")
+
+
+def limits_options(command: Callable[..., Any]) -> Any:
+    """Options of what a detector in a process of its own may take; the command gets them as `limits`."""
+
+    @wraps(command)
+    def limited(
+        *words: Any,
+        row_seconds: float,
+        start_seconds: float,
+        memory_mb: float,
+        output_kb: float,
+        batch: int,
+        **others: Any,
+    ) -> Any:
+        limits = Limits(
+            row_seconds=row_seconds,
+            start_seconds=start_seconds,
+            memory_mb=memory_mb,
+            output_kb=output_kb,
+            batch=batch,
+        )
+        return command(*words, limits=limits, **others)
+
+    for option, default, text in (
+        ("--batch", Limits.batch, "Rows handed to a Python detector's process at a time; 1: no later row is in it."),
+        ("--output-kb", Limits.output_kb, "KiB that a detector may print in a run."),
+        ("--memory-mb", Limits.memory_mb, "MiB of memory for a detector's process."),
+        ("--start-seconds", Limits.start_seconds, "Time to load a detector, and for each reset."),
+        ("--row-seconds", Limits.row_seconds, "Time for a row, of detectors of files, plug-ins and commands."),
+    ):
+        limited = click.option(option, type=type(default), default=default, show_default=True, help=text)(limited)
+    return limited
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """The options of an engine, None where one was not given. Settings of one engine alone begin with its name."""
+
+    engine: str = "local"
+    workers: int | None = None
+    memory: float | None = None  # GiB
+    ray_address: str | None = None
+    ray_gpus: int | None = None
+    slurm_partition: str | None = None
+    slurm_account: str | None = None
+    slurm_cpus: int | None = None
+    slurm_gpus: int | None = None
+    slurm_minutes: int | None = None
+    slurm_cluster: str | None = None
+
+    def settings(self, out: Path, device: str, minutes: float | None = None) -> Any:
+        """The engine's settings; InputError for an option that does not go with it. out: the data set's folder."""
+        from trainwreck.scenarios.datasets.engines import engine
+
+        if minutes is not None and self.engine == "slurm":
+            raise InputError(
+                f"minutes: {minutes:g} is not allowed with the engine slurm, which has taken all bundles by then; "
+                "allowed: --slurm-minutes, for each of its tasks"
+            )
+        workers = 1 if self.workers is None and self.engine == "local" and device != "cpu" else self.workers
+        memory = None if self.memory is None else int(self.memory * GIB)
+        own = {f.name: getattr(self, f.name) for f in fields(self) if "_" in f.name}
+        return engine(self.engine, out, workers, memory, own)
+
+
+_ENGINE = (
+    workers_option,
+    click.option(
+        "--engine",
+        type=OneOf(choices.ENGINES),
+        default="local",
+        show_default=True,
+        help="Where runs are trained: worker processes, Ray actors or SLURM tasks.",
+    ),
+    click.option(
+        "--memory",
+        type=click.FloatRange(0, min_open=True),
+        help="GiB for all workers of this machine, by default three quarters of what it has; with ray and slurm "
+        "for each actor or task.",
+    ),
+    click.option("--ray-address", help="Of a running cluster; one is started on this machine by default."),
+    click.option("--ray-gpus", type=click.IntRange(0), help="GPUs of an actor; none by default."),
+    click.option("--slurm-partition", help="As sbatch takes it."),
+    click.option("--slurm-account", help="As sbatch takes it."),
+    click.option("--slurm-cpus", type=click.IntRange(1), help="Cores of a task; 1 by default."),
+    click.option("--slurm-gpus", type=click.IntRange(0), help="GPUs of a task; none by default."),
+    click.option("--slurm-minutes", type=click.IntRange(1), help="Time of a task, which is one bundle; 60 by default."),
+    click.option(
+        "--slurm-cluster",
+        type=OneOf(choices.SLURM_CLUSTERS),
+        help="local: tasks as processes of this machine, to try it out.",
+    ),
+)
+
+
+def engine_options(command: Callable[..., Any]) -> Any:
+    """Options of the engine; the command gets them as `engine`, an `EngineOptions`."""
+    names = [f.name for f in fields(EngineOptions)]
+
+    @wraps(command)
+    def chosen(*words: Any, **options: Any) -> Any:
+        engine = EngineOptions(**{name: options.pop(name) for name in names})
+        return command(*words, engine=engine, **options)
+
+    for option in reversed(_ENGINE):
+        chosen = option(chosen)
+    return chosen
+
+
+def backend_options(command: Callable[..., Any]) -> Any:
+    """--device and --impl, for `as_backend`."""
+    return device_option(impl_option(command))
+
+
+def as_severity(text: str | None) -> Any:
+    """The member, None for None."""
+    from trainwreck.scenarios.datasets.plans import member
+    from trainwreck.scenarios.spec.scenario import Severity
+
+    return member(Severity, "severity", text)
+
+
+def as_size(text: str | None) -> Any:
+    """The member, None for None."""
+    from trainwreck.scenarios.config.sizes import Size
+    from trainwreck.scenarios.datasets.plans import member
+
+    return member(Size, "size", text)
+
+
+def as_backend(device: str | None, impl: str | None) -> Any:
+    """The backend; InputError for one that is not here."""
+    from trainwreck.scenarios.training.backend import backend
+
+    return backend(device, impl)
+
+
+def default_workers(device: str) -> int:
+    """Workers by default: one a core, and one for a GPU."""
+    from trainwreck.scenarios.training.environment import cores
+
+    return cores() if device == "cpu" else 1

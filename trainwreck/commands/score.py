@@ -1,0 +1,394 @@
+"""Score: detectors on a data set, side by side, from replays or from stored alarms."""
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trainwreck.commands.choices import DETECTOR, PATH
+from trainwreck.commands.logs import full_and_blind, print_alarms, print_real, write_real
+from trainwreck.commands.options import (
+    alarms_option,
+    as_json,
+    data_set,
+    isolate_option,
+    labels_option,
+    limits_options,
+    profile_option,
+    profiles_option,
+    stored_option,
+    track_option,
+)
+from trainwreck.commands.tables import print_board, print_json, print_paired_tests
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.progress import progress
+from trainwreck.evaluation.replay.sandbox.limits import Limits
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.scoring.scorecard import Scorecard
+
+
+@click.command()
+@data_set
+@click.option(
+    "--detector",
+    "detectors",
+    type=DETECTOR,
+    multiple=True,
+    required=True,
+    help="A name, file.py:Class, or 'cmd:PROGRAM WORD ...'. May be repeated.",
+)
+@labels_option
+@profile_option
+@track_option
+@click.option(
+    "--detector-seeds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Replay each with seed=0, 1, ... and report the spread of its scores.",
+)
+@isolate_option
+@limits_options
+@alarms_option
+@as_json
+def score(
+    dir: Path,
+    detectors: Sequence[str],
+    labels: Path | None,
+    profile: str,
+    track: str,
+    detector_seeds: int,
+    isolate: bool,
+    limits: Limits,
+    alarms: Path | None,
+    as_json: bool,
+) -> None:
+    """Score detectors on a data set.
+
+    DIR may be `sample`, which ships with the package. Of imported logs the alarms are listed; with --labels they are
+    scored as far as people's labels go. A detector that is not built in (of a file, an installed plug-in, or a command
+    in any language: docs/protocol.md) runs in a process of its own, within limits.
+    """
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.detectors.plugins import clashes
+    from trainwreck.evaluation.leaderboard.run import score_all
+
+    dataset = load(dir)
+    if dataset.imported and detector_seeds > 1:
+        raise InputError("detector-seeds: not allowed for imported runs; allowed: 1")
+    for clash in clashes(detectors):
+        print(f"note: {clash}", file=sys.stderr)
+    if dataset.imported:
+        full_and_blind(profile, track)
+        if alarms is not None:
+            raise InputError("alarms: not allowed for imported runs, which have no label to score by; allowed: --json")
+    if labels:
+        return print_real(dataset, labels, detectors, limits, as_json)
+    if dataset.imported:
+        return print_alarms(dataset, detectors, limits, as_json)
+    with progress("score", quiet=as_json) as tick:
+        cards = score_all(
+            dataset,
+            list(detectors),
+            profiles=[profile],
+            track=track,
+            limits=limits,
+            isolate=isolate,
+            seeds=detector_seeds,
+            progress=tick,
+        )
+    if alarms is not None:
+        from trainwreck.evaluation.leaderboard.rescore import keep_alarms
+
+        keep_alarms(alarms, dataset, cards)
+    if as_json:
+        print_json([card.to_dict() for card in cards])
+    else:
+        for card in cards:
+            print(card.text())
+    crashes = [(card.detector, run) for card in cards for run in card.alarms if run.crashed]
+    if crashes:
+        name, first = crashes[0]
+        last = f"; it printed last: {first.stderr[-1]}" if first.stderr else ""
+        raise InputError(f"detector {name}: {first.status} (on {len(crashes)} runs, first {first.run_id}){last}")
+
+
+@click.command()
+@data_set
+@profiles_option
+@click.option(
+    "--detector",
+    "detectors",
+    type=DETECTOR,
+    multiple=True,
+    help="Beside the built-in ones: file.py:Class, or 'cmd:PROGRAM WORD ...'.",
+)
+@stored_option
+@click.option("--out", type=PATH, help="Folder for the board as HTML, CSV, JSON and Parquet.")
+@alarms_option
+@limits_options
+@as_json
+@click.pass_context
+def leaderboard(
+    context: click.Context,
+    dir: Path,
+    profiles: Sequence[str],
+    detectors: Sequence[str],
+    stored: Sequence[Path],
+    out: Path | None,
+    alarms: Path | None,
+    limits: Limits,
+    as_json: bool,
+) -> None:
+    """Score every built-in detector on a data set.
+
+    With --from it has every entry whose alarms are stored, and takes labels alone: DIR needs no telemetry then.
+    """
+    from trainwreck.evaluation.detectors.registry import absent
+
+    missing = ""
+    if stored:
+        _refuse_beside_stored(context, "detectors", "alarms", "profiles")
+        from trainwreck.evaluation.leaderboard.cache import board_from
+
+        scores = board_from(dir, stored)
+    else:
+        scores = replayed(dir, detectors, profiles, alarms, quiet=as_json, limits=limits)
+        missing = absent()
+    if out is not None:
+        from trainwreck.evaluation.dataset.dataset import load_labels
+        from trainwreck.evaluation.pages.leaderboard.board_files import write_board
+
+        command = shlex.join(["trainwreck", *sys.argv[1:]])
+        files = write_board(out, load_labels(dir), scores, command)
+    if as_json:
+        return print_json(scores["rows"])
+    print_board(scores["rows"])
+    for profile, easy in scores["easy"].items():
+        if easy:
+            print(f"easy under {profile}, solved by every one-liner: {', '.join(easy)}")
+    if missing:
+        print(missing)
+    if out is not None:
+        print(f"page: {files[0]}")
+
+
+def replayed(
+    dir: Path,
+    extra: Sequence[str],
+    profiles: Sequence[str],
+    alarms: Path | None,
+    quiet: bool,
+    limits: Limits | None = None,
+) -> dict[str, Any]:
+    """The board of a replay by all cores."""
+    from joblib import cpu_count
+
+    from trainwreck.evaluation.leaderboard.cache import leaderboard_of
+
+    with progress("score detectors", quiet=quiet) as tick:
+        return leaderboard_of(dir, extra, profiles, tick, cpu_count(), alarms, limits)
+
+
+def _refuse_beside_stored(context: click.Context, *options: str) -> None:
+    """InputError for an option that is given and asks for a replay."""
+    for name in options:
+        if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            option = name.removesuffix("s") if name != "alarms" else name
+            raise InputError(f"{option}: not allowed beside --from, which replays nothing; allowed: one of them")
+
+
+@click.command()
+@data_set
+@click.argument("detector", type=DETECTOR)
+@click.argument("others", nargs=-1, type=DETECTOR, metavar="[OTHER ...]")
+@profiles_option
+@track_option
+@stored_option
+@limits_options
+@as_json
+@click.pass_context
+def compare(
+    context: click.Context,
+    dir: Path,
+    detector: str,
+    others: Sequence[str],
+    profiles: Sequence[str],
+    track: str,
+    stored: Sequence[Path],
+    limits: Limits,
+    as_json: bool,
+) -> None:
+    """Compare a detector with others by paired tests.
+
+    Of each OTHER it prints the in-time recall, by how much DETECTOR is ahead of it, and the p-value of an exact McNemar
+    test with Holm's correction. Detectors are replayed on DIR; with --from their stored alarms are read, DIR needs no
+    telemetry, and without OTHER all of them are compared.
+    """
+    from trainwreck.evaluation.constants import BUDGETS
+    from trainwreck.evaluation.dataset.sample import named
+    from trainwreck.evaluation.leaderboard.ranking import beside
+    from trainwreck.evaluation.scoring.scorecard import plain
+
+    names = [detector, *others]
+    for name in names:
+        if (named(Path(name)) / "manifest.json").is_file():
+            raise InputError(f"detector: {name!r} is a data set; two data sets are compared by `trainwreck diff`")
+        if names.count(name) > 1:
+            raise InputError(f"detector: {name!r} is given twice; allowed: once")
+    if stored:
+        _refuse_beside_stored(context, "profiles", "track")
+        cards = _stored_cards(dir, stored, names)
+    elif not others:
+        raise InputError("detector: one alone is not allowed; allowed: two or more, or --from with stored alarms")
+    else:
+        from trainwreck.evaluation.dataset.dataset import load
+        from trainwreck.evaluation.leaderboard.run import score_all
+
+        with progress("compare", quiet=as_json) as tick:
+            cards = score_all(load(dir), names, profiles=list(profiles), track=track, limits=limits, progress=tick)
+    rows = beside(cards, detector)
+    if as_json:
+        return print_json([plain(row) for row in rows])
+    print_paired_tests(rows, detector, BUDGETS)
+
+
+def _stored_cards(dir: Path, stored: Sequence[Path], names: Sequence[str]) -> "list[Scorecard]":
+    """Scorecards of stored alarms: of these detectors, of all where there is but one name."""
+    from trainwreck.evaluation.dataset.dataset import load_labels
+    from trainwreck.evaluation.leaderboard.rescore import rescore
+    from trainwreck.evaluation.leaderboard.submission import stored_in
+
+    cards = rescore(load_labels(dir), stored_in(stored))
+    known = sorted({card.detector for card in cards})
+    for name in names:
+        if name not in known:
+            raise unknown("detector", name, known)
+    return [card for card in cards if len(names) == 1 or card.detector in names]
+
+
+@click.command()
+@data_set
+@click.option("--out", type=PATH, help="The page; DIR/report.html by default, sample.html for the sample.")
+@click.option("--record", is_flag=True, help="Also write leaderboard and pictures under results/PLAN/.")
+@labels_option
+@click.option(
+    "--detector",
+    "detectors",
+    type=DETECTOR,
+    multiple=True,
+    help="With --labels, beside the built-in ones: file.py:Class.",
+)
+@as_json
+def report(
+    dir: Path, out: Path | None, record: bool, labels: Path | None, detectors: Sequence[str], as_json: bool
+) -> None:
+    """Write a report of a data set as one HTML file.
+
+    It has every scenario's picture, the labels and the leaderboard. Of imported runs, with --labels, it says what can
+    be said of detectors on them, and what not.
+    """
+    from trainwreck.evaluation.dataset.sample import SAMPLE, is_sample
+
+    if labels:
+        page = write_real(dir, labels, out or dir / "report.html", detectors, quiet=as_json)
+        return print(json.dumps({"report": str(page)}) if as_json else page)
+    if detectors:
+        raise InputError(f"--detector: {detectors[0]!r} is not allowed without --labels; allowed: in `leaderboard`")
+    page = write_page(dir, out or (Path(f"{SAMPLE}.html") if is_sample(dir) else dir / "report.html"), quiet=as_json)
+    if record:
+        from trainwreck.evaluation.dataset.dataset import load
+        from trainwreck.evaluation.pages.report import write_record
+
+        write_record(dir, Path("results") / load(dir).manifest["plan"])
+    print(json.dumps({"report": str(page)}) if as_json else page)
+
+
+def write_page(dir: Path, out: Path, quiet: bool) -> Path:
+    """The report of a data set, with progress."""
+    from joblib import cpu_count
+
+    from trainwreck.evaluation.pages.report import write_report
+
+    with progress("report", quiet=quiet) as tick:
+        return write_report(dir, out, tick, cpu_count())
+
+
+@click.command()
+@data_set
+@click.argument("paths", nargs=-1, required=True, type=PATH)
+@as_json
+def rescore(dir: Path, paths: Sequence[Path], as_json: bool) -> None:
+    """Score stored alarms again, without telemetry.
+
+    PATHS are files, folders of them, or submissions; what can't be true of a file is named. DIR needs manifest.json and
+    runs.parquet only.
+    """
+    from trainwreck.evaluation.dataset.dataset import load_labels
+    from trainwreck.evaluation.leaderboard.rescore import rescore as again
+    from trainwreck.evaluation.leaderboard.submission import stored_in
+
+    cards = again(load_labels(dir), stored_in(paths))
+    if as_json:
+        return print_json([card.to_dict() for card in cards])
+    for card in cards:
+        print(card.text())
+
+
+@click.command()
+@data_set
+@click.option("--detector", type=DETECTOR, required=True, help="A name, file.py:Class, or 'cmd:PROGRAM WORD ...'.")
+@click.option("--name", required=True, help="Of the entry and its folder: a-z, 0-9, - and _.")
+@click.option("--version", "detector_version", required=True, help="Of the detector.")
+@click.option("--code", required=True, help="Address of its source, best of one revision.")
+@click.option("--licence", required=True, help="Of its source.")
+@click.option("--contact", required=True, help="Who answers questions.")
+@click.option("--causal/--not-causal", required=True, default=None, help="Whether no output uses a later row.")
+@profiles_option
+@track_option
+@click.option(
+    "--out",
+    type=PATH,
+    default=Path("results/leaderboard"),
+    show_default=True,
+    help="Folder of submissions.",
+)
+@as_json
+def submit(
+    dir: Path,
+    detector: str,
+    name: str,
+    detector_version: str,
+    code: str,
+    licence: str,
+    contact: str,
+    causal: bool,
+    profiles: Sequence[str],
+    track: str,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Write a submission for the leaderboard.
+
+    The detector is scored on DIR; OUT/NAME gets the facts, and the alarms to score it from.
+    """
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.leaderboard.run import score_all
+    from trainwreck.evaluation.leaderboard.submission import Facts, write_submission
+
+    dataset = load(dir)
+    facts = Facts(name, detector_version, code, licence, contact, causal)
+    facts.check()
+    with progress("score", quiet=as_json) as tick:
+        cards = score_all(dataset, [detector], profiles=list(profiles), track=track, progress=tick)
+    folder = write_submission(out, facts, dataset, cards)
+    if as_json:
+        return print_json({"submission": str(folder), "recall": {c.profile: c.headline.value for c in cards}})
+    for card in cards:
+        print(card.text())
+    print(f"submission: {folder}")
