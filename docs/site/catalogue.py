@@ -52,8 +52,8 @@ def index(facts: list[dict[str, Any]]) -> str:
                      ", ".join(link(f"`{f['id']}`", path_of(f["id"]), INDEX) for f in own)))  # fmt: skip
     tried = [(f"`{row['id']}`", escaped(row["family"]), escaped(row["tried"])) for row in unproven()]
     return (
-        f"# The catalogue\n\n{len(facts)} scenarios, each proven on many seeds. Every page says what fails, why, what\n"
-        f"is injected, what to look for, and what makes it well again. The shapes that signatures ask for are in the\n"
+        f"# The catalogue\n\n{len(facts)} scenarios, each proven on many seeds. Every page has the failure, its\n"
+        f"mechanism, the injection, the signature and the cure. The shapes that signatures use are in the\n"
         f"{link('vocabulary', vocabulary.PAGE, INDEX)}, the works that are cited in the\n"
         f"{link('references', references.PAGE, INDEX)}.\n\n"
         + table(("family", "scenarios", ""), rows)
@@ -137,7 +137,7 @@ def draw(folder: Path) -> None:
 
 
 def knobs(facts: dict[str, Any]) -> str:
-    """What can be turned, by severity."""
+    """The knobs of the scenario, by severity."""
     if not facts["knobs"]:
         return ""
     levels = facts["knobs_by_severity"]
@@ -174,17 +174,17 @@ def _number(value: float | None) -> str:
 
 
 def told_apart(id: str, path: str) -> str:
-    """The causes that a profile does not tell from this one."""
-    sets = json.loads((ROOT / "evaluation" / "equivalence_sets.json").read_text(encoding="utf-8"))
+    """The causes that a profile does not distinguish from this one."""
+    sets = json.loads((ROOT / "evaluation" / "scoring" / "equivalence_sets.json").read_text(encoding="utf-8"))
     if id not in sets["causes"]:
         return ""
     rows = []
     for profile, found in sets["profiles"].items():
         others = [other for group in found["sets"] if id in group for other in group if other != id]
-        said = ", ".join(link(f"`{other}`", path_of(other), path) for other in others) or "none"
-        rows.append((profile, "it does not show" if id in found["undetectable"] else said))
-    return f"## Not told from\n\nMeasured ({link('how', 'results/equivalence/README.md', path)}):\n\n" + table(
-        ("profile", "causes that look alike"), rows
+        names = ", ".join(link(f"`{other}`", path_of(other), path) for other in others) or "none"
+        rows.append((profile, "not visible" if id in found["undetectable"] else names))
+    return f"## Not distinguished from\n\nMeasured ({link('how', 'results/equivalence/README.md', path)}):\n\n" + table(
+        ("profile", "causes"), rows
     )
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from words import escaped, link, slug, table
 
-from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.catalogue import citations as documents
 
 PAGE = "catalogue/references.md"
 # As the pages of scenarios shorten the titles of `scenarios/catalogue/citations.py`.
 SHORT = {
-    "Debugging Divergent Loss": citations.DIVERGENT_LOSS,
-    "Recognizing the symptoms": citations.SYMPTOMS,
-    "Debugging Training Instability": citations.INSTABILITY,
-    "Reading the Curves": citations.READING_CURVES,
-    "Debugging training": citations.DEBUGGING,
+    "Debugging Divergent Loss": documents.DIVERGENT_LOSS,
+    "Recognizing the symptoms": documents.SYMPTOMS,
+    "Debugging Training Instability": documents.INSTABILITY,
+    "Reading the Curves": documents.READING_CURVES,
+    "Debugging training": documents.DEBUGGING,
 }
 NAME = r"[A-Z][\w'-]+"
 PAPER = re.compile(
@@ -26,10 +26,10 @@ PAPER = re.compile(
 
 @dataclass
 class Work:
-    """A cited work. said: what is quoted of a paper, most often its title."""
+    """A cited work. quoted: quotations from a paper, most often its title."""
 
     name: str
-    said: dict[str, None] = field(default_factory=dict)
+    quoted: dict[str, None] = field(default_factory=dict)
     scenarios: dict[str, str] = field(default_factory=dict)  # id to page
 
     @property
@@ -38,7 +38,7 @@ class Work:
 
 
 def citations(text: str) -> list[str]:
-    """The parts of a References section; a semicolon in brackets or quotes does not part."""
+    """The parts of a References section; a semicolon in brackets or quotes does not separate."""
     joined, parts, depth, quoted = " ".join(text.split()).removesuffix("."), [""], 0, False
     for sign in joined:
         quoted ^= sign == '"'
@@ -72,7 +72,7 @@ def collect(pages: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Work]:
             work = works.setdefault(name, Work(name))
             work.scenarios[facts["id"]] = path
             for title in re.findall(r', "([^"]+)"', citation):
-                work.said.setdefault(title.rstrip("."))
+                work.quoted.setdefault(title.rstrip("."))
     return works
 
 
@@ -89,11 +89,11 @@ def page(works: dict[str, Work]) -> str:
     for name in sorted(works, key=str.lower):
         work = works[name]
         scenarios = ", ".join(link(f"`{id}`", path, PAGE) for id, path in sorted(work.scenarios.items()))
-        said = "; ".join(escaped(text) for text in work.said)
-        row = (f'<a id="{work.anchor}"></a>{escaped(name)}{": " + said if said else ""}', scenarios)
+        quoted = "; ".join(escaped(text) for text in work.quoted)
+        row = (f'<a id="{work.anchor}"></a>{escaped(name)}{": " + quoted if quoted else ""}', scenarios)
         (documents_ if name in SHORT.values() else papers).append(row)
     return (
-        "# References\n\nWhat the catalogue stands on, as its pages cite it.\n\n## Documents\n\n"
+        "# References\n\nThe works that the pages of the catalogue cite.\n\n## Documents\n\n"
         + table(("document", "scenarios"), documents_)
         + "\n## Papers\n\n"
         + table(("paper", "scenarios"), papers)

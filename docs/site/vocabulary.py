@@ -1,4 +1,4 @@
-"""The vocabulary of curves as a page: each shape with its picture, and the scenarios whose signature asks for it."""
+"""The vocabulary of curves as a page: each shape with its picture, and the scenarios whose signature uses it."""
 
 import inspect
 import re
@@ -21,7 +21,7 @@ def names() -> list[str]:
 
 @cache
 def used_by(id: str) -> tuple[str, ...]:
-    """The shapes that a scenario's signature asks for, by its source."""
+    """The shapes that a scenario's signature uses, by its source."""
     signature = inspect.getsource(type(scenarios()[id]).signature)
     return tuple(name for name in names() if re.search(rf"\bshapes\.{name}\b", signature))
 
@@ -29,7 +29,7 @@ def used_by(id: str) -> tuple[str, ...]:
 def words_of(id: str, page: str) -> str:
     """A line for a scenario's page: its shapes, linked."""
     links = [link(f"`{name}`", f"{PAGE}#{name}", page) for name in used_by(id)]
-    return f"In the words of the vocabulary: {', '.join(links)}.\n" if links else ""
+    return f"Shapes of the vocabulary: {', '.join(links)}.\n" if links else ""
 
 
 def page() -> str:
@@ -39,11 +39,11 @@ def page() -> str:
     parts = [f"# The vocabulary of curves\n\n{escaped(inspect.getdoc(shapes) or '')}\n"]
     for name in names():
         function = getattr(shapes, name)
-        asked = [link(f"`{id}`", path_of(id), PAGE) for id in scenarios() if name in used_by(id)]
+        users = [link(f"`{id}`", path_of(id), PAGE) for id in scenarios() if name in used_by(id)]
         parts.append(f"## {name} {{ #{name} }}\n\n{body(inspect.getdoc(function) or '')}\n")
         parts.append(f"```python\n{name}{inspect.signature(function)}\n```\n")
-        if asked:
-            parts.append(f"Asked for by {', '.join(asked)}.\n")
+        if users:
+            parts.append(f"Used by {', '.join(users)}.\n")
     return "\n".join(parts)
 
 

@@ -88,8 +88,8 @@ def test_the_vocabulary_has_every_shape_with_its_picture(pages):
     for name in ("creeps_before", "spikes_and_recovers", "flat_over_position"):
         assert hasattr(shapes, name)
         assert f"## {name} {{ #{name} }}" in page
-    asked = re.search(r"## creeps_before .*?Asked for by (.*?)\.\n", page, re.S)[1]
-    assert "`high_lr`" in asked
+    users = re.search(r"## creeps_before .*?Used by (.*?)\.\n", page, re.S)[1]
+    assert "`high_lr`" in users
 
 
 def test_lessons_are_read_without_their_answers(pages):
