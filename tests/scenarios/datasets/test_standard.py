@@ -6,7 +6,7 @@ import pytest
 
 from trainwreck.evaluation.constants import CALIBRATION_RUNS
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.datasets import standard
+from trainwreck.scenarios.datasets import named_plans
 from trainwreck.scenarios.datasets.plans import resolve
 from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.spec.run_spec import Role, Split
@@ -49,7 +49,7 @@ def test_splits_share_no_seed(plan, secret):
     for a in seeds:
         for b in seeds:
             assert a is b or not seeds[a] & seeds[b]
-    assert min(seeds[Split.PRIVATE]) >= standard.PUBLIC_SEEDS > max(max(seeds[s]) for s in Split if s in SPLITS)
+    assert min(seeds[Split.PRIVATE]) >= named_plans.PUBLIC_SEEDS > max(max(seeds[s]) for s in Split if s in SPLITS)
 
 
 def test_what_is_held_out_is_in_no_training_run(plan):
@@ -83,10 +83,10 @@ def test_a_twin_is_never_held_out(plan):
 
 def test_the_lot_is_drawn_by_name_alone(monkeypatch):
     """A further scenario moves no other one."""
-    before = {id: (standard.held_out_cause(id), standard.held_out_severity(id)) for id in scenarios()}
+    before = {id: (named_plans.held_out_cause(id), named_plans.held_out_severity(id)) for id in scenarios()}
     some = dict(list(scenarios().items())[::2])
-    monkeypatch.setattr(standard, "scenarios", lambda: some)
-    assert all(before[id] == (standard.held_out_cause(id), standard.held_out_severity(id)) for id in some)
+    monkeypatch.setattr(named_plans, "scenarios", lambda: some)
+    assert all(before[id] == (named_plans.held_out_cause(id), named_plans.held_out_severity(id)) for id in some)
 
 
 def test_the_private_test_is_the_test_under_other_seeds(plan, secret):
@@ -105,7 +105,7 @@ def test_a_salt_belongs_to_the_private_plan(words, salt):
         resolve(words, salt)
 
 
-def test_full_is_every_size_and_more_seeds(plan):
+def test_full_is_standard_with_more_seeds(plan):
     everything = resolve(["full"])[1]
     assert len(everything) > 2 * len(plan)
     proven = {(id, size) for id, entry in scenarios().items() for size in entry.sizes}
