@@ -330,6 +330,7 @@ def gallery(
     detectors: whose alarms are marked, in place of the usual eight. alarms: stored ones, instead of a replay.
     """
     from trainwreck.evaluation.pages.gallery import write_gallery
+    from trainwreck.evaluation.pages.gallery.exhibit_facts import Catalogue
     from trainwreck.evaluation.pages.gallery.marks import DETECTORS
     from trainwreck.scenarios.views.symptoms import catalogue_facts
 
@@ -338,7 +339,7 @@ def gallery(
     return write_gallery(
         [_folder(one) for one in data],
         Path(out),
-        catalogue_facts(),
+        Catalogue(**catalogue_facts()),
         detectors=detectors or DETECTORS,
         alarms=[Path(path) for path in alarms],
         workers=workers,

@@ -3,36 +3,14 @@
 Shapes: N runs, M tokens of a run (rows of T positions, one after the other), V vocabulary.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
+from trainwreck.kernels.cross_entropy import reference
+from trainwreck.kernels.cross_entropy.losses import BucketLosses, TokenLosses
 from trainwreck.kernels.selection import choose
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-
-class TokenLosses(NamedTuple):
-    """Of every token, in the accumulation dtype.
-
-    nll_NM: -ln p(target), nats. log_z_NM: log of the softmax's denominator, nats. largest_NM: largest
-    magnitude of a logit, NaN where there is a NaN; None where it was not asked for; has no gradient.
-    """
-
-    nll_NM: Tensor
-    log_z_NM: Tensor
-    largest_NM: Tensor | None = None
-
-
-class BucketLosses(NamedTuple):
-    """Weighted mean of the loss, nats a token; NaN for a bucket without weight.
-
-    position: by equal parts of the row. age: by bucket of the target's age.
-    """
-
-    position: Tensor
-    age: Tensor
 
 
 def cross_entropy(
@@ -50,8 +28,6 @@ def cross_entropy(
         from trainwreck.kernels.cross_entropy import triton
 
         return triton.cross_entropy(logits_NMV, targets_NM, largest)
-    from trainwreck.kernels.cross_entropy import reference
-
     return reference.cross_entropy(logits_NMV, targets_NM, largest)
 
 
@@ -71,8 +47,6 @@ def bucket_losses(
         from trainwreck.kernels.cross_entropy import triton_buckets
 
         return triton_buckets.bucket_losses(nll_NM, weight_NM, age_NM, context, positions, ages)
-    from trainwreck.kernels.cross_entropy import reference
-
     return reference.bucket_losses(nll_NM, weight_NM, age_NM, context, positions, ages)
 
 

@@ -7,7 +7,8 @@ the gradient 1 / 0 * 0 is NaN. Plain PyTorch on every device: a variant to look 
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.cross_entropy.api import TokenLosses, check_arguments
+from trainwreck.kernels.cross_entropy.api import check_arguments
+from trainwreck.kernels.cross_entropy.losses import TokenLosses
 from trainwreck.kernels.dtypes import widen
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.cross_entropy.api import BucketLosses, TokenLosses
+from trainwreck.kernels.cross_entropy.losses import BucketLosses, TokenLosses
 from trainwreck.kernels.dtypes import widen
 
 

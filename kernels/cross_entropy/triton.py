@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trainwreck.kernels.cross_entropy.api import TokenLosses
+from trainwreck.kernels.cross_entropy.losses import TokenLosses
 
 # Logits in a tile: 16 a thread with 8 warps, four 16-byte loads of float32.
 TILE = 4096

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trainwreck.kernels.cross_entropy.api import BucketLosses
+from trainwreck.kernels.cross_entropy.losses import BucketLosses
 
 TILE = 256  # tokens of a program
 WARPS = 4

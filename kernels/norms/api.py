@@ -4,28 +4,15 @@ Shapes: N runs, P parameters of a run, S segments.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from trainwreck.kernels.norms import reference
+from trainwreck.kernels.norms.segments import Segments, SegmentStatistics
 from trainwreck.kernels.selection import choose
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-Segments = tuple[tuple[int, int], ...]  # (start, stop) of each, in elements
-
-
-class SegmentStatistics(NamedTuple):
-    """Of each segment; None where it was not asked for. In the accumulation dtype.
-
-    norm_NS: Euclidean. largest_NS: largest magnitude; NaN where there is a NaN. nonfinite_N: how many
-    elements of the whole buffer are NaN or infinite.
-    """
-
-    norm_NS: Tensor
-    largest_NS: Tensor | None = None
-    nonfinite_N: Tensor | None = None
 
 
 def segment_statistics(
@@ -45,8 +32,6 @@ def segment_statistics(
 
         with torch.cuda.device_of(flat_NP):
             return triton.segment_statistics(flat_NP, segments, largest, nonfinite)
-    from trainwreck.kernels.norms import reference
-
     return reference.segment_statistics(flat_NP, segments, largest, nonfinite)
 
 

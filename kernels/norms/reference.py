@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from trainwreck.kernels.dtypes import widen
-from trainwreck.kernels.norms.api import Segments, SegmentStatistics
+from trainwreck.kernels.norms.segments import Segments, SegmentStatistics
 
 
 def segment_statistics(flat_NP: Tensor, segments: Segments, largest: bool, nonfinite: bool) -> SegmentStatistics:

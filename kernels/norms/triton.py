@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from trainwreck.kernels.norms.api import Segments, SegmentStatistics
+from trainwreck.kernels.norms.segments import Segments, SegmentStatistics
 
 # A program sums one chunk, 16 elements a thread and tile: four 16-byte loads of float32 under way.
 TILE = 2048

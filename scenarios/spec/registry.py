@@ -8,12 +8,12 @@ import pkgutil
 from functools import cache
 
 from trainwreck.evaluation.dataset.schema import JOINT, SECTIONS
-from trainwreck.scenarios import catalogue
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.faults import FaultKind
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
+CATALOGUE = "trainwreck.scenarios.catalogue"  # found by walking its folder, which imports this module
 _found: dict[str, Scenario] = {}
 
 
@@ -33,8 +33,8 @@ def register(cls: type[Scenario]) -> type[Scenario]:
 @cache
 def _files() -> dict[str, str]:
     """Module of each file in a family's folder, by the file's name."""
-    prefix = f"{catalogue.__name__}."
-    families = (module.name for module in pkgutil.iter_modules(catalogue.__path__, prefix) if module.ispkg)
+    catalogue = importlib.import_module(CATALOGUE)
+    families = (module.name for module in pkgutil.iter_modules(catalogue.__path__, f"{CATALOGUE}.") if module.ispkg)
     return {
         file.name: f"{family}.{file.name}"
         for family in families

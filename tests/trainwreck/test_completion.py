@@ -1,8 +1,6 @@
 """What the shell completes, and that the names written down for it are those of the package."""
 
-import inspect
 import os
-import re
 import subprocess
 import sys
 
@@ -18,7 +16,7 @@ from trainwreck.evaluation.logs.exporters import EXPORTERS
 from trainwreck.evaluation.logs.readers import FORMATS
 from trainwreck.evaluation.replay.profiles import PROFILES
 from trainwreck.kernels.selection import IMPLS
-from trainwreck.scenarios.bench import table
+from trainwreck.scenarios.bench import measurements
 from trainwreck.scenarios.config import sizes
 from trainwreck.scenarios.datasets import engines, plans
 from trainwreck.scenarios.datasets.engines.slurm import POLLS
@@ -47,10 +45,7 @@ def values(enumeration):
         (choices.LOG_FORMATS, FORMATS),
         (choices.FOLLOWED_FORMATS, FOLLOWED),
         (choices.EXPORT_FORMATS, EXPORTERS),
-        (
-            choices.MEASUREMENTS,
-            re.findall(r'^ +"([a-z-]+)": \w+\.\w+,$', inspect.getsource(table.measure), re.MULTILINE),
-        ),
+        (choices.MEASUREMENTS, measurements.MEASUREMENTS),
         (choices.scenario_ids(), registry.scenarios()),
         (choices.detector_names(), known_detectors()),
     ],
@@ -98,7 +93,7 @@ def plain(*names):
         (("export", "sample", "--to", "t"), plain("tensorboard", "trackio", "timeeval")),
         (("import", "log.csv", "--format", "js"), plain("jsonl")),
         (("watch", "log.csv", "--on-alarm", "st"), plain("stop")),
-        (("bench", "foot"), plain("footprint")),
+        (("bench", "fid"), plain("fidelity")),
         (("quiz", "gr"), plain("grade")),
         (("quiz", "--speed", "5", "--see"), plain("--seed")),
         (("quiz", "--see"), plain("--seed")),

@@ -20,7 +20,7 @@ from trainwreck.evaluation.replay.alarms import labelled_alarms
 from trainwreck.evaluation.replay.oracles import oracle_alarms
 from trainwreck.evaluation.replay.replay import Alarms, replay
 from trainwreck.evaluation.scoring.metrics.skill import policy_gains, policy_losses, skill, utility
-from trainwreck.evaluation.scoring.reference import Baseline, baseline, label_runs
+from trainwreck.evaluation.scoring.reference import Baseline, baseline, skill_runs
 from trainwreck.evaluation.scoring.scorecard import Scorecard, measure
 
 T, N = 119, 40
@@ -105,7 +105,7 @@ def test_nothing_scores_more_than_the_oracle(firsts: Firsts, runs: pd.DataFrame,
 def test_the_best_blind_policy_scores_zero_and_no_blind_policy_more(
     cost: str, prevalence: float, runs: pd.DataFrame, frame: Baseline
 ) -> None:
-    blind, labels = frame.blind[cost, prevalence], label_runs(frame.labels)
+    blind, labels = frame.blind[cost, prevalence], skill_runs(frame.labels)
     scores = []
     for policy in blind.policies:
         gain, loss = policy_gains(policy, labels, cost), policy_losses(policy, labels.healthy_last, cost)
