@@ -14,6 +14,7 @@ import torch
 
 from trainwreck.evaluation.files import read_json, write_json
 from trainwreck.scenarios.reproducers.program import Program
+from trainwreck.scenarios.reproducers.text import text as program_text
 from trainwreck.scenarios.spec.run_spec import family_of
 from trainwreck.scenarios.training.loop import train
 
@@ -47,7 +48,7 @@ class Agreement:
 
 def check(id: str, kept: Path) -> Agreement:
     """Run the program of a scenario, unless `kept` has what became of the very same one."""
-    text = Program(id).text()
+    text = program_text(Program(id))
     digest = hashlib.sha256(f"{torch.__version__}\n{text}".encode()).hexdigest()[:16]
     record = kept / f"{id}.json"
     if record.exists() and (found := Agreement(**read_json(record))).program == digest:

@@ -6,6 +6,7 @@ from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import write_text
 from trainwreck.scenarios.reproducers.program import Program
+from trainwreck.scenarios.reproducers.text import text as program_text
 from trainwreck.scenarios.spec.proofs import proven_severities, unproven
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.scenario import Severity
@@ -16,7 +17,7 @@ def write(id: str, out: Path, *, seed: int = 0, severity: Severity | None = None
     require_proven(id, severity)
     if out.exists() and not force:
         raise InputError(f"out: {str(out)!r} exists; allowed: another name, or --force")
-    write_text(out, Program(id, seed, severity).text())
+    write_text(out, program_text(Program(id, seed, severity)))
     return out
 
 

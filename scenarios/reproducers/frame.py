@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.reproducers import signals as lines
-from trainwreck.scenarios.reproducers.syntax import WIDTH, literal
+from trainwreck.scenarios.reproducers.syntax import WIDTH, value
 from trainwreck.scenarios.reproducers.values import NotPlainError
 
 if TYPE_CHECKING:
@@ -119,33 +119,3 @@ def _steps(program: "Program") -> tuple[int, ...]:
     if program.entry.telling in ("validation_loss", "fresh_loss"):  # which most steps don't have
         found = {step // every * every + later for step in found for later in (0, every)}
     return (*sorted(step for step in found if 0 <= step < last), last)
-
-
-def value(name: str, told: Any) -> str:
-    """A value of a short name as source."""
-    return positions(told) if name in ("q_positions", "k_positions") else literal(told)
-
-
-def positions(found: tuple[float, ...]) -> str:
-    """Positions as an expression where there is one."""
-    t = len(found)
-    for text in _guesses(found, t):
-        if [*eval(text)] == [*found] or all(abs(a - b) < 1e-9 for a, b in zip(eval(text), found, strict=True)):
-            return text
-    return repr(found)
-
-
-def _guesses(found: tuple[float, ...], t: int) -> list[str]:
-    guesses = (
-        [f"range({t})", f"[{found[0]}] * {t}", f"range({found[0]}, {t} + {found[0]})"]
-        if found[0] == int(found[0])
-        else []
-    )
-    guesses.append(f"[min(p, {max(found)}) for p in range({t})]")
-    if found[-1]:
-        guesses.append(f"[p / {round((t - 1) / found[-1], 3):g} for p in range({t})]")
-    jumps = [i for i in range(1, t) if found[i] - found[i - 1] > 1]
-    if jumps:
-        every, jump = jumps[0], found[jumps[0]] - found[jumps[0] - 1] - 1
-        guesses.append(f"[p + {jump} * (p // {every}) for p in range({t})]")
-    return guesses

@@ -1,13 +1,9 @@
-"""A scenario's plain program: templates, cut to what the scenario uses, around the fault's own lines."""
+"""What the plain program of a scenario has to say: its settings, and the lines of the fault and of the cure."""
 
-import re
 from collections.abc import Sequence
-from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from trainwreck.scenarios.reproducers import facts, frame
 from trainwreck.scenarios.reproducers.source import Harvest
+from trainwreck.scenarios.reproducers.syntax import value
 from trainwreck.scenarios.reproducers.values import told
 from trainwreck.scenarios.spec import faults
 from trainwreck.scenarios.spec.job import Job
@@ -15,15 +11,6 @@ from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.spec.scenario import Severity
 
-LONGEST = 249  # lines of a file
-# Where a program is too long: sections of the page that are left out, and blank lines that are.
-TIGHTER = (
-    ((), ""),
-    (("Realism",), ""),
-    (("Realism",), r"\n(?=\n\n)"),
-    (("Realism", "Injection"), r"\n(?=\n\n)"),
-    (("Realism", "Injection"), r"\n(?=\n\n)|\n(?=\n )"),
-)
 INDENT = " " * 8
 STEP = {"fault": "ONSET", "cure": "CURED"}
 
@@ -50,32 +37,13 @@ class Program:
         self.harvest = Harvest(self.base, self.entry)
         self.kept: set[int] = set()
 
-    def text(self) -> str:
-        """The file, of at most LONGEST lines where that can be had."""
-        places = self._places()
-        if not self.entry.look_alike:
-            self.harvest.function(type(self.entry).signature, {"self": self.entry})
-        known = facts.gathered(self, places) | places | {"wide": max(15, len(f"  faulty {self.entry.telling}"))}
-        names = ("data", "model", "train", *(("ranks",) if known["ranks"] else ()), "main")
-        parts = [_environment().get_template(f"{name}.py.jinja").render(known) for name in names]
-        constants = "".join(f"{name} = {value}\n" for name, value in self.harvest.constants.items())
-        own = ("\n\n" + constants if constants else "") + known["own"]
-        body = spaced("".join([*parts[:2], own, *parts[2:]]))
-        code = frame.head(self, body, known) + "\n\n" + body.lstrip("\n")
-        text = ""
-        for leave_out, tight in TIGHTER:
-            text = frame.page(self, leave_out) + frame.imports(code) + (re.sub(tight, "", code) if tight else code)
-            if text.count("\n") <= LONGEST:
-                break
-        return text
-
-    def _places(self) -> dict[str, str]:
+    def places(self) -> dict[str, str]:
         """The lines that the fault and the cure put into the loop, by place."""
         places = ("settings", "state", "batch", "rate", "parametrization", "clock")
         found: dict[str, list[str]] = {name: [] for name in places}
         for word, before in (("fault", "healthy"), ("cure", "fault")):
             differ = {k: v for k, v in self.told[word].items() if v != self.told[before][k]}
-            _under(found["settings"], word, [f"c.{k} = {frame.value(k, v)}" for k, v in differ.items()])
+            _under(found["settings"], word, [f"c.{k} = {value(k, v)}" for k, v in differ.items()])
             kinds: dict[str, list[str]] = {}
             for change in self.changes[word]:
                 place, line = self._line(change, STEP[word])
@@ -122,28 +90,8 @@ class Program:
         return "", ""
 
 
-@cache
-def _environment() -> Environment:
-    """Templates are compiled once."""
-    return Environment(
-        loader=PackageLoader("trainwreck.scenarios.reproducers", "."),
-        undefined=StrictUndefined,
-        line_statement_prefix="#:",
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
 def _under(found: list[str], condition: str, made: Sequence[str]) -> None:
     """Add lines that are run where a condition holds."""
     if made:
         found.append(f"{INDENT}if {condition}:  # THE {condition.split()[0].upper()}")
         found += [f"{INDENT}    {line}" for line in made]
-
-
-def spaced(body: str) -> str:
-    """Blank lines as usual: two between functions, one before a function within a function, else none."""
-    body = re.sub(r"\n+( {8,}\S)", r"\n\1", body)  # where a template had nothing to say
-    body = re.sub(r"\n+((?:@|def |class |if __name__|PLACES, )[^\n]*)", r"\n\n\n\1", body)
-    body = re.sub(r"(\n@\S+)\n+def ", r"\1\ndef ", body)
-    return re.sub(r"(\n        [^\n]+)\n+    def ", r"\1\n\n    def ", body)

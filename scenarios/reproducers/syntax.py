@@ -201,3 +201,33 @@ def edited(text: str, start: int, stop: int, edits: list[Edit]) -> str:
     for a, b, new in sorted(set(edits) - inner, reverse=True):
         found = found[: a - start] + new + found[b - start :]
     return found
+
+
+def value(name: str, told: Any) -> str:
+    """A value of a short name as source."""
+    return positions(told) if name in ("q_positions", "k_positions") else literal(told)
+
+
+def positions(found: tuple[float, ...]) -> str:
+    """Positions as an expression where there is one."""
+    t = len(found)
+    for text in _guesses(found, t):
+        if [*eval(text)] == [*found] or all(abs(a - b) < 1e-9 for a, b in zip(eval(text), found, strict=True)):
+            return text
+    return repr(found)
+
+
+def _guesses(found: tuple[float, ...], t: int) -> list[str]:
+    guesses = (
+        [f"range({t})", f"[{found[0]}] * {t}", f"range({found[0]}, {t} + {found[0]})"]
+        if found[0] == int(found[0])
+        else []
+    )
+    guesses.append(f"[min(p, {max(found)}) for p in range({t})]")
+    if found[-1]:
+        guesses.append(f"[p / {round((t - 1) / found[-1], 3):g} for p in range({t})]")
+    jumps = [i for i in range(1, t) if found[i] - found[i - 1] > 1]
+    if jumps:
+        every, jump = jumps[0], found[jumps[0]] - found[jumps[0] - 1] - 1
+        guesses.append(f"[p + {jump} * (p // {every}) for p in range({t})]")
+    return guesses

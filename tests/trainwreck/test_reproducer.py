@@ -4,6 +4,7 @@ import ast
 import json
 
 from trainwreck.scenarios.reproducers.program import Program
+from trainwreck.scenarios.reproducers.text import text as program_text
 from trainwreck.scenarios.spec.scenario import Severity
 
 
@@ -12,10 +13,10 @@ def test_a_scenario_is_one_file(call, here):
     assert (said.code, said.out) == (0, "high_lr.py\n"), said.err
     text = (here / "high_lr.py").read_text(encoding="utf-8")
     ast.parse(text)
-    assert text == Program("high_lr").text()
+    assert text == program_text(Program("high_lr"))
     said = call("reproducer", "high_lr", "--seed", 3, "--severity", "severe", "--out", "other.py", "--json")
     assert json.loads(said.out) == {"scenario": "high_lr", "file": "other.py"}
-    assert (here / "other.py").read_text(encoding="utf-8") == Program("high_lr", 3, Severity.SEVERE).text()
+    assert (here / "other.py").read_text(encoding="utf-8") == program_text(Program("high_lr", 3, Severity.SEVERE))
 
 
 def test_a_file_that_is_there_stays_without_force(call, here):

@@ -10,7 +10,9 @@ import types
 import numpy as np
 import pytest
 
-from trainwreck.scenarios.reproducers.program import LONGEST, Program
+from trainwreck.scenarios.reproducers.program import Program
+from trainwreck.scenarios.reproducers.text import LONGEST
+from trainwreck.scenarios.reproducers.text import text as program_text
 from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.spec.scenario import Severity
@@ -27,7 +29,7 @@ STEPS = 30
 
 @pytest.fixture(scope="module")
 def texts():
-    return {id: Program(id).text() for id in scenarios()}
+    return {id: program_text(Program(id)) for id in scenarios()}
 
 
 def loaded(code: types.CodeType) -> set[str]:
@@ -78,22 +80,22 @@ def test_ruff_has_nothing_to_say(texts, tmp_path):
 
 
 def test_what_is_written_is_the_same_each_time(texts):
-    assert Program("corrupt_tokens").text() == texts["corrupt_tokens"]
+    assert program_text(Program("corrupt_tokens")) == texts["corrupt_tokens"]
 
 
 def test_seed_and_severity_are_in_the_program():
-    mild = Program("high_lr", 3, Severity.SUBTLE).text()
+    mild = program_text(Program("high_lr", 3, Severity.SUBTLE))
     assert "\nSEED = 3\n" in mild
     assert "(6.0 - 1)" in mild
     assert "severity subtle" in mild
-    assert mild != Program("high_lr", 3, Severity.SEVERE).text()
+    assert mild != program_text(Program("high_lr", 3, Severity.SEVERE))
 
 
 def ran(id: str, kind: str, steps: int) -> dict[str, np.ndarray]:
     """What a program's run does in its first steps."""
     space = {"__name__": id}
     loop = "for step in range(HEALTHY.steps):"
-    text = Program(id).text()
+    text = program_text(Program(id))
     assert loop in text
     exec(compile(text.replace(loop, f"for step in range({steps}):"), id, "exec"), space)
     return space["train"](kind)

@@ -6,6 +6,7 @@ import pytest
 from trainwreck.evaluation.dataset import sample as shipped
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.scenarios.reproducers.program import Program
+from trainwreck.scenarios.reproducers.text import text as program_text
 from trainwreck.scenarios.spec.registry import scenario
 
 
@@ -25,7 +26,7 @@ def test_on_every_failing_run_of_the_sample(sample):
         if "+" in id:
             continue
         space = {"__name__": id}
-        exec(compile(Program(id).text(), id, "exec"), space)
+        exec(compile(program_text(Program(id)), id, "exec"), space)
         entry = scenario(id)
         for run_id, row in rows[(rows["scenario"] == id) & (rows["kind"] == "failing")].iterrows():
             onset, run, twin = int(row["onset_step"]), sample.trace(run_id), sample.trace(row["twin_id"])

@@ -7,7 +7,7 @@ import torch
 
 from trainwreck.models.rotary import rotary_table
 from trainwreck.models.tables import healthy_tables
-from trainwreck.scenarios.reproducers.frame import positions
+from trainwreck.scenarios.reproducers.syntax import positions
 from trainwreck.scenarios.reproducers.values import NotPlainError, told
 from trainwreck.scenarios.spec.faults import At, Setting, TableEdit, UpdateEdit, Variant
 
