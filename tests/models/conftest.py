@@ -213,9 +213,11 @@ def _stacked(
 
 
 def _within(got: Weights, plain: Weights, exact: Weights, dtype: torch.dtype, share: float = 1.0) -> None:
-    """The median run's error is at most twice (times share) the plain model's; 4 ulps where that is none.
+    """The median run's error is at most twice (times share) the plain model's, or 16 ulps.
 
-    The median, as single runs may be ill-conditioned, and then either side is the worse by chance.
+    The median, as single runs may be ill-conditioned, and then either side is the worse by chance. A gradient has been
+    rounded in some dozen products; on a processor whose products round once (FMA) the plain model's own error may be
+    a few ulps by chance, which is no bound on another order of the same sums.
     """
     assert set(got) == set(exact) <= set(plain)
     for name, right in exact.items():
@@ -226,7 +228,7 @@ def _within(got: Weights, plain: Weights, exact: Weights, dtype: torch.dtype, sh
             ((side[name].double() - right).reshape(runs, -1).norm(dim=1) / norm).quantile(0.5).item()
             for side in (got, plain)
         )
-        budget = max(2 * share * own, 4 * torch.finfo(dtype).eps)
+        budget = max(2 * share * own, 16 * torch.finfo(dtype).eps)
         assert error <= budget, f"{name}: relative error {error:.3g}, allowed {budget:.3g}"
 
 
