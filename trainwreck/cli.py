@@ -46,7 +46,7 @@ GROUPS = {
         "audit": ("develop", "Test whether anything before the failure gives it away."),
         "equivalence": ("develop", "Find causes that no signal tells apart."),
         "learn": ("develop", "Train the detector `learned` on a data set."),
-        "bench": ("develop", "Measure speed, memory and fidelity."),
+        "bench": ("develop", "Measure speed against named peers."),
         "doctor": ("develop", "Show the environment and what runs in it."),
     },
 }

@@ -86,6 +86,8 @@ def test_the_command_works_from_another_folder(installed, tmp_path):
     assert PROJECT["project"]["version"] in python(installed, "-m", "trainwreck", "--version", cwd=tmp_path)
     rows = json.loads(python(installed, "-m", "trainwreck", "list", "--json", cwd=tmp_path))
     entries = [
-        name for name in source_files() if name.startswith("scenarios/catalogue/") and not name.endswith("__init__.py")
+        name
+        for name in source_files()
+        if PurePosixPath(name).match("scenarios/catalogue/*/*.py") and not name.endswith("__init__.py")
     ]
     assert len(rows) == len(entries)

@@ -279,7 +279,9 @@ def _check_out(out: Path) -> None:
 @click.option("--record", is_flag=True, help="Write the result under results/.")
 @as_json
 def bench(what: str, record: bool, as_json: bool) -> None:
-    """Measure speed against a named peer, or the claims under results/ again.
+    """Measure speed against named peers.
+
+    The last four measure a claim under results/ again.
 
     \b
     train        training steps a second, with telemetry and without
