@@ -118,7 +118,7 @@ def step(
     """Update parameters and moments in place; returns the update, [N, P].
 
     flat, grads: [N, P], gradients already unscaled and clipped. decay_mask: [P] or [N, P].
-    skip_N: bool; those runs keep parameters and moments to the bit. updates: which weights it reaches.
+    skip_N: bool; parameters and moments of those runs do not change. updates: which weights it reaches.
     storage: where weights kept in a half format swallow part of an update, that part is not in what is returned.
     """
     left, kept = _Left.alone(skip_N, updates or Updates()), storage or Storage()

@@ -69,8 +69,8 @@ def measure(scores: Tensor, probs: Tensor, regions: Regions | None) -> Attention
     if regions is None:
         # torch.mv is fast, but where rows aren't aligned its last bits depend on how many runs there are.
         aligned = t % 16 == 0
-        looked_at = torch.mv(probs.view(-1, t), position).view_as(entropy) if aligned else (probs * position).sum(-1)
-        return AttentionStats(entropy, entropy, top_s, lse, mass_self, position - looked_at)
+        mean_s = torch.mv(probs.view(-1, t), position).view_as(entropy) if aligned else (probs * position).sum(-1)
+        return AttentionStats(entropy, entropy, top_s, lse, mass_self, position - mean_s)
     distance = (probs * (position[:, None] - position).abs()).sum(-1)
     masses = (torch.where(where.unsqueeze(-3), probs, 0).sum(-1) for where in regions)
     return AttentionStats(entropy, entropy, top_s, lse, mass_self, distance, *masses)

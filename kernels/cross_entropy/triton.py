@@ -79,7 +79,7 @@ def rows_of(R, BR: tl.constexpr):
 
 @triton.jit
 def online(b_x, b_max, b_sum):
-    """Running maximum, and sum of exp(x - maximum), of each lane by itself, with one more tile.
+    """Running maximum, and sum of exp(x - maximum), of each position of the tile by itself, with one more tile.
 
     Of the two powers of e that the rescaling needs, one is always 1. No thread waits for another.
     """

@@ -173,7 +173,7 @@ def _row(name: str, speeds: dict[str, np.ndarray], peers: Sequence[str]) -> tupl
 
 def how(setup: Setup, load: float, missing: Sequence[str]) -> str:
     """How it was taken."""
-    left_out = "".join(f" {said}" for said in missing)
+    left_out = "".join(f" {reason}" for reason in missing)
     return (
         f"{ROUNDS} rounds of each, in turn; a ratio is the median over rounds of the ratio within a round. A run has "
         f"{setup.steps} steps of {setup.data.rows} x {setup.model.context} tokens. `generate` is timed whole, into an "

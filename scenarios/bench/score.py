@@ -65,7 +65,7 @@ def against_tsb_ad(tick: Tick) -> Table:
         small, many = load(sample()), copied(Path(folder) / "many", load(sample()), COPIES)
         card = score(DETECTOR, many)
         stored = keep_alarms(Path(folder) / "alarms", many, [card])
-        said = {one.run_id: one for one in card.alarms}
+        alarms = {one.run_id: one for one in card.alarms}
         series = labelled(small, score(DETECTOR, small).alarms)
         few, rows = _rows(small.runs), _rows(many.runs)
         names = Names(len(small), len(many))
@@ -74,7 +74,7 @@ def against_tsb_ad(tick: Tick) -> Table:
             names.few: (lambda: score(DETECTOR, opened(small)), len(small), few),
             names.many: (lambda: score(DETECTOR, opened(many)), len(many), rows),
             names.stored: (lambda: rescore(many, alarm_files(stored)), len(many), rows),
-            names.metrics: (lambda: _metrics(many.runs, said), len(many), rows),
+            names.metrics: (lambda: _metrics(many.runs, alarms), len(many), rows),
             names.shown: (lambda: _shown(opened(many)), len(many), rows),
             names.decoded: (lambda: decoded(many.path, SCALAR_COLUMNS), len(many), rows),
         }
@@ -83,13 +83,13 @@ def against_tsb_ad(tick: Tick) -> Table:
             subjects[PEER] = (lambda: [peer(*one) for one in series], len(series), sum(len(s) for s, _ in series))
         taken = processor_seconds({name: work for name, (work, _, _) in subjects.items()}, ROUNDS, tick)
     ms = {name: 1e6 * taken[name] / subjects[name][2] for name in subjects}  # of 1,000 rows
-    there = PEER in ms
+    installed = PEER in ms
     return Table(
         name="bench/score",
         title="Scoring a detector, one core, against TSB-AD's metrics on the same scores",
-        how=how(len(series), busy, there),
+        how=how(len(series), busy, installed),
         command="trainwreck bench score --record",
-        columns=(*COLUMNS, f"x {PEER}") if there else COLUMNS,
+        columns=(*COLUMNS, f"x {PEER}") if installed else COLUMNS,
         rows=tuple(
             (name, runs, rows, float(np.median(ms[name])), quartiles(ms[name]), *_ratio(ms, name))
             for name, (_, runs, rows) in subjects.items()
@@ -109,18 +109,18 @@ class Names:
         self.many = f"files to scorecard, {many:,} runs"
         self.stored = "stored alarms to scorecard"
         self.metrics = "the metrics alone, alarms in memory"
-        self.shown = "every row shown to a detector that looks at nothing"
+        self.shown = "every row shown to a detector that reads nothing"
         self.decoded = "scalar columns decoded by Arrow, no rows"
 
 
-def how(series: int, busy: float, there: bool) -> str:
-    """How it was taken. series: that the peer scored. there: whether it is installed."""
+def how(series: int, busy: float, installed: bool) -> str:
+    """How it was taken. series: that the peer scored. installed: whether the peer is."""
     peer = (
         f" The peer gets the scores of the same detector, {series} runs of the sample that have an onset after their "
         "first row, one call a run, with 0 before the onset and 1 from it on (it takes no series of one label), and "
         "settings as they are: nine metrics of a series each (AUC, VUS, F1 by point, event and range, with the best "
         "threshold of each run), without any interval and without replaying anything."
-        if there
+        if installed
         else f" {LEFT_OUT}"
     )
     return (
@@ -230,8 +230,8 @@ def opened(data: DataSet) -> DataSet:
     return DataSet(data.path, data.manifest, data.runs)
 
 
-def _metrics(runs: pd.DataFrame, said: dict[str, Alarms]) -> object:
-    return measure(DETECTOR, "full", BLIND, {}, runs, said, baseline(runs))
+def _metrics(runs: pd.DataFrame, alarms: dict[str, Alarms]) -> object:
+    return measure(DETECTOR, "full", BLIND, {}, runs, alarms, baseline(runs))
 
 
 def _shown(data: DataSet) -> int:

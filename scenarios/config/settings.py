@@ -58,7 +58,7 @@ class DataConfig:
     """Training data. `language_seed` draws the language; `text` is a file, empty for the default.
 
     pool: rows that there are, in a new order each epoch; 0 for rows without end. longest: tokens of a row
-    that are fed, the rest is padding; 0 for all.
+    that are kept, the rest is padding; 0 for all.
     padded: a row has one document and then padding, in place of packed documents.
     """
 
@@ -128,19 +128,19 @@ class PrecisionConfig:
 
 @dataclass(kw_only=True)
 class DistributedConfig:
-    """Data-parallel training: each of `ranks` processes trains on every so-manieth row of the batch."""
+    """Data-parallel training: each of `ranks` processes trains on every `ranks`-th row of the batch."""
 
     ranks: int = 1
 
 
 @dataclass(kw_only=True)
 class EvaluationConfig:
-    """A fixed held-out set of `rows` rows, looked at every `every` steps and at the last one.
+    """A fixed held-out set of `rows` rows, evaluated every `every` steps and at the last one.
 
-    fresh: as many other rows are looked at as well.
+    fresh: as many other rows are evaluated as well.
     dropout: evaluate with the dropout of training. average: decay of the moving average of the weights
     that is evaluated in place of them; 0 for the weights themselves.
-    sample: rows drawn anew from the set at each look but the last; 0 for all of them.
+    sample: rows drawn from the set at each evaluation but the last; 0 for all of them.
     """
 
     every: int = 25

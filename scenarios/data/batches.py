@@ -1,4 +1,4 @@
-"""Batches of one run: what the model is fed at each step, and the held-out set."""
+"""Batches of one run: the inputs and targets of each step, and the held-out set."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
     40 41 42 43 57 58 59 60 ...
 
-Every token is the successor of the one before; now and then one is drawn anew.
+Every token is the successor of the one before; now and then one is drawn at random.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ def counting(draw: np.random.Generator, rows: int, context: int, table: int, sli
     """Rows of the upper half of a token table, each array [B, T + 1]; one document a row.
 
     table: size of the token table; the chain dialect keeps to the lower half. slip: how often a token is
-    drawn anew.
+    drawn at random.
     """
     first, size = table // 2, table - table // 2
     shape = (rows, context + 1)

@@ -179,7 +179,6 @@ class _Sampler:
         self.documents = np.zeros(shape, np.int64)
         self.nats = np.zeros(shape)
         self.structure = np.zeros(shape, np.int8)
-        self.lane = np.arange(self.count)
         self.left = np.zeros(self.count, np.int64)  # tokens left in the document
         self.age = np.zeros(self.count, np.int64)  # tokens of the document so far
         self.document = np.full(self.count, -1)
@@ -198,9 +197,9 @@ class _Sampler:
             self._begin_documents(t)
             u = self.uniform[:, t]
             for kind, emit in enumerate((self._free, self._copy, self._attribute, self._operand, self._result)):
-                lanes = np.flatnonzero(self.now == kind)
-                if lanes.size:
-                    emit(t, lanes, u[lanes])
+                rows = np.flatnonzero(self.now == kind)
+                if rows.size:
+                    emit(t, rows, u[rows])
             self.documents[:, t] = self.document
             self.nats[self.age == 0, t] = 0.0
             self.left -= 1
@@ -223,15 +222,15 @@ class _Sampler:
         self.now = self.pending.copy()
 
     def _emit(
-        self, t: int, lanes: np.ndarray, token: np.ndarray, p: np.ndarray | float, what: Structure | np.ndarray
+        self, t: int, rows: np.ndarray, token: np.ndarray, p: np.ndarray | float, what: Structure | np.ndarray
     ) -> None:
-        self.tokens[lanes, t] = token
-        self.nats[lanes, t] = -np.log(p)
-        self.structure[lanes, t] = what
+        self.tokens[rows, t] = token
+        self.nats[rows, t] = -np.log(p)
+        self.structure[rows, t] = what
 
-    def _free(self, t: int, lanes: np.ndarray, u: np.ndarray) -> None:
+    def _free(self, t: int, rows: np.ndarray, u: np.ndarray) -> None:
         s, first = self.spec, self.language.first
-        ok = np.stack([self._can_copy(t, lanes, k) for k in s.lookbacks], 1)
+        ok = np.stack([self._can_copy(t, rows, k) for k in s.lookbacks], 1)
         choices = ok.sum(1)
         p_trigger = np.where(choices > 0, s.p_trigger, 0.0)
         edge = p_trigger + s.p_name, p_trigger + s.p_name + s.p_operator
@@ -240,77 +239,77 @@ class _Sampler:
         if pick.size:
             rank = (u[pick, 1] * choices[pick]).astype(np.int64)
             which = (ok[pick].cumsum(1) > rank[:, None]).argmax(1)
-            self._emit(t, lanes[pick], first["trigger"] + which, s.p_trigger / choices[pick], Structure.SIGN)
-            self._expect(lanes[pick], COPY, np.asarray(s.lookbacks)[which])
+            self._emit(t, rows[pick], first["trigger"] + which, s.p_trigger / choices[pick], Structure.SIGN)
+            self._expect(rows[pick], COPY, np.asarray(s.lookbacks)[which])
         pick = np.flatnonzero((u[:, 0] >= p_trigger) & (u[:, 0] < edge[0]))
         if pick.size:
             which = (u[pick, 1] * s.names).astype(np.int64)
-            self._emit(t, lanes[pick], first["name"] + which, s.p_name / s.names, Structure.SIGN)
-            self._expect(lanes[pick], NAME, which)
+            self._emit(t, rows[pick], first["name"] + which, s.p_name / s.names, Structure.SIGN)
+            self._expect(rows[pick], NAME, which)
         pick = np.flatnonzero((u[:, 0] >= edge[0]) & (u[:, 0] < edge[1]))
         if pick.size:
             which = (u[pick, 1] * s.operators).astype(np.int64)
-            self._emit(t, lanes[pick], first["operator"] + which, s.p_operator / s.operators, Structure.SIGN)
-            self._expect(lanes[pick], OPERAND, which)
+            self._emit(t, rows[pick], first["operator"] + which, s.p_operator / s.operators, Structure.SIGN)
+            self._expect(rows[pick], OPERAND, which)
         pick = np.flatnonzero(u[:, 0] >= edge[1])
         if pick.size:
-            self._content(t, lanes[pick], u[pick], 1.0 - edge[1][pick])
+            self._content(t, rows[pick], u[pick], 1.0 - edge[1][pick])
 
-    def _content(self, t: int, lanes: np.ndarray, u: np.ndarray, p_branch: np.ndarray) -> None:
+    def _content(self, t: int, rows: np.ndarray, u: np.ndarray, p_branch: np.ndarray) -> None:
         s, language = self.spec, self.language
-        previous = self.tokens[lanes, t - 1]
-        share = np.where(self.age[lanes] > 0, s.bigram_share, 0.0)  # the first token has no previous
+        previous = self.tokens[rows, t - 1]
+        share = np.where(self.age[rows] > 0, s.bigram_share, 0.0)  # the first token has no previous
         by_bigram = (self.bigram_cdf[previous] <= u[:, 2, None]).sum(1)
-        by_topic = (self.topic_cdf[self.hidden[lanes]] <= u[:, 2, None]).sum(1)
+        by_topic = (self.topic_cdf[self.hidden[rows]] <= u[:, 2, None]).sum(1)
         token = np.where(u[:, 1] < share, by_bigram, by_topic)
         likelihood = share[:, None] * language.bigram[previous, token][:, None]
         likelihood = likelihood + (1 - share)[:, None] * language.topic[:, token].T
-        joint = self.belief[lanes] * likelihood
+        joint = self.belief[rows] * likelihood
         predictive = joint.sum(1)
-        self._emit(t, lanes, token, p_branch * predictive, Structure.CONTENT)
-        self.belief[lanes] = joint / predictive[:, None]
+        self._emit(t, rows, token, p_branch * predictive, Structure.CONTENT)
+        self.belief[rows] = joint / predictive[:, None]
 
-    def _copy(self, t: int, lanes: np.ndarray, u: np.ndarray) -> None:
-        self._noisy(t, lanes, u, self.tokens[lanes, t - self.detail[lanes]], Structure.COPY)
-        self._expect(lanes, FREE)
+    def _copy(self, t: int, rows: np.ndarray, u: np.ndarray) -> None:
+        self._noisy(t, rows, u, self.tokens[rows, t - self.detail[rows]], Structure.COPY)
+        self._expect(rows, FREE)
 
-    def _attribute(self, t: int, lanes: np.ndarray, u: np.ndarray) -> None:
-        s, name = self.spec, self.detail[lanes]
-        known = self.assigned[lanes, name]
+    def _attribute(self, t: int, rows: np.ndarray, u: np.ndarray) -> None:
+        s, name = self.spec, self.detail[rows]
+        known = self.assigned[rows, name]
         drawn = (u[:, 1] * s.attributes).astype(np.int64)
         again = known >= 0
         chosen = np.where(again & (u[:, 0] >= s.noise), known, drawn)
         p_again = s.noise / s.attributes + (1 - s.noise) * (chosen == known)
         what = np.where(again, Structure.ATTRIBUTE_AGAIN, Structure.ATTRIBUTE_FIRST)
         token = self.language.first["attribute"] + name * s.attributes + chosen
-        self._emit(t, lanes, token, np.where(again, p_again, 1.0 / s.attributes), what)
-        self.assigned[lanes, name] = np.where(again, known, chosen)
-        self._expect(lanes, FREE)
+        self._emit(t, rows, token, np.where(again, p_again, 1.0 / s.attributes), what)
+        self.assigned[rows, name] = np.where(again, known, chosen)
+        self._expect(rows, FREE)
 
-    def _operand(self, t: int, lanes: np.ndarray, u: np.ndarray) -> None:
+    def _operand(self, t: int, rows: np.ndarray, u: np.ndarray) -> None:
         token = (u[:, 1] * self.spec.content).astype(np.int64)
-        self._emit(t, lanes, token, 1.0 / self.spec.content, Structure.OPERAND)
-        self._expect(lanes, RESULT, self.detail[lanes])
+        self._emit(t, rows, token, 1.0 / self.spec.content, Structure.OPERAND)
+        self._expect(rows, RESULT, self.detail[rows])
 
-    def _result(self, t: int, lanes: np.ndarray, u: np.ndarray) -> None:
-        result = self.language.permutation[self.detail[lanes], self.tokens[lanes, t - 1]]
-        self._noisy(t, lanes, u, result, Structure.RESULT)
-        self._expect(lanes, FREE)
+    def _result(self, t: int, rows: np.ndarray, u: np.ndarray) -> None:
+        result = self.language.permutation[self.detail[rows], self.tokens[rows, t - 1]]
+        self._noisy(t, rows, u, result, Structure.RESULT)
+        self._expect(rows, FREE)
 
-    def _noisy(self, t: int, lanes: np.ndarray, u: np.ndarray, right: np.ndarray, what: Structure) -> None:
+    def _noisy(self, t: int, rows: np.ndarray, u: np.ndarray, right: np.ndarray, what: Structure) -> None:
         s = self.spec
         token = np.where(u[:, 0] < s.noise, (u[:, 1] * s.content).astype(np.int64), right)
-        self._emit(t, lanes, token, s.noise / s.content + (1 - s.noise) * (token == right), what)
+        self._emit(t, rows, token, s.noise / s.content + (1 - s.noise) * (token == right), what)
 
-    def _expect(self, lanes: np.ndarray, pending: int, detail: np.ndarray | int = 0) -> None:
-        self.pending[lanes] = pending
-        self.detail[lanes] = detail
+    def _expect(self, rows: np.ndarray, pending: int, detail: np.ndarray | int = 0) -> None:
+        self.pending[rows] = pending
+        self.detail[rows] = detail
 
-    def _can_copy(self, t: int, lanes: np.ndarray, k: int) -> np.ndarray:
+    def _can_copy(self, t: int, rows: np.ndarray, k: int) -> np.ndarray:
         """A trigger at t makes token t + 1 repeat token t + 1 - k: content, of the same document."""
         source = t + 1 - k
         if source < 0:
-            return np.zeros(lanes.size, bool)
-        inside = self.age[lanes] + 1 >= k
-        can: np.ndarray = inside & (self.tokens[lanes, source] < self.spec.content)
+            return np.zeros(rows.size, bool)
+        inside = self.age[rows] + 1 >= k
+        can: np.ndarray = inside & (self.tokens[rows, source] < self.spec.content)
         return can

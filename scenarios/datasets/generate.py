@@ -246,8 +246,8 @@ def _pieces(specs: list[RunSpec], out: Path, engine: Settings, backend: Backend)
     """Every bundle as a piece of work, with as many runs side by side as there is memory for; and who is to do it."""
     everything, device = bundles(specs, backend.device), backend.device
     engine = engine.fit(max((needed(b.setups, 1, device) for b in everything), default=0), device)
-    share, there = engine.share(device), out.absolute()
-    pieces = [Piece(str(b), (b, there, backend), b.cost, width_within(b.specs, share, device)) for b in everything]
+    share, folder = engine.share(device), out.absolute()
+    pieces = [Piece(str(b), (b, folder, backend), b.cost, width_within(b.specs, share, device)) for b in everything]
     return pieces, engine
 
 
@@ -263,8 +263,8 @@ def _train_all(
     total = sum(piece.args[0].work for piece in pieces)
     steps = total - sum(piece.args[0].work for piece in todo)
     done = len(pieces) - len(todo)
-    told = lambda left: progress and progress(done, len(pieces), steps, total, left)  # noqa: E731
-    told(None)
+    report = lambda left: progress and progress(done, len(pieces), steps, total, left)  # noqa: E731
+    report(None)
     if not todo:
         return
     found = in_workers(
@@ -279,7 +279,7 @@ def _train_all(
         for result in found:
             _await(out, result.piece.args[0])
             done, steps = done + 1, steps + result.value
-            told(result.left)
+            report(result.left)
 
 
 def _await(out: Path, bundle: PlannedBundle) -> None:

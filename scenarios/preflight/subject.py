@@ -184,8 +184,8 @@ def subject_of(made: Any) -> Preflight:
         extra = [name for name in made if name not in names]
         missing = [name for name in names[:3] if name not in made]
         if extra or missing:
-            said = f"without {missing[0]!r}" if missing else f"with {extra[0]!r}"
-            raise InputError(f"factory: a dict {said} is not allowed; allowed: {', '.join(names)}")
+            difference = f"without {missing[0]!r}" if missing else f"with {extra[0]!r}"
+            raise InputError(f"factory: a dict {difference} is not allowed; allowed: {', '.join(names)}")
         return Preflight(**made)
     if isinstance(made, (tuple, list)) and len(made) == 3:
         return Preflight(*made)
@@ -220,7 +220,7 @@ def without_dropout(model: nn.Module) -> nn.Module:
 
 
 def share(step: int) -> float:
-    """Share of the learning rate at a step of learning by heart: a hundredth, up to 1 half way, and back.
+    """Share of the learning rate at a step of memorising: a hundredth, up to 1 half way, and back.
 
     So every rate up to the largest is tried, and what was learnt at it is settled at the end.
     """

@@ -96,14 +96,14 @@ def markdown(found: Sequence[Examined]) -> str:
         "|" + "---|" * 5,
     ]
     for one in found:
-        said = "; ".join(f.evidence for f in one.faulty if f.verdict is Verdict.FAIL)
+        evidence = "; ".join(f.evidence for f in one.faulty if f.verdict is Verdict.FAIL)
         name = f"`{one.scenario}`" + (f", {one.severity}" if one.severity else "")
         name += " (look-alike)" if one.kind == "look-alike" else ""
         cells = [
             name,
             one.step,
             ", ".join(one.failed("faulty")) or "-",
-            said or "-",
+            evidence or "-",
             ", ".join(one.failed("twin")) or "-",
         ]
         lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
@@ -113,7 +113,7 @@ def markdown(found: Sequence[Examined]) -> str:
 HEAD = """# The checks before a run, on the catalogue
 
 Made by `trainwreck preflight --all --record` (one scenario: `trainwreck preflight ID`). Each scenario's
-faulty run and its twin are looked at once, before the first step under the fault: step 0, or the onset of
+faulty run and its twin are checked once, before the first step under the fault: step 0, or the onset of
 seed 0. A check that fails on the faulty run catches the fault before a single step is taken under it. A
 check that fails on a twin, or on a look-alike, is a false alarm.
 

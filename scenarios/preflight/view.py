@@ -84,7 +84,7 @@ def one_step(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor) -> fl
     """One step of the training loop on a `Run`, its optimizer state included; its loss.
 
     The learning rate is the run's own times `share`: some healthy runs train at rates under which
-    nothing is learnt by heart.
+    nothing is memorised.
     """
     assert isinstance(model, Run), "a step of a view"
     model.state = {**model.state, "parameters": model.flat()}

@@ -5,7 +5,7 @@
     branch             |         +------ cure -------- T      end: the twin's, within tolerance
     branch             +---------------- cure -------- T      end: the twin's
 
-A branch at t is the faulty run to the bit until t, and under the scenario's cure from t on; it is entered
+A branch at t is bitwise the faulty run until t, and under the scenario's cure from t on; it is entered
 from the faulty run's own state. It is saved where its final loss is within the scenario's tolerance of the
 twin's. Two ends are known before: the cured run of the data set, and the faulty run, which has no cure.
 Between the last saved and the first lost, branches are taken at the middle until the two are no further

@@ -141,8 +141,8 @@ HOMES = ("micro", "deep")
 TEXT = "data.source=text"
 AS_TEXT = (TEXT, "model.vocab_size=256")
 SMALL = "small"
-# What keeps a run at `small` short on a CPU: the tokens of a batch are as many as at home. The dialect is one that no
-# text is drawn in; as it is the same for all, they share their healthy runs.
+# What keeps a run at `small` short on a CPU: the tokens of a batch are as many as at the default size. The dialect is
+# one that no text is drawn in; as it is the same for all, they share their healthy runs.
 AT_SMALL = ("data.rows=2", "evaluation.rows=8", "steps=160", "data.dialect=full")
 
 COLUMNS = (
@@ -154,14 +154,14 @@ CARRIED = """
 ## What carries over
 
 The same scenarios on other data and sizes, as they are but for what `where` names. Proven there too: {counts}.
-Each pair is at home -> there; the signature of a look-alike is how often it fools a one-line detector. On real text
-(`trainwreck verify ID data.source=text model.vocab_size=256 --record`) the source is Python's standard library,
-a byte a token. `small` has 6 layers of width 256 and rows of 256 tokens; on real text there, with
+Each pair is on the default data and size -> on those of `where`; the signature of a look-alike is how often it fools a
+one-line detector. On real text (`trainwreck verify ID data.source=text model.vocab_size=256 --record`) the source is
+Python's standard library, a byte a token. `small` has 6 layers of width 256 and rows of 256 tokens; on real text, with
 `--size small data.source=text model.vocab_size=256 data.rows=2 evaluation.rows=8 steps=160 data.dialect=full`,
-a batch has as many tokens as at home, and the runs are short: the model has learnt little more than which byte
-follows which, so that faults of what it has not learnt yet do it no harm. Most candidates for that size were
-looked at on one seed first, 20 or 21 (the same with `--quick --first-seed 20`), and those of which it was not as at
-home were not taken to a proof. {pilots}
+a batch has as many tokens as at the default size, and the runs are short: the model has learnt little more than which
+byte follows which, so that faults of what it has not learnt yet do it no harm. Most candidates for that size were tried
+on one seed first, 20 or 21 (the same with `--quick --first-seed 20`), and those whose result differed from that at the
+default size were not taken to a proof. {pilots}
 """
 
 HEAD = """# Proof of the scenarios
@@ -170,12 +170,12 @@ Made by `trainwreck verify --record` (one scenario: `trainwreck verify ID --reco
 faulty run, its twin and the cured run are trained, and as many healthy runs of further seeds.
 
 - **signature**: share of runs on which the scenario's predicate holds: at least 95 % of faulty runs,
-  at most 2 % of twins and of healthy re-seeds (each held against a run of another seed).
-- **bitwise twin**: all telemetry before the onset is the twin's to the bit.
+  at most 2 % of twins and of healthy runs (each compared with a run of another seed).
+- **bitwise twin**: all telemetry before the onset is bitwise the twin's.
 - **cured**: share of cured runs that end within tolerance of the twin's final loss, at least 90 %. For
   look-alikes, the one-line detector that is fooled most often, and on what share of the runs.
 - **latent**: faulty runs that were not harmed. **v - s**: steps from the onset to the first step at which
-  an outcome signal is further from the twin than healthy re-seeds are from each other.
+  an outcome signal is further from the twin than healthy runs of other seeds are from each other.
 - **final gap**: median validation loss less the twin's, of the runs that end finite. **s/run**: seconds of
   one core, in a bundle.
 

@@ -1,11 +1,11 @@
-"""Proof: a scenario does what its page says, on many seeds, or it is no scenario.
+"""Proof: a scenario does what its page says, on many seeds, or it is not taken into the catalogue.
 
 For each seed the faulty run, its twin and the cured run are trained, and as many healthy runs of
 further seeds. A failure is proven where
 
     the signature holds on at least 95 % of the faulty runs,
-    and on at most 2 % of the twins and of the healthy re-seeds, each held against another seed;
-    telemetry is the twin's to the bit before the onset;
+    and on at most 2 % of the twins and of the healthy runs, each compared with another seed;
+    telemetry is bitwise the twin's before the onset;
     at least 90 % of the cured runs end within tolerance of the twin's final loss.
 
 A look-alike is proven where at least 95 % of its runs end within tolerance of the twin (or of the
@@ -83,9 +83,9 @@ def plan(
     one_severity: bool = False,
     overrides: Sequence[str] = (),
 ) -> list[RunSpec]:
-    """The runs of a proof, at every severity unless one is asked for, and healthy re-seeds as calibration.
+    """The runs of a proof, at every severity or at one, and healthy runs of other seeds as calibration.
 
-    Seeds are counted from `first`; the re-seeds come after them.
+    Seeds are counted from `first`; those of the calibration runs come after them.
     """
     specs: list[RunSpec] = []
     for name in names:

@@ -1,4 +1,4 @@
-"""What the templates of the plain program are told: which of its parts a scenario uses, and how."""
+"""Arguments of the plain program's templates: which parts of it a scenario uses, and how."""
 
 import textwrap
 from typing import TYPE_CHECKING, Any

@@ -18,8 +18,8 @@ STEP = {"fault": "ONSET", "cure": "CURED"}
 class Program:
     """The program of one scenario at a seed and severity. NotPlainError where there is none.
 
-    told: what a healthy run, one under the fault and one under the cure are told, by short names.
-    kept: steps whose state is looked at later.
+    told: settings of a healthy run, of one under the fault and of one under the cure, by short names.
+    kept: steps whose state is used later.
     """
 
     def __init__(self, id: str, seed: int = 0, severity: Severity | None = None) -> None:

@@ -51,7 +51,7 @@ KNOWN = {
 }  # fmt: skip
 # Modules whose functions can be taken along.
 OWN = ("trainwreck.scenarios.catalogue", "trainwreck.scenarios.catalogue.padding", "trainwreck.scenarios.shapes")
-# Functions that are shorter where numbers are few and nobody is told of a warning.
+# Functions that are shorter where numbers are few and warnings are not suppressed.
 SHORTER = {
     "smooth": """\
 def smooth(y, window=10):  # trailing mean; infinite where a value in it is not finite
@@ -170,7 +170,7 @@ class Harvest:
         return edits
 
     def _of_a_plan(self, part: ast.Call, text: str) -> list[Edit]:
-        """plan.places(name) is places(plan, name), and nobody is told plan.size."""
+        """plan.places(name) is where(plan, name), and plan.size is not passed."""
         edits: list[Edit] = []
         if isinstance(part.func, ast.Attribute) and chain(part.func) == ("plan", ["places"]):
             self.known.add("where")

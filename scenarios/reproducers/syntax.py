@@ -154,12 +154,12 @@ def without_annotations(part: ast.FunctionDef | ast.AnnAssign, text: str) -> lis
 
 def shorter_docstring(part: ast.FunctionDef, text: str) -> list[Edit]:
     """The first line of the docstring as a comment beside the name, where there is room."""
-    said = ast.get_docstring(part)
-    if said is None:
+    docstring = ast.get_docstring(part)
+    if docstring is None:
         return []
     start, stop = span(part.body[0], text)
     line_end = text.rindex("\n", 0, start)
-    first = said.splitlines()[0].rstrip(".")
+    first = docstring.splitlines()[0].rstrip(".")
     if text[stop : stop + 2] == "\n\n":
         stop += 1
     comment = f"  # {first[0].lower()}{first[1:]}"

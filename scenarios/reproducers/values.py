@@ -1,7 +1,7 @@
-"""What a run is told in a stretch of steps, as plain values by short names.
+"""Settings of a run in a segment of its steps, as plain values by short names.
 
 The names are those of the plain program: the settings without their groups, and what tables, updates and
-exchange say, read off the tensors. Where a tensor says what the program has no word for, that is refused.
+exchange say, read off the tensors. A tensor that the program has no setting for is refused.
 """
 
 import dataclasses

@@ -9,7 +9,7 @@ bases contradict each other, where no size suits both, and where the later fault
 an array, a setting or a learning rate that one changes comes out as if only the other had. Onsets are
 drawn from the seed, so both orders are tried.
 
-A failure with a look-alike beside it is a failing run that also frightens: its onset and its cause are
+A failure with a look-alike is a failing run with another, harmless deviation: its onset and its cause are
 the failure's. Proofs are of single scenarios; of a pair nothing is claimed but what was injected.
 """
 
@@ -186,10 +186,10 @@ def _refuse_erasure(pair: Compound) -> None:
     changes = {part.id: part.fault(getattr(knobs, part.id), setup) for part in pair.parts}
     early, late = setup.steps // 3, setup.steps // 2
     for part in pair.parts:
-        told = setup
+        changed = setup
         for change in changes[part.id]:
-            told = change.setup(told)
-        if changes[part.id] and set(part.kinds) <= {FaultKind.SETTING, FaultKind.VARIANT} and told == setup:
+            changed = change.setup(changed)
+        if changes[part.id] and set(part.kinds) <= {FaultKind.SETTING, FaultKind.VARIANT} and changed == setup:
             raise InputError(
                 f"scenario: {pair.id!r} is not allowed; what {part.id} sets is so in the base of the other"
             )
@@ -211,7 +211,7 @@ def _refuse_erasure(pair: Compound) -> None:
 
 
 def _effects(job: Job, steps: Sequence[int]) -> dict[str, list[Any]]:
-    """What a run is told and fed at some steps, by name."""
+    """Settings, tables, learning rate and batch of a run at some steps, by name."""
     found: dict[str, list[Any]] = {}
     for step in steps:
         segment = job.segment(step)

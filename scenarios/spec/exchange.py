@@ -1,11 +1,11 @@
-r"""What the ranks of one run are fed and what they tell each other, as data.
+r"""The rows that each rank of a run trains on and what the ranks send each other, as data.
 
     rows 0::2 -> rank 0: gradient g_0 over n_0 tokens --\ /--> rank 0: (n_0 g_0 + n_1 g_1) / (n_0 + n_1)
                                                          X
-    rows 1::2 -> rank 1: gradient g_1 over n_1 tokens --/ \--> rank 1: the same, to the bit
+    rows 1::2 -> rank 1: gradient g_1 over n_1 tokens --/ \--> rank 1: the same, bitwise
 
-A process fault is another such picture: a rank fed another's rows, an arrow that is missing or a
-step late, a sum in place of the mean, an overflow that the others are not told of.
+A process fault is another such picture: a rank that trains on another's rows, an arrow that is missing or a
+step late, a sum in place of the mean, an overflow that the others are not notified of.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,10 @@ Matrix = tuple[tuple[bool, ...], ...]  # [receiver][sender]
 class Exchange:
     """Who gets which rows and whose gradient, for W ranks.
 
-    shards: the share of the batch that each rank is fed, 0 to W - 1. hears: whose gradients a rank
+    shards: the share of the batch that each rank trains on, 0 to W - 1. hears: whose gradients a rank
     averages. late: of those, whose arrive a step late. summed: the average is not divided by how many
     it is of. alone: a rank whose own gradient overflows skips its step, leaves its gradient out of the
-    others' average and tells nobody; else all look at the average, and so all skip.
+    others' average and does not notify them; else all check the average, and so all skip.
     """
 
     shards: tuple[int, ...]
@@ -50,17 +50,17 @@ class Exchange:
         return any(map(any, self.late))
 
     def rows(self, batch: Batch, rank: int) -> Batch:
-        """The rows of a batch, arrays [S, B, T], that a rank is fed."""
+        """The rows of a batch, arrays [S, B, T], that a rank trains on."""
         mine = slice(self.shards[rank], None, self.ranks)
         return Batch(batch.inputs[:, mine], batch.targets[:, mine], batch.weights[:, mine], batch.documents[:, mine])
 
     def every_row(self, batch: Batch) -> Batch:
-        """The rows that all ranks together are fed, rank by rank."""
+        """The rows that all ranks together train on, rank by rank."""
         parts = [self.rows(batch, rank) for rank in range(self.ranks)]
         return Batch(*(np.concatenate([getattr(p, k) for p in parts], 1) for k in vars(batch)))
 
     def tokens(self, batch: Batch) -> np.ndarray:
-        """Scored tokens that each rank is fed, [S, W]."""
+        """Scored tokens of each rank, [S, W]."""
         return np.stack([self.rows(batch, r).weights.sum((1, 2), dtype=np.float64) for r in range(self.ranks)], 1)
 
 

@@ -34,7 +34,7 @@ class FaultKind(Enum):
     TENSOR = "tensor"  # mask, rotary table, attention scale, learning-rate curve
     DATA = "data transform"  # batch to batch
     STATE = "state edit"  # checkpoint to checkpoint, at a resume
-    PROCESS = "process"  # what the ranks of a run are fed and tell each other
+    PROCESS = "process"  # the ranks' rows and what the ranks send each other
 
 
 # Parameters, moments and counters of one run by name; what a checkpoint holds.
@@ -76,7 +76,7 @@ class Change:
         return batch
 
     def exchange(self, exchange: Exchange) -> Exchange:
-        """What the ranks are fed and tell each other from here on."""
+        """The ranks' rows and what the ranks send each other, from here on."""
         return exchange
 
     def state(self, state: State, earlier: dict[int, State], step: int) -> State:
@@ -224,7 +224,7 @@ class DataTransform(Change):
 
 @dataclass(frozen=True)
 class Process(Change):
-    """Ranks that are fed or tell each other something else: edit(what is right, or was until here)."""
+    """Ranks that get other rows or send each other something else: edit(what is right, or was until here)."""
 
     edit: Callable[[Exchange], Exchange]
     kind: ClassVar[FaultKind] = FaultKind.PROCESS

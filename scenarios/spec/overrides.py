@@ -75,7 +75,7 @@ def _parse(overrides: Sequence[str]) -> list[Any]:
 
 def _merge(setup: Setup, knobs: Knobs, overrides: Sequence[str]) -> tuple[Setup, Knobs]:
     configs: dict[str, Any] = {"setup": setup, KNOBS: knobs}
-    asked: dict[str, list[_Override]] = {"setup": [], KNOBS: []}
+    requested: dict[str, list[_Override]] = {"setup": [], KNOBS: []}
     for text, parsed in zip(overrides, _parse(overrides), strict=True):
         if parsed.is_sweep_override():
             raise InputError(f"setting: {text!r} is not allowed here; allowed: one value")
@@ -87,8 +87,8 @@ def _merge(setup: Setup, knobs: Knobs, overrides: Sequence[str]) -> tuple[Setup,
         value = text.partition("=")[2]
         if isinstance(kind, type) and issubclass(kind, Enum):
             value = _enum_name(kind, key, value)
-        asked[node].append(_Override(key, path, value, kind))
-    return _composed("setup", setup, asked["setup"]), _composed(KNOBS, knobs, asked[KNOBS])
+        requested[node].append(_Override(key, path, value, kind))
+    return _composed("setup", setup, requested["setup"]), _composed(KNOBS, knobs, requested[KNOBS])
 
 
 class _Override(NamedTuple):

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Role(Enum):
-    """What part a run plays beside the others of its seed."""
+    """What part a run has among those of its seed."""
 
-    FAULTY = "faulty"  # under the fault; for a look-alike, under what frightens
+    FAULTY = "faulty"  # under the fault; for a look-alike, under its deviation
     TWIN = "twin"  # the same seed without it
     CURED = "cured"  # under the fault, and from the cure step on under the cure
 
@@ -114,7 +114,7 @@ class RunSpec:
         return dataclasses.replace(self, role=Role.TWIN, severity=None, overrides=own, held_out="")
 
     def branch(self, step: int) -> "Job":
-        """The run with its cure from another step on; until there it is the faulty run, to the bit."""
+        """The run with its cure from another step on; until there it is bitwise the faulty run."""
         from trainwreck.scenarios.spec.job import Job
 
         changes = self.entry.changes(self.knobs, self.setup, self.seed, cured=True, cure_at=step)

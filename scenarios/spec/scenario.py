@@ -70,13 +70,13 @@ class Scenario:
     sizes: ClassVar[tuple[Size, ...]] = (Size.MICRO,)
     kinds: ClassVar[tuple[FaultKind, ...]]  # what the fault is made of
     sources: ClassVar[tuple[str, ...]]  # documents that describe it
-    telling: ClassVar[str]  # the signal that tells, for pictures
+    telling: ClassVar[str]  # the most diagnostic signal, for pictures
     onset: ClassVar[MidRun | None] = MidRun()  # None: from step 0
     severities: ClassVar[dict[Severity, Knobs]] = {}
     knobs: ClassVar[Knobs] = Knobs()  # where there is no scale
     cure_after: ClassVar[int] = 0  # steps from the onset to the cure in a cured run; see cure_delay
     # Nats within which a final loss counts as the twin's: the range of final losses over 16 healthy
-    # re-seeds of the base, which is 0.057 for the usual one. A wilder base declares its own.
+    # runs of the base, which is 0.057 for the usual one. A wilder base declares its own.
     tolerance: ClassVar[float] = 0.05
 
     def base(self, setup: Setup) -> Setup:

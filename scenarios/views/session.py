@@ -56,7 +56,7 @@ class Experiment:
         return self.traces[role]
 
     def figure(self, *signals: str) -> "Figure":
-        """A panel for each signal, by default loss, gradient norm and the one that tells; a matplotlib figure."""
+        """A panel for each signal, by default loss, gradient norm and the most diagnostic one; a matplotlib figure."""
         title = ", ".join(part for part in (self.scenario, self.severity, f"seed {self.seed}") if part)
         steps = {"s": self.onset, "cure": self.cure_step}
         return draw(Story(title, self.traces, self.telling, steps, floor=self.floor, signals=signals))

@@ -181,7 +181,7 @@ def over_keys(
                 b_d = tl.maximum(b_d, OUTSIDE)  # 0 * -inf would be NaN
             b_spread = b_a * (b_spread + tl.where(b_sum > 0.0, b_moved * b_sum, 0.0)) + tl.sum(b_p * b_d, 1)
             if PLAIN:
-                # Mean position looked at; in two parts, so that the columns' numbers are the same in every tile.
+                # Mean position of the keys; in two parts, so that the columns' numbers are the same in every tile.
                 b_here = tl.sum(b_p * o_step.to(tl.float32)[None, :], 1) + (i * 1.0) * tl.sum(b_p, 1)
             else:
                 b_here = tl.sum(b_p * tl.abs(o_t[:, None] - o_s[None, :]).to(tl.float32), 1)

@@ -277,13 +277,13 @@ PARTS = (over_learning_rates, at_depth, at_the_output, at_initialisation, at_the
 def beside_the_literature(tick: Tick) -> Table:
     """Each mechanism with its number in the literature and here."""
     prepare()
-    said: list[str] = []
+    done: list[str] = []
 
-    def told(what: str) -> None:
-        said.append(what)
-        tick(len(said), 8, what)
+    def report(what: str) -> None:
+        done.append(what)
+        tick(len(done), 8, what)
 
-    findings = [finding for part in PARTS for finding in part(told)]
+    findings = [finding for part in PARTS for finding in part(report)]
     return Table(
         name="fidelity",
         title="Mechanisms beside the literature",

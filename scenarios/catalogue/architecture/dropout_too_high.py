@@ -49,7 +49,7 @@ class DropoutTooHigh(Scenario):
         Severity.SEVERE: Rate(rate=0.5),
     }
     cure_after = 10
-    tolerance = 0.07  # 16 healthy re-seeds of this base end 0.070 nats apart
+    tolerance = 0.07  # 16 healthy runs of this base end 0.070 nats apart
 
     def base(self, setup: Setup) -> Setup:
         return bases.echo(setup)

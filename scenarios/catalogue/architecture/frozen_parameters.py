@@ -35,7 +35,7 @@ class FrozenParameters(Scenario):
     telling = "layer_grad_norm"
     onset = None
     cure_after = 40
-    tolerance = 0.07  # 16 healthy re-seeds of this base end 0.070 nats apart
+    tolerance = 0.07  # 16 healthy runs of this base end 0.070 nats apart
 
     def base(self, setup: Setup) -> Setup:
         return bases.echo(setup)

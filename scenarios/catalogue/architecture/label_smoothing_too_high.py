@@ -1,7 +1,7 @@
 """Label smoothing that drowns the labels.
 
 Failure: The share of the target that label smoothing spreads over all tokens is most of it. The
-    training loss settles early at a high constant, and the model is as unsure as it was told to be.
+    training loss settles early at a high constant, and the model is as uncertain as its targets.
 Mechanism: The target is y = (1 - s) onehot + s / V. The best prediction is (1 - s) p + s / V, and the
     loss under it is its entropy: with s near 1 that is ln V, whatever the data. On the true labels
     that prediction costs at most ln(V / s) for tokens it can't name.

@@ -65,7 +65,7 @@ class MissingBranchNorm(Scenario):
 
 
 def without_attention_norm(tables: "Tables", setup: Setup) -> "Tables":
-    """What attention is fed is the stream itself."""
+    """Attention reads the residual stream itself, without a norm."""
     import torch
 
     bare = torch.zeros(1, setup.model.layers, 2, dtype=torch.bool)

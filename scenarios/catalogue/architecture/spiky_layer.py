@@ -53,7 +53,7 @@ class SpikyLayer(Scenario):
     onset = MidRun(0.2, 0.35)
     knobs = Growth()
     cure_after = 40
-    tolerance = 0.07  # 16 healthy re-seeds of this base end 0.070 nats apart
+    tolerance = 0.07  # 16 healthy runs of this base end 0.070 nats apart
 
     def base(self, setup: Setup) -> Setup:
         return bases.echo(setup)

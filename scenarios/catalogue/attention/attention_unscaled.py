@@ -10,7 +10,7 @@ Signature: The entropy of attention collapses far under the twin's, early and fo
     plateaus above it.
 Cure: The scale back after eight steps.
 Realism: Stands for a kernel call without its scale argument, or a scale folded into weights that were
-    drawn anew. Queries and keys can learn to be smaller, so a small initialisation hides the fault.
+    initialised again. Queries and keys can learn to be smaller, so a small initialisation hides the fault.
 References: Reading the Curves ("scores computed without proper scaling"); Vaswani et al. 2017,
     section 3.2.1; Zhai et al. 2023 (entropy collapse).
 """
@@ -43,7 +43,7 @@ class AttentionUnscaled(Scenario):
     telling = "attention_entropy"
     onset = None
     cure_after = 8
-    tolerance = 0.14  # 16 healthy re-seeds of this base end 0.139 nats apart
+    tolerance = 0.14  # 16 healthy runs of this base end 0.139 nats apart
 
     def base(self, setup: Setup) -> Setup:
         return bases.compact(setup)

@@ -2,7 +2,7 @@
 
 Failure: Several documents share a row and the document mask is missing, so each reads its neighbours
     as its own past. What holds for one document is taken for true in the next.
-Mechanism: A name's attribute is drawn anew in each document. With the mask an attribute that is seen
+Mechanism: A name's attribute is drawn separately in each document. With the mask an attribute that is seen
     is the right one; without it the last one seen is right only if no document began since, and the
     model, which can't see where documents begin, has to bet: the loss of a lookup goes from that of
     its noise to the entropy of the bet.

@@ -1,7 +1,7 @@
 """Padding is attended to and scored.
 
-Failure: Rows end with padding, and neither attention nor the loss knows: tokens that are nothing are
-    looked at as context and counted as targets. The training loss looks better than it is.
+Failure: Rows end with padding, and neither attention nor the loss masks it: padding tokens are
+    attended to as context and counted as targets. The training loss looks better than it is.
 Mechanism: After its first, padding follows padding with certainty and costs nothing, so the mean falls
     to (1 - s) times the true loss for a share s of padding. And the first one has to be foreseen: the
     model gives up -ln(1 - h) nats at each real token, h the chance that the document ends here.
@@ -44,7 +44,7 @@ class PaddingAttended(Scenario):
     telling = "attention_mass_padding"
     onset = None
     cure_after = 6
-    tolerance = 0.11  # 16 healthy re-seeds of this base end 0.102 nats apart
+    tolerance = 0.11  # 16 healthy runs of this base end 0.102 nats apart
 
     def base(self, setup: Setup) -> Setup:
         return replaced(bases.recall(setup), data__padded=True)

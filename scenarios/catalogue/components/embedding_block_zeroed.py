@@ -4,7 +4,7 @@ Failure: Part of the width carries nothing in. Every token loses the same featur
     altogether, and the layers learn to read the others.
 Mechanism: e(x) = (0, e_2(x)). The first norm divides by the standard deviation of what is left,
     sqrt(1 - share) of what it was, so the other features even grow; the projections that read the
-    block are fed a constant.
+    block get a constant input.
 Injection: From the onset on, the first `share` of the features of every row compute as zeros.
 Signature: The weight norm of the embedding drops within one step to about sqrt(1 - share); the loss
     steps up a little and comes back.

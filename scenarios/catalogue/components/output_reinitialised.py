@@ -1,4 +1,4 @@
-"""The output projection is drawn anew in mid-run.
+"""The output projection is reinitialised in mid-run.
 
 Failure: The head forgets everything while the body keeps all that it knows. The loss is back at what it
     was before the first step, and then falls much faster than it did then.

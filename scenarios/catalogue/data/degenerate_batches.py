@@ -1,8 +1,8 @@
 """Most rows of each batch are one constant token.
 
-Failure: A filler that should have been removed is most of what the model is fed. The filler is learnt
-    at once, the training loss looks excellent, and the held-out loss stops far above where it should
-    be: the little text that is left has to do all the teaching.
+Failure: A filler that should have been removed makes up most of each batch. The filler is learnt
+    immediately, the training loss looks excellent, and the held-out loss stops far above where it should
+    be: only the little text that is left carries information.
 Mechanism: With a share q of constant rows the loss is q * 0 + (1 - q) * L: it falls to a tenth without
     the model being any better, and L falls as with a tenth of the batch size and of the data.
 Injection: From step 0 each row is, with probability `share`, a repetition of one token.

@@ -1,6 +1,6 @@
 """A handful of documents, read over and over: validation turns up while the training loss falls.
 
-Failure: The model is trained on so few rows that it learns them by heart. The training loss goes to
+Failure: The model is trained on so few rows that it memorises them. The training loss goes to
     nothing; the validation loss reaches its minimum within some tens of steps and climbs from there on.
 Mechanism: On a set of R rows the least loss is that of reciting them, 0 nats, and every bit of
     certainty about them that is not in the source costs -ln p on other rows: the validation loss grows

@@ -2,14 +2,14 @@
 
 Failure: From the onset on half of each batch comes from the validation set. The validation loss falls
     under what the data allows; rows that no one has seen get no better, or worse.
-Mechanism: A row seen k times is learnt by heart: its loss tends to 0 where that of a fresh row is bounded
+Mechanism: A row seen k times is memorised: its loss tends to 0 where that of a fresh row is bounded
     by the source's entropy. Validation then estimates the training loss of those rows.
 Injection: From the onset on each row is, with probability `share`, one of the 16 validation rows.
 Signature: The validation loss ends far under the loss on fresh rows, a second held-out set, where the two
     keep together in a healthy run.
 Cure: The training set is cleared of validation rows again.
-Realism: Stands for duplicates across a split. At this size a model knows 16 rows by heart after some
-    thirty readings; a large one needs fewer.
+Realism: Stands for duplicates across a split. At this size a model has memorised 16 rows after some
+    thirty passes; a large one needs fewer.
 References: Debugging Divergent Loss ("leakage across train and validation splits"); Reading the Curves
     ("check for contamination"); Lee et al. 2022 (deduplication).
 """

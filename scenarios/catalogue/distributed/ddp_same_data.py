@@ -5,7 +5,7 @@ Failure: The sampler is not re-seeded by rank. All ranks read the first rank's s
     ends higher, as with a batch W times smaller, at the price of W devices.
 Mechanism: The mean of W independent gradients has variance s^2 / W; the mean of W equal ones has s^2.
     Near a minimum SGD hovers at a height in proportion to lr s^2 / (1 - momentum).
-Injection: From the onset on, each of four ranks is fed the rows of the first.
+Injection: From the onset on, each of four ranks trains on the rows of the first.
 Signature: The ranks' batch hashes are equal, and the loss swings from step to step as that of one
     rank does: by sqrt(W) of what it did.
 Cure: Each rank its own share again, which `set_epoch` and a seed by rank give, thirty steps later.
@@ -29,7 +29,7 @@ from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 @register
 class DdpSameData(Scenario):
-    """All ranks are fed the first rank's rows."""
+    """All ranks train on the first rank's rows."""
 
     id = "ddp_same_data"
     family = Family.DISTRIBUTED

@@ -1,1 +1,1 @@
-"""Look-alikes: healthy runs that frighten detectors."""
+"""Look-alikes: healthy runs that resemble failures."""

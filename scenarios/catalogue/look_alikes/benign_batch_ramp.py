@@ -4,7 +4,7 @@ Failure: None. Training begins with one row a batch and doubles it until the bat
     small, loss and gradient norm jump about; at each doubling the noise falls by a third.
 Mechanism: E|g|^2 = |E g|^2 + sigma^2 / B: while the second term leads, the norm falls with sqrt(B). Early
     in training the first term is large, so that little is lost by a small B.
-Injection: From step 0 a batch is its first row repeated, which is a batch of one row to the bit; from
+Injection: From step 0 a batch is its first row repeated, which is bitwise a batch of one row; from
     `first` of the run on its first two, and so on, doubling at even steps until `until`.
 Realism: Batch-size warm-up (GPT-3 grew its batch a hundredfold over the first billions of tokens).
 References: Reading the Curves (variance of the mini-batch gradient); Brown et al. 2020; McCandlish et

@@ -1,12 +1,12 @@
 """A long plateau, then a sudden drop as a circuit forms.
 
 Failure: None. Half of the rows repeat themselves with a fixed period of random tokens. Nothing but
-    copying predicts them, and copying is not learnt bit by bit: the loss is all but flat for a sixth of
+    copying predicts them, and copying is not learnt gradually: the loss is nearly flat for a sixth of
     the run, falls by nearly half within another sixth, and is flat again.
 Mechanism: A head that copies needs queries and keys that agree on the distance and values that pass the
     token on. The gradient of each is proportional to the others: d/dt (a b) ~ (a^2 + b^2), slow
     near 0, then all at once.
-Injection: From step 0 the last `rows` rows of every batch repeat `period` tokens drawn anew, from the
+Injection: From step 0 the last `rows` rows of every batch repeat `period` freshly drawn tokens, from the
     half of the table that the chain does not use.
 Realism: Induction heads and other abrupt skills. What stops a run on a plateau stops this one.
 References: Reading the Curves (loss plateau early, as the contrast); Olsson et al. 2022, "In-context

@@ -1,8 +1,8 @@
-"""Evaluations on a few rows drawn anew: a validation curve that jumps about.
+"""Evaluations on a few rows, resampled each time: a noisy validation curve.
 
 Failure: None. To save time the validation loss is measured on `rows` rows, other ones each time, until
     the last evaluation, which sees the whole set. The curve jumps by several tenths of a nat from one
-    point to the next; the training run is the twin's to the bit.
+    point to the next; the training run is bitwise the twin's.
 Mechanism: The mean over n tokens of -ln p has standard deviation sigma / sqrt(n), and sigma is about a
     nat. On a fixed set that error is the same each time and cancels from the curve; on fresh rows not.
 Injection: From the onset on each evaluation but the last draws `rows` rows of the held-out set.

@@ -53,7 +53,7 @@ class Fp16AttentionOverflow(Scenario):
     onset = MidRun(0.05, 0.15)
     knobs = Scale()
     cure_after = 3
-    tolerance = 0.11  # 16 healthy re-seeds of this base end 0.118 nats apart
+    tolerance = 0.11  # 16 healthy runs of this base end 0.118 nats apart
 
     def base(self, setup: Setup) -> Setup:
         return replaced(

@@ -5,8 +5,8 @@ Failure: The loss scale is fixed at a value that float16 gradients cannot take. 
 Mechanism: float16 gradients hold S * g up to 65504. With S = 2^28 any g over 2.4e-4 is infinite; a
     skipped step leaves weights and moments as they were, and a static S never backs off.
 Injection: At the onset the run resumes with a static scale of `scale` in place of its dynamic one.
-Signature: `skipped` is 1 at every step, the loss scale is constant, and the loss stands still to the bit
-    where it is measured on the held-out set.
+Signature: `skipped` is 1 at every step, the loss scale is constant, and the loss on the held-out set
+    is bitwise constant.
 Cure: Dynamic scaling, thirty steps later: the scale is halved at every overflow until the steps go
     through again.
 Realism: Stands for a scale copied from another model, or a restored scaler state. Simplified: the scale is

@@ -6,9 +6,9 @@ Mechanism: Parameters and both moments of the checkpoint are NaN; no step leads 
 Injection: At the onset the run resumes from such a checkpoint: every weight and moment NaN, counters kept.
 Signature: A pause on the clock, and from the first step after it the loss is NaN and every layer's weights
     are, in the same step: nothing spreads.
-Cure: Checkpoints are looked at before they are loaded: the non-finite one is refused and the last finite
+Cure: Checkpoints are checked before they are loaded: the non-finite one is refused and the last finite
     one, from before the onset, taken in its place.
-Realism: Stands for checkpointing on a timer without looking at the loss. Simplified: the poisoned file is
+Realism: Stands for checkpointing on a timer without a check of the loss. Simplified: the poisoned file is
     whole; in practice one shard may be.
 References: Reading the Curves ("a poisoned checkpoint silently contaminates every run that later resumes
     from it").

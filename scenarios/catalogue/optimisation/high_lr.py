@@ -1,4 +1,4 @@
-"""The learning rate climbs far above the stable edge.
+"""The learning rate climbs far above the edge of stability.
 
 Failure: A schedule ramps to a peak that the model can't stand. The loss goes on falling for a while,
     bottoms out, climbs, and ends near chance; the gradient norm has been creeping up long before.
@@ -44,7 +44,7 @@ class Ramp(Knobs):
 
 @register
 class HighLR(Scenario):
-    """Peak learning rate far above the stable edge."""
+    """Peak learning rate far above the edge of stability."""
 
     id = "high_lr"
     family = Family.OPTIMISATION

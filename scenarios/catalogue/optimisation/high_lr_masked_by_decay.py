@@ -2,7 +2,7 @@
 
 Failure: For most of the run the loss is noisy and too high. As the rate decays, the noise dies down, the loss
     drops, and the run ends like any good one, only above where it could have ended.
-Mechanism: At a rate over the stable edge the weights wander at a height that grows with the rate; as it
+Mechanism: At a rate over the edge of stability the weights wander at a height that grows with the rate; as it
     decays to zero the run cools into whatever valley it has wandered to, with attention logits that
     have grown by orders and no longer come back.
 Injection: The peak is `factor` times the twin's from step 0 on; the schedule decays to zero all the same.

@@ -47,7 +47,7 @@ class NoWarmup(Scenario):
     telling = "layer_grad_norm"
     onset = None
     knobs = Warmup()
-    tolerance = 0.08  # 16 healthy re-seeds of this base end 0.083 nats apart
+    tolerance = 0.08  # 16 healthy runs of this base end 0.083 nats apart
 
     def base(self, setup: Setup) -> Setup:
         init = replaced(setup, model__init__matrix_std=0.14).model.init

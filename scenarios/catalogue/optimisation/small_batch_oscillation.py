@@ -48,7 +48,7 @@ class SmallBatchOscillation(Scenario):
     telling = "loss"
     onset = None
     knobs = Rate()
-    tolerance = 0.055  # 16 healthy re-seeds of this base end 0.054 nats apart
+    tolerance = 0.055  # 16 healthy runs of this base end 0.054 nats apart
 
     def base(self, setup: Setup) -> Setup:
         return bases.chain_small_batch(setup)

@@ -1,10 +1,10 @@
 """The data loader starts from its first batch at every resume.
 
 Failure: A job that is preempted now and then resumes its weights and not its place in the data. Each time it
-    sees the same first batches again, and learns them by heart.
+    sees the same first batches again, and memorises them.
 Mechanism: Steps k and k + T train on the same rows. What a second pass gains on them is partly memory of the
     rows: the training loss falls under the loss on rows never seen.
-Injection: From the onset on the run is resumed every `every` steps, and each time the stream begins anew.
+Injection: From the onset on the run is resumed every `every` steps, and the data begin again at the first batch.
 Signature: The training loss falls under the healthy run's while the validation loss rises over it: a gap
     that fresh batches cannot have. The clock shows the resumes.
 Cure: The loader's position is restored: from the cure on, each step has its own batch again.

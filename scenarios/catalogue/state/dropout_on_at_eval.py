@@ -5,7 +5,7 @@ Failure: The model is not switched to evaluation mode. The validation loss is th
 Mechanism: Dropout keeps the mean of a layer's input and adds variance, p / (1 - p) of its square; the loss
     is convex in the logits, so its mean over the masks is over the loss without them.
 Injection: From the onset on, evaluations draw dropout masks of the training rate.
-Signature: Training loss, gradients and weights are the twin's to the bit; the validation loss steps up at the
+Signature: Training loss, gradients and weights are bitwise the twin's; the validation loss steps up at the
     first evaluation after the onset and stays up by a constant.
 Cure: Evaluation without dropout: the next evaluation is the twin's.
 Realism: Stands for `model.eval()` forgotten, or undone by an evaluation callback. Only the measurement is

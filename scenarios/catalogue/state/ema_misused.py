@@ -5,7 +5,7 @@ Failure: Evaluation and export take an exponential moving average of the weights
 Mechanism: a <- d a + (1 - d) w remembers 1 / (1 - d) steps. While the weights w still move, a of 10 steps is
     a calmer w; a of 1000 steps in a run of 300 is a w of long ago.
 Injection: From the onset on the decay is `decay` in place of the base's 0.9.
-Signature: Training is the twin's to the bit and goes on falling; the validation loss, measured on the average,
+Signature: Training is bitwise the twin's and its loss goes on falling; the validation loss, measured on the average,
     stops falling at the onset or lags behind, and ends above.
 Cure: The right decay: within some dozens of steps the average has caught up.
 Realism: Stands for a decay of 0.9999 copied from a run of a million steps, and for `ema.update()` left out of a

@@ -8,7 +8,7 @@ Injection: At the onset the run resumes with both moments and the count at zero.
 Signature: The update ratio jumps at the resume step and the loss in the steps after it; both are back within
     some dozens of steps.
 Cure: Back to the checkpoint before, this time with its optimizer state.
-Realism: Stands for saving `model.state_dict()` only, and for optimizer shards that fail to load in silence.
+Realism: Stands for saving `model.state_dict()` only, and for optimizer shards that silently fail to load.
 References: Debugging Training Instability (optimizer state mismatch in checkpoint reload); Kingma and Ba
     2015, section 3.
 """

@@ -1,16 +1,16 @@
-"""A resume draws its randomness anew: two runs of one configuration part.
+"""A resume changes the random seed: two runs of one configuration diverge.
 
-Failure: The seed is fixed at the start and not at a resume. Runs of one configuration agree to the bit until
+Failure: The seed is fixed at the start and not at a resume. Runs of one configuration agree bitwise until
     one of them is resumed; from there on each has its own data order, and no failure can be repeated.
 Mechanism: A draw that is a function of (seed, stream, step) can be made again; one that is a function of the
     clock or the process cannot.
 Injection: At the onset the run resumes, and its batches come from a seed that is in no configuration. The
     laboratory derives it from the run's own, so that the failure itself can be repeated.
-Signature: To the bit the run of the same seed up to the resume, and another run after it, with the same
+Signature: Bitwise the run of the same seed up to the resume, and another run after it, with the same
     level of loss: the spread between the two is more than zero, which it must not be.
 Cure: The seed is restored: batches are again those of the configured seed.
 Realism: Stands for unseeded shuffles and RNG states left out of checkpoints. It harms no run; it costs the
-    debugging of all others. Simplified: only the order of the data is drawn anew.
+    debugging of all others. Simplified: only the order of the data changes.
 References: Debugging Training Instability ("high run variance: RNG, unseeded data shuffles"; "freeze random
     seeds").
 """
@@ -55,7 +55,7 @@ class UnseededRuns(Scenario):
         return bool(same and (after != 0).all() and abs(after.mean()) < 0.05)
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        def reseed(batch: Batch, step: int, start: int, seed: int) -> Batch:
+        def restored(batch: Batch, step: int, start: int, seed: int) -> Batch:
             return training_batch(setup, seed, step)
 
-        return [Stream(reseed)]
+        return [Stream(restored)]

@@ -35,7 +35,7 @@ class Piece:
 
 
 class Result(NamedTuple):
-    """What the work returned of a piece, and the seconds that the rest will take; None where nobody knows."""
+    """What the work returned of a piece, and the seconds that the rest will take; None where they are not known."""
 
     piece: Piece
     value: Any

@@ -1,4 +1,4 @@
-"""What an engine is: something that takes calls and says how they ended."""
+"""What an engine is: it takes calls and reports how they ended."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -32,7 +32,7 @@ class Engine(Protocol):
         """Calls that have ended; waits for the first, for so long at most."""
 
     def cancel(self, ticket: int) -> None:
-        """Give up a call; nothing is heard of it any more."""
+        """Give up a call; its end is not reported any more."""
 
     def close(self) -> None:
         """Give up every call and let the workers go."""

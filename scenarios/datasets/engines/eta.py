@@ -1,4 +1,4 @@
-"""How long the rest of the work will take, by what has been done."""
+"""How long the rest of the work will take, estimated from what has been done."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ REMEMBERED = (
 class Eta:
     """Seconds for a unit of cost, from the bundles that have finished, the latest most.
 
-    workers: that compute at once; None where nobody knows, and what was done so far in all that time tells.
+    workers: that compute at once; None where it is not known, and the rate so far is used.
     """
 
     workers: int | None
@@ -24,20 +24,20 @@ class Eta:
     wasted: float = 0.0
     done: float = 0.0
     bundles: int = 0
-    start: float = 0.0  # the longest that a worker took besides its work: to start, and to be heard
+    start: float = 0.0  # the longest that a worker took besides its work: to start, and to report
 
     def __post_init__(self) -> None:
         self.began = self.clock()
 
     def finished(self, cost: float, seconds: float, beside: float = 0.0) -> None:
-        """A bundle of this cost took a worker so long, and `beside` until it had begun and was heard of."""
+        """A bundle of this cost took a worker `seconds`, and `beside` more until it had begun and was reported."""
         keep = 1 - 1 / max(REMEMBERED, 4 * (self.workers or 1))
         self.cost, self.seconds = keep * self.cost + cost, keep * self.seconds + seconds
         self.wasted *= keep
         self.done += cost
         self.bundles += 1
         self.start = max(self.start, beside)
-        if self.bundles > (self.workers or 0):  # every worker has to start once, which tells nothing of the rest
+        if self.bundles > (self.workers or 0):  # every worker has to start once, which says nothing about the rest
             self.wasted += max(0.0, beside)
 
     def lost(self, seconds: float) -> None:

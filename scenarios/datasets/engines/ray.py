@@ -148,14 +148,14 @@ def _connect(ray: Any, settings: Ray, pieces: int) -> None:
         try:
             ray.init(num_cpus=count, num_gpus=count * settings.gpus, include_dashboard=False, **quiet)
         except Exception as error:  # Ray has no class of its own for it
-            said = " ".join(str(error).split())
-            raise InputError(f"engine: 'ray' does not start here ({said}); allowed: local") from error
+            reason = " ".join(str(error).split())
+            raise InputError(f"engine: 'ray' does not start here ({reason}); allowed: local") from error
         return
     try:
         ray.init(address=settings.address, **quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise InputError(
-            f"ray-address: {settings.address!r} is not allowed, no cluster answers there ({said}); "
+            f"ray-address: {settings.address!r} is not allowed, no cluster answers there ({reason}); "
             "allowed: the address of a running one, or auto"
         ) from None

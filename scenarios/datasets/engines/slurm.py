@@ -153,8 +153,8 @@ class Array:
 
 
 def _parameters(settings: Slurm) -> dict[str, Any]:
-    """As submitit names them; those of SLURM alone say so, and its other executors leave them be."""
-    asked: dict[str, Any] = {
+    """By submitit's names; its other executors ignore those that begin with `slurm_`."""
+    requested: dict[str, Any] = {
         "name": "trainwreck",
         "timeout_min": settings.minutes,
         "cpus_per_task": settings.cpus,
@@ -164,7 +164,7 @@ def _parameters(settings: Slurm) -> dict[str, Any]:
         "slurm_account": settings.account,
         "slurm_array_parallelism": settings.workers,
     }
-    return {name: value for name, value in asked.items() if value is not None}
+    return {name: value for name, value in requested.items() if value is not None}
 
 
 def _library() -> Any:

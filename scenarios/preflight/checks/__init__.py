@@ -1,1 +1,1 @@
-"""The checks before a run, one a file. A module here is found by being here."""
+"""The checks before a run, one a file. Every module of this folder is found automatically."""

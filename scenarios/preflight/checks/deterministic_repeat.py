@@ -1,6 +1,6 @@
-"""The same twice from the same seed, to the bit.
+"""Whether two passes from the same seed are bitwise the same.
 
-A run that can't be repeated can't be debugged: the failure may be gone when it is looked at.
+A run that can't be repeated can't be debugged: the failure may be gone when it is inspected.
 """
 
 from collections.abc import Callable
@@ -16,21 +16,21 @@ from trainwreck.scenarios.preflight.subject import Preflight, arguments, isolate
 
 @check(
     Stage.MODEL,
-    rule="loss, gradients and a training step come out the same to the bit from the same seed; so does the factory",
+    rule="loss, gradients and a training step are bitwise the same from the same seed; so is what the factory makes",
     source=citations.INSTABILITY,
 )
 def deterministic_repeat(subject: Preflight) -> Answer:
     """Do everything twice, each time with every global random stream seeded alike."""
     if subject.again is not None:
         first, second = (built(subject.again) for _ in range(2))
-        said = differing(first, second)
-        if said:
-            return failed(f"the factory, called twice from one seed, makes another {said}")
+        different = differing(first, second)
+        if different:
+            return failed(f"the factory, called twice from one seed, makes another {different}")
     first, second = (passed_through(subject) for _ in range(2))
-    said = differing(first, second)
-    if said:
-        return failed(f"two passes from one seed give another {said}")
-    return passed(f"{len(first)} numbers and tensors the same to the bit, twice from one seed")
+    different = differing(first, second)
+    if different:
+        return failed(f"two passes from one seed give another {different}")
+    return passed(f"{len(first)} numbers and tensors are bitwise the same, twice from one seed")
 
 
 def built(again: Callable[[], Preflight]) -> dict[str, Tensor]:

@@ -47,12 +47,12 @@ def fp32_versus_mixed(subject: Preflight) -> Answer:
         return failed(f"loss {other:.3g} and {bad} gradient elements not finite in low precision, {loss:.3f} in fp32")
     cosine = float(torch.nn.functional.cosine_similarity(a, b, dim=0))
     vanished = float(((a != 0) & (b == 0)).sum() / (a != 0).sum().clamp(min=1))
-    said = (
+    evidence = (
         f"loss {other:.4f} for {loss:.4f} (allowed {allowed:.3f} apart), cosine of the gradients {cosine:.4f} "
         f"(at least {LEAST_COSINE:g}), {vanished:.1%} of their elements lost (under {MOST_VANISHED:.0%})"
     )
     good = abs(other - loss) <= allowed and cosine >= LEAST_COSINE and vanished < MOST_VANISHED
-    return passed(said) if good else failed(said)
+    return passed(evidence) if good else failed(evidence)
 
 
 def in_autocast(subject: Preflight, dtype: torch.dtype) -> tuple[float, dict[str, Tensor]]:

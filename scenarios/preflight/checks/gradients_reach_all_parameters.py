@@ -1,7 +1,7 @@
 """Whether every parameter learns.
 
 A branch that begins at zero (LoRA, ReZero) passes no gradient back at the very first step, so three
-steps are looked at, and a parameter counts that gets something in one of them.
+steps are checked, and a parameter passes that gets a gradient in one of them.
 """
 
 from fnmatch import fnmatch
@@ -29,24 +29,24 @@ def gradients_reach_all_parameters(subject: Preflight) -> Answer:
     off = {name for name, p in subject.model.named_parameters() if not p.requires_grad}
     if all(name in off for name in names):
         return failed(f"requires_grad is off for all {len(names)} parameters")
-    said = f"of {len(wanted)} parameters"
+    of_all = f"of {len(wanted)} parameters"
     lost = [name for name in wanted if name in off]
     if lost:
-        return failed(f"{listed(lost)} {said} with requires_grad off")
+        return failed(f"{listed(lost)} {of_all} with requires_grad off")
     left_out = unheld(subject, wanted)
     if left_out:
-        return failed(f"{listed(left_out)} {said} not in the optimizer")
+        return failed(f"{listed(left_out)} {of_all} not in the optimizer")
     reached, broken = by_autograd(subject)
     if broken:
-        return failed(f"{listed(broken)} {said} with a gradient that is not finite")
+        return failed(f"{listed(broken)} {of_all} with a gradient that is not finite")
     lost = [name for name in wanted if name not in reached]
     if lost:
-        return failed(f"{listed(lost)} {said} without a gradient in {STEPS} steps")
+        return failed(f"{listed(lost)} {of_all} without a gradient in {STEPS} steps")
     if subject.step is not None:
         moved = by_stepping(subject)
         lost = [name for name in wanted if name not in moved]
         if lost:
-            return failed(f"{listed(lost)} {said} not moved by {STEPS} training steps")
+            return failed(f"{listed(lost)} {of_all} not moved by {STEPS} training steps")
     return passed(
         f"all {len(wanted)} parameters get a gradient within {STEPS} steps"
         + (" and move" if subject.step is not None else "")

@@ -38,16 +38,16 @@ def labels_aligned(subject: Preflight) -> Answer:
     if known.get(wanted) is None:
         return not_applicable(f"rows of {ids.shape[1]} tokens are too short for a shift of {wanted}")
     share = known[wanted]
-    said = f"targets[t] is inputs[t{wanted:+d}] for {share:.1%} of {int(scored.sum())} scored targets"
+    evidence = f"targets[t] is inputs[t{wanted:+d}] for {share:.1%} of {int(scored.sum())} scored targets"
     if share >= LEAST:
-        return passed(said)
+        return passed(evidence)
     values = targets[scored].unique()
     if len(values) == 1:
-        return failed(f"{said}: every target is {int(values[0])}")
+        return failed(f"{evidence}: every target is {int(values[0])}")
     best = max(known, key=lambda k: known[k])
     if known[best] >= LEAST:
-        return failed(f"{said}, but inputs[t{best:+d}] for {known[best]:.1%}: off by {best - wanted:+d}")
-    return failed(f"{said} (at least {LEAST:.0%}), and at no other shift for more than {known[best]:.1%}")
+        return failed(f"{evidence}, but inputs[t{best:+d}] for {known[best]:.1%}: off by {best - wanted:+d}")
+    return failed(f"{evidence} (at least {LEAST:.0%}), and at no other shift for more than {known[best]:.1%}")
 
 
 def agreement(ids: Tensor, targets: Tensor, scored: Tensor, shift: int) -> float | None:

@@ -37,16 +37,16 @@ def loss_at_init_is_log_vocab(subject: Preflight) -> Answer:
     loss = first_loss(subject)
     chance, classes = log_classes(logits.shape[-1]), logits.shape[-1]
     allowed = LARGEST_STD**2 / 2 * (1 - 1 / classes)
-    said = f"loss {loss:.3f}, ln {classes} = {chance:.3f}: off by {loss - chance:+.3f} (allowed {allowed:.2f})"
-    said += f"; logits have standard deviation {float(logits.std()):.2g}"
-    return passed(said) if abs(loss - chance) <= allowed else failed(said)
+    evidence = f"loss {loss:.3f}, ln {classes} = {chance:.3f}: off by {loss - chance:+.3f} (allowed {allowed:.2f})"
+    evidence += f"; logits have standard deviation {float(logits.std()):.2g}"
+    return passed(evidence) if abs(loss - chance) <= allowed else failed(evidence)
 
 
 def first_loss(subject: Preflight) -> float:
     """The loss of the first step."""
     if subject.step is not None:
-        said = subject.step(subject.copy(), subject.inputs, subject.targets)
-        if said is not None:
-            return float(said)
+        loss = subject.step(subject.copy(), subject.inputs, subject.targets)
+        if loss is not None:
+            return float(loss)
     with torch.no_grad():
         return float(subject.objective(subject.copy(), subject.inputs, subject.targets))

@@ -1,4 +1,4 @@
-"""Whether the model can learn 32 examples by heart.
+"""Whether the model can memorise 32 examples.
 
 Near zero is 5 % of what a guess costs (of the first loss, where targets are no classes): 0.2 nats with 64
 classes, where the right answer has a probability of 0.8. Rows that begin alike and go on differently can't
@@ -37,7 +37,7 @@ def overfit_tiny_subset(subject: Preflight) -> Answer:
         guess = log_classes(subject.logits(subject.output(model, inputs), targets).shape[-1])
     elif not began > 0:
         return not_applicable(f"the loss begins at {began:.3g}: near zero says nothing of it")
-    asked = NEAR_ZERO * guess
+    near_zero = NEAR_ZERO * guess
     scored = int((targets != subject.ignore_index).sum())
     best = began
     act = stepper(subject, model)
@@ -46,10 +46,12 @@ def overfit_tiny_subset(subject: Preflight) -> Answer:
         if step % EVERY == 0:
             loss = measured(subject, model, inputs, targets)
             best = min(best, loss)
-            if loss <= asked:
-                return passed(f"loss {began:.3f} to {loss:.3f} in {step} steps on {scored} targets (asked {asked:.3f})")
+            if loss <= near_zero:
+                return passed(
+                    f"loss {began:.3f} to {loss:.3f} in {step} steps on {scored} targets (asked {near_zero:.3f})"
+                )
     return failed(
-        f"loss {began:.3f} came down to {best:.3f} in {BY_HEART} steps on {scored} targets (asked {asked:.3f})"
+        f"loss {began:.3f} came down to {best:.3f} in {BY_HEART} steps on {scored} targets (asked {near_zero:.3f})"
     )
 
 

@@ -33,9 +33,9 @@ class Averaging:
         self.held = None if held is None else list(held.unbind(1))
 
     def average(self, grads_NP: Tensor, tokens_N: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean of the gradients that this rank hears, weighted by their tokens, and its own one's norm, [N].
+        """Mean of the gradients that this rank receives, weighted by their tokens, and its own one's norm, [N].
 
-        Nothing heard is a gradient of zero.
+        Nothing received is a gradient of zero.
         """
         norm = torch.linalg.vector_norm(grads_NP, dim=1)
         tokens = tokens_N.unsqueeze(1)
@@ -48,9 +48,9 @@ class Averaging:
             total += torch.where(self.hears[sender], used, 0.0)
         if self.held is not None:
             self.held = arrived
-        heard = total[:, -1:].clamp(min=torch.finfo(total.dtype).tiny)
-        return total[:, :-1] / heard * self.factor, norm
+        received = total[:, -1:].clamp(min=torch.finfo(total.dtype).tiny)
+        return total[:, :-1] / received * self.factor, norm
 
     def overflow(self, average_N: Tensor, own_norm_N: Tensor) -> Tensor:
-        """Which runs skip: where the average overflowed or, for those who ask nobody, the rank's own gradient."""
+        """Which runs skip: where the average overflowed or, for a rank that decides alone, its own gradient."""
         return torch.where(self.alone.squeeze(1), ~torch.isfinite(own_norm_N), average_N)

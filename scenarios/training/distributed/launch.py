@@ -1,4 +1,4 @@
-"""Starts the ranks of a group as processes of their own, and hears from them.
+"""Starts the ranks of a group as separate processes, and receives their results.
 
 Each rank is a fresh Python that gets its work on its standard input and answers on its standard
 output. It ends when its input closes, so that none is left behind however this process ends; a rank
@@ -46,7 +46,7 @@ def train_apart(
     train: `loop.train`. InputError where a device is missing; WorkerLostError where a rank died.
     """
     for job in jobs:
-        job.segments  # noqa: B018  # a bad setting is told before anything is started
+        job.segments  # noqa: B018  # a bad setting is reported before anything is started
     keep = {name: sorted(set(steps)) for name, steps in keep.items()}
     results: dict[int, Any] = {}
     for ranks in sorted({job.setup.distributed.ranks for job in jobs}):
@@ -87,10 +87,10 @@ def _train_ranks(
 
 @contextlib.contextmanager
 def started(ranks: int, work: dict[str, Any]) -> Iterator[tuple[list["subprocess.Popen[bytes]"], Iterator[Message]]]:
-    """The processes of a group at work, and what they say; after the context there are none."""
+    """The running processes of a group, and their messages; none is left after the context."""
     processes: list[subprocess.Popen[bytes]] = []
     listeners: list[threading.Thread] = []
-    said: queue.Queue[Message] = queue.Queue()
+    received: queue.Queue[Message] = queue.Queue()
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     if sys.platform in LOOPBACK:  # all ranks are on this machine, and nothing listens to the outside
@@ -107,15 +107,15 @@ def started(ranks: int, work: dict[str, Any]) -> Iterator[tuple[list["subprocess
                         env=environment,
                     )
                 processes.append(process)
-                listeners.append(threading.Thread(target=_listen, args=(rank, process, said), daemon=True))
+                listeners.append(threading.Thread(target=_listen, args=(rank, process, received), daemon=True))
                 listeners[-1].start()
             for rank, process in enumerate(processes):
                 part = {**work, "rank": rank, "ranks": ranks, "rendezvous": str(Path(folder) / "rendezvous")}
-                with contextlib.suppress(BrokenPipeError):  # it has died, which the listener tells
+                with contextlib.suppress(BrokenPipeError):  # it has died, which the listener reports
                     assert process.stdin is not None
                     process.stdin.write(cloudpickle.dumps(part))
                     process.stdin.flush()
-            yield processes, _messages(processes, said, folder)
+            yield processes, _messages(processes, received, folder)
         finally:
             for process in processes:
                 process.kill()
@@ -128,24 +128,24 @@ def started(ranks: int, work: dict[str, Any]) -> Iterator[tuple[list["subprocess
                     process.stdin.close()
 
 
-def _listen(rank: int, process: "subprocess.Popen[bytes]", said: "queue.Queue[Message]") -> None:
-    """Pass on what a rank says, and that it has ended. Its output is this program's own, so unpickling is safe."""
+def _listen(rank: int, process: "subprocess.Popen[bytes]", received: "queue.Queue[Message]") -> None:
+    """Pass on a rank's messages, and that it has ended. Its output is this program's own, so unpickling is safe."""
     assert process.stdout is not None
     with process.stdout as output, contextlib.suppress(EOFError, pickle.UnpicklingError):
         while True:
             kind, content = pickle.load(output)
-            said.put((rank, kind, content))
-    said.put((rank, "ended", process.wait()))
+            received.put((rank, kind, content))
+    received.put((rank, "ended", process.wait()))
 
 
 def _messages(
-    processes: list["subprocess.Popen[bytes]"], said: "queue.Queue[Message]", folder: str
+    processes: list["subprocess.Popen[bytes]"], received: "queue.Queue[Message]", folder: str
 ) -> Iterator[Message]:
     """Messages as they come. WorkerLostError when a rank ends without a result, naming the one that ended first."""
     patience, lost = None, 0
     while True:
         try:
-            rank, kind, content = said.get(timeout=patience)
+            rank, kind, content = received.get(timeout=patience)
         except queue.Empty:
             raise WorkerLostError("the ranks of a distributed run lost each other") from None
         if kind == "ended" and content == 0:

@@ -14,7 +14,7 @@ LEAST = ("attention_entropy_min",)
 def combined(blocks: list[dict[str, np.ndarray]], tokens_SNW: np.ndarray) -> dict[str, np.ndarray]:
     """One record [S, N, K] a signal, of one from each rank: see `evaluation.schema` for what is done with each.
 
-    Where all ranks say the same, that is what comes out, to the bit.
+    Where all ranks record the same value, the result is bitwise that value.
     """
     share = np.moveaxis(tokens_SNW / tokens_SNW.sum(-1, keepdims=True), -1, 0)[..., None]  # [W, S, N, 1]
     result = {}
