@@ -9,7 +9,7 @@ from trainwreck.evaluation.errors import InputError
 
 
 def import_file(path: Path, what: str) -> ModuleType:
-    """The module of a file. `what` it is for stands in the InputError where it is missing or does not import."""
+    """The module of a file. `what` it is for is named in the InputError where it is missing or does not import."""
     if not path.is_file():
         raise InputError(f"{what} {path}: no such file")
     # The name must not shadow a module that the file itself wants to import.

@@ -38,7 +38,7 @@ def _bar(what: str) -> Iterator[Told]:
     from rich.text import Text
 
     class Left(TimeRemainingColumn):
-        """Rich's own estimate, unless somebody knows better."""
+        """Rich's own estimate, unless the work gave one."""
 
         def render(self, task: Task) -> Text:
             end = task.fields["end"]

@@ -1,4 +1,4 @@
-"""The channels through which a data set could give its labels away, as features of a run that should tell nothing.
+"""The channels through which a data set could give its labels away, as features of a run that should predict nothing.
 
 What a detector on the blind track gets:
 
@@ -34,7 +34,7 @@ from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.replay import replay_order, rows
 
 FIRST = 10  # rows
-ENDS = 16  # characters of a name that are looked at, from its start and from its end
+ENDS = 16  # characters of a name that are used, from its start and from its end
 MODULI = (2, 3, 4, 5, 6, 7, 8)
 DECIMALS = 9
 BITS = 52  # of the fraction of a float64

@@ -1,19 +1,19 @@
-"""Leak audit: does anything that a detector sees before the failure tell that a run will fail?
+"""Leak audit: does anything that a detector sees before the failure predict that a run will fail?
 
-For each channel (`channels`) a boosted classifier is cross-validated at telling the runs that must be found
+For each channel (`channels`) a boosted classifier is cross-validated at separating the runs that must be found
 (failing and compound) from those that must not be alarmed (healthy and look-alike). A fold holds whole seeds
-out, so that a twin set stays together, and with it all runs that were fed the same batches. Both classes
+out, so that a twin set stays together, and with it all runs that train on the same batches. Both classes
 weigh alike: the majority prior, which always gives one answer, has a balanced accuracy of one half whatever
 the shares. A channel leaks where the balanced accuracy is above that, by a test over the seeds (linearised,
 Student's t, corrected for what the folds share; Holm over the channels of a track), at 5 %.
 
-Left out are runs that nobody sets against each other: cured and latent ones, and those to calibrate on, which are all
-healthy. The train split is in, for a detector learns there what a leak gives away. A run that is under its fault
+Left out are runs that no score compares: cured and latent ones, and those to calibrate on, which are all
+healthy. The train split is in, because a detector can learn a leak there. A run that is under its fault
 within the rows of a channel shows it by right, and is left out there; the healthy runs of its base then weigh less,
 in proportion, so that what is left has the base's own shares.
 
-What most easily leaks is the base. One with more failing runs than others, beside as many healthy ones, is
-told by its learning rate or by the entropy of its batches, and with it the odds. The cure is in the plan: as
+What most easily leaks is the base. A base with more failing runs than others, and as many healthy ones, is
+recognised by its learning rate or by the entropy of its batches, and with it the odds. The cure is in the plan: as
 many healthy and look-alike runs as failing ones, for every base; `bases` says how many are lacking.
 """
 
@@ -163,8 +163,8 @@ def _channel(name: str, values: pd.DataFrame, runs: pd.DataFrame) -> Channel:
     enough = min(label.sum(), (~label).sum()) >= FEWEST_RUNS
     if not enough or min(len(set(seed[label])), len(set(seed))) < FEWEST_SEEDS:
         return facts
-    said = _predicted(values[used].to_numpy(dtype=np.float64), label, weight[used], seed)
-    value, error, seeds = balanced_accuracy(said, label, weight[used], seed)
+    predicted = _predicted(values[used].to_numpy(dtype=np.float64), label, weight[used], seed)
+    value, error, seeds = balanced_accuracy(predicted, label, weight[used], seed)
     error *= SHARED_TRAINING
     # With no spread at all, above is above.
     p = float(student.sf((value - PRIOR) / max(error, 1e-12), seeds - 1)) if value != PRIOR else 0.5
@@ -174,33 +174,33 @@ def _channel(name: str, values: pd.DataFrame, runs: pd.DataFrame) -> Channel:
 
 
 def balanced_accuracy(
-    said: np.ndarray, label: np.ndarray, weight: np.ndarray, seed: np.ndarray
+    predicted: np.ndarray, label: np.ndarray, weight: np.ndarray, seed: np.ndarray
 ) -> tuple[float, float, int]:
     """Mean of the two classes' accuracies, its standard error over seeds (linearised), and the number of seeds.
 
-    said, label: [N] bool. weight: [N].
+    predicted, label: [N] bool. weight: [N].
     """
     parts = np.zeros(len(label))
     value = 0.0
     for one in (True, False):
         share = weight * (label == one) / weight[label == one].sum()
-        accuracy = float((share * (said == label)).sum())
+        accuracy = float((share * (predicted == label)).sum())
         value += accuracy / 2
-        parts += share * ((said == label) - accuracy) / 2
+        parts += share * ((predicted == label) - accuracy) / 2
     _, code = np.unique(seed, return_inverse=True)
     sums = np.bincount(code, weights=parts)
     return value, float(np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum())), len(sums)
 
 
 def _predicted(values: np.ndarray, label: np.ndarray, weight: np.ndarray, seed: np.ndarray) -> np.ndarray:
-    """What a classifier that never saw a run's seed says of it. [N] bool"""
+    """Predictions for each run by a classifier that was not trained on its seed. [N] bool"""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.model_selection import StratifiedGroupKFold
 
-    said = np.zeros(len(label), dtype=bool)
+    predicted = np.zeros(len(label), dtype=bool)
     varying = values[:, ~((values == values[:1]) | (np.isnan(values) & np.isnan(values[:1]))).all(0)]
     if not varying.shape[1]:
-        return said
+        return predicted
     folds = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=0)
     for train, held in folds.split(varying, label, seed):
         own = weight[train].copy()
@@ -209,8 +209,8 @@ def _predicted(values: np.ndarray, label: np.ndarray, weight: np.ndarray, seed: 
         model = HistGradientBoostingClassifier(
             max_iter=30, max_leaf_nodes=8, min_samples_leaf=5, early_stopping=False, random_state=0
         )
-        said[held] = model.fit(varying[train], label[train], own).predict(varying[held])
-    return said
+        predicted[held] = model.fit(varying[train], label[train], own).predict(varying[held])
+    return predicted
 
 
 def _share_kept(runs: pd.DataFrame, failing: np.ndarray, clean: np.ndarray) -> np.ndarray:

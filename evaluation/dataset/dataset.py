@@ -117,7 +117,7 @@ def load_labels(path: str | Path | DataSet) -> DataSet:
 def telemetry_digest(dataset: DataSet) -> str:
     """Which telemetry this is: SHA-256 over the names and checksums of the files that the runs lie in.
 
-    Labels don't count: alarms hold for the rows that they were raised on, however often those are labelled anew.
+    Labels don't count: alarms hold for the rows that they were raised on, however often those are labelled again.
     """
     files = dataset.manifest["files"]
     lines = [f"{files[name]['sha256']}  {name}\n" for name in sorted(set(dataset.runs["file"]))]

@@ -1,4 +1,4 @@
-"""Telemetry against telemetry: to the bit, and where it is not the same, from which step on and by how many nats."""
+"""Telemetry against telemetry, compared bitwise: where it differs, from which step on and by how many nats."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The small data set that ships with the package: something to score at once, without training.
+"""The small data set that ships with the package: data to score without training first.
 
 It is what `trainwreck generate sample` makes and `trainwreck release` writes (`make sample`).
 """

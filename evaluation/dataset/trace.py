@@ -96,10 +96,10 @@ def _lists(values: np.ndarray, missing: np.ndarray | None) -> "pa.ListArray":
     """A list a step, [S, K], null where `missing`."""
     import pyarrow as pa
 
-    there = np.ones(len(values), bool) if missing is None else ~missing
-    offsets = np.concatenate([[0], np.cumsum(there * values.shape[1])]).astype(np.int32)
+    present = np.ones(len(values), bool) if missing is None else ~missing
+    offsets = np.concatenate([[0], np.cumsum(present * values.shape[1])]).astype(np.int32)
     mask = None if missing is None else pa.array(missing)
-    return pa.ListArray.from_arrays(offsets, pa.array(values[there].ravel(), from_pandas=False), mask=mask)
+    return pa.ListArray.from_arrays(offsets, pa.array(values[present].ravel(), from_pandas=False), mask=mask)
 
 
 def _with_gaps(run_id: str, table: "pa.Table") -> Trace:
@@ -109,22 +109,22 @@ def _with_gaps(run_id: str, table: "pa.Table") -> Trace:
     evaluated = np.ones(len(table), bool)
     for signal in SIGNALS:
         column = table.column(signal.name).combine_chunks()
-        there = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+        present = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
         if signal.name in EVALUATIONS:
-            if signal.name == "validation_loss" and there is not None:
-                evaluated = there
-        elif there is not None:
-            logged[signal.name] = there
-            if not there.any():
+            if signal.name == "validation_loss" and present is not None:
+                evaluated = present
+        elif present is not None:
+            logged[signal.name] = present
+            if not present.any():
                 continue
         if signal.axis is Axis.SCALAR:
             signals[signal.name] = column.to_numpy(zero_copy_only=False).astype(np.float32)
-        elif there is None:
+        elif present is None:
             signals[signal.name] = column.flatten().to_numpy().reshape(len(table), -1)
         else:
-            known = column.flatten().to_numpy().reshape(int(there.sum()), -1)
+            known = column.flatten().to_numpy().reshape(int(present.sum()), -1)
             signals[signal.name] = np.full((len(table), known.shape[1]), np.nan, np.float32)
-            signals[signal.name][there] = known
+            signals[signal.name][present] = known
     steps = table.column("step").to_numpy().astype(np.int64)
     return Trace(run_id, signals, evaluated, steps, logged)
 

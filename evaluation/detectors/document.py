@@ -8,18 +8,18 @@ from trainwreck.evaluation.detectors.registry import EXTRA, SWITCH, known_detect
 
 INTRODUCTION = f"""# Detectors on the board
 
-What each goes by, where its rule and defaults come from, and what it cannot see. `trainwreck score DIR --detector NAME`
-runs one; `trainwreck leaderboard DIR` runs all. A row is what the logger gives, so on a thinned profile "100 rows" are
-100 logged rows, not steps.
+The rule of each, where the rule and its defaults come from, and what it cannot see.
+`trainwreck score DIR --detector NAME` runs one; `trainwreck leaderboard DIR` runs all. A row is what the logger gives,
+so on a thinned profile "100 rows" are 100 logged rows, not steps.
 
 Those with a library in the last column are that library's code, driven row by row; `pip install 'trainwreck[{EXTRA}]'`
-installs them. Without it they are not on the board, which names them; {SWITCH}=off leaves them away even so.
-The others are our own code from the published rule. Signals are columns of [schema.md](schema.md); one that a profile
-does not show is not there, and the detector goes by what is left.
+installs them. Without it they are left out of the board, which names them; {SWITCH}=off leaves
+them out in any case. The others are our own code from the published rule. Signals are columns of
+[schema.md](schema.md). A signal that a profile does not show is not available, and the detector uses the others.
 
-Names in `_gated` stand behind the shared gate of `evaluation/detectors/generic/series.py`: it alarms at a loss or
-gradient norm that is not finite, and shows the detector, in place of each number, how far its logarithm is from the
-trend of the rows before, in standard deviations. Beside each stands the same detector without it.
+Names in `_gated` run behind the shared gate of `evaluation/detectors/generic/series.py`: it alarms at a loss or
+gradient norm that is not finite, and gives the detector, in place of each number, how far its logarithm is from the
+trend of the rows before, in standard deviations. Next to each is the same detector without the gate.
 """
 
 

@@ -1,6 +1,6 @@
 """Detectors of installed packages: entry points of the group `trainwreck.detectors`, name = "package.module:Class".
 
-To list them imports none of them, so that a broken one harms nobody who does not ask for it.
+Listing them imports none of them, so that a broken one fails only where it is requested.
 """
 
 from collections.abc import Iterable

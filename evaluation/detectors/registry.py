@@ -1,11 +1,11 @@
 """Detectors by name or from a file. Built-in ones register themselves; no list is kept anywhere.
 
-To look one up imports its module and no other: which module that is, is read off the sources, where each registered
+Looking one up imports its module and no other: which module that is, is read from the sources, where each registered
 class has a line `name = "..."`.
 
-Some are other people's libraries, which the extra `monitors` installs. A detector whose library is not there is
-not on the board, and asking for it by name says what to install. The environment variable TRAINWRECK_MONITORS=off
-leaves them all away, so that a board has the same entries whatever happens to be installed.
+Some wrap third-party libraries, which the extra `monitors` installs. A detector whose library is not installed is
+not on the board, and requesting it by name says what to install. The environment variable TRAINWRECK_MONITORS=off
+leaves them all out, so that a board has the same entries whatever is installed.
 """
 
 import importlib
@@ -98,7 +98,7 @@ def _lacks(detector: type[Detector]) -> str:
 
 @contextmanager
 def without_libraries() -> Iterator[None]:
-    """A block, and processes begun in it, in which detectors that need a library stand on no board."""
+    """A block, and processes begun in it, in which detectors that need a library are left out of boards."""
     before = os.environ.get(SWITCH)
     os.environ[SWITCH] = "off"
     try:
@@ -178,7 +178,7 @@ def load_detector(name: str) -> type[Detector]:
 
 
 def as_detector(found: object, where: str, class_name: str) -> type[Detector]:
-    """What stands under a class's name, if it is a detector; else an InputError that begins with `where`."""
+    """The object of a class's name, if it is a detector; else an InputError that begins with `where`."""
     if found is None:
         raise InputError(f"{where}: has no class {class_name!r}")
     if not isinstance(found, type):

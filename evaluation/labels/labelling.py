@@ -121,7 +121,7 @@ def refuse_change(dataset: DataSet) -> None:
 def relabel(folder: Path) -> list[dict[str, Any]]:
     """Label a data set again and write its runs table and manifest; rows as written.
 
-    What an earlier labelling filled in is measured anew; nothing else changes. Killed between the
+    What an earlier labelling filled in is measured again; nothing else changes. Killed between the
     two files, it leaves a data set without a manifest, which `generate` with its plan finishes.
     """
     dataset = load(folder)

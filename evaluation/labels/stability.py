@@ -1,11 +1,11 @@
-"""How far labels can be trusted: the same measurement from other healthy runs.
+"""Certainty of labels: the same measurement from other healthy runs.
 
 Of every base with twice the healthy runs that a label needs, one half sets the levels (see `visible.py`),
-and the other half is held against them as if its runs were failing: each beside another one as its twin. The
-share that is called visible is the false-positive rate as measured, beside the one stated. And the visible
+and the other half is compared with them as if its runs were failing: each with another one as its twin. The
+share that is called visible is the measured false-positive rate, to compare with the stated one. And the visible
 step of every failing run is measured from either half.
 
-Points of no return rest on no healthy run but the twin, so they don't move.
+Points of no return depend on no healthy run but the twin, so they don't change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class Stability:
     """What was found. Rates are shares; interval: exact (Clopper and Pearson 1934), at `CONFIDENCE`."""
 
     bases: int
-    pairs: int  # healthy runs held against another one
+    pairs: int  # healthy runs compared with another one
     stated_rate: float
     measured_rate: float
     interval: tuple[float, float]

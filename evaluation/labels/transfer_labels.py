@@ -1,7 +1,7 @@
 """Points of no return measured on another copy of a data set: on another machine, or by whoever published it.
 
-They hold for telemetry that is the same to the bit, which checksums tell; of the other copy, manifest and runs table
-are enough.
+They hold for telemetry that is bitwise the same, which is checked by checksums; of the other copy, manifest and runs
+table are enough.
 """
 
 import json
@@ -18,14 +18,14 @@ from trainwreck.evaluation.labels.labelling import point_file, points_of, refuse
 
 
 def adopt(folder: Path, source: Path) -> int:
-    """Take over the points of no return of `source`, and leave those that are there; how many were taken.
+    """Take over the points of no return of `source`, and keep those already measured; how many were taken.
 
     The runs table is not written: `relabel` does that. InputError, and nothing taken, where a run that has a point
     is not in `folder` or its telemetry is another.
     """
     dataset, other = load(folder), load_labels(source)
     refuse_change(dataset)
-    there = points_of(folder)
+    present = points_of(folder)
     measured = other.runs[other.runs["no_return_branches"] != "{}"]
     files, others = dataset.manifest["files"], other.manifest["files"]
     for run_id, file in zip(measured["run_id"], measured["file"], strict=True):
@@ -36,7 +36,7 @@ def adopt(folder: Path, source: Path) -> int:
                 f"from: {source}: telemetry of run {run_id} is not the same; allowed: labels of a data set that is "
                 "the same to the bit"
             )
-    wanted = measured[~measured.index.isin(list(there))]
+    wanted = measured[~measured.index.isin(list(present))]
     for row in wanted.to_dict("records"):
         write_json(point_file(folder, row["run_id"]), _point(row))
     return len(wanted)

@@ -10,15 +10,15 @@ step at which the faulty run is further from its twin than healthy runs are from
            least `FLOOR` of the largest that any component of the signal ever has
     visible where  d(t) > lambda * kappa * E(t)          in any component
 
-Each signal is looked at twice, step by step and as the mean of the last `SMOOTH` steps, since a shift
-that lasts is plain to the eye long before any one step of it stands out of the noise of batches; each
+Each signal is evaluated twice, step by step and as the mean of the last `SMOOTH` steps, since a shift
+that lasts is visible long before any one step of it exceeds the noise of batches; each
 view has an E and a kappa of its own. Signals marked `positive` are compared by their logarithm. Of 8
 healthy runs one may lag far behind; a range that it set alone would hide harm that is plain beside all
 others, so it counts in kappa and lambda only.
 
-Each healthy run in turn is held against the others: r is how far it is at most from any of them but the
-furthest one, in units of their E. kappa, one a view, is the largest r but one: so a strange run counts once,
-where it is held against the others itself. lambda, one for all views, is the level that r / kappa (kappa
+Each healthy run in turn is compared with the others: r is how far it is at most from any of them but the
+furthest one, in units of their E. kappa, one a view, is the largest r but one: so an outlying run counts once,
+where it is compared with the others itself. lambda, one for all views, is the level that r / kappa (kappa
 among the others), at its largest over the views, stays under on all but
 `FALSE_POSITIVES` of healthy runs: a conformal quantile (Vovk et al. 2005), so the rate holds for all
 signals together, whatever their distributions. Without the floors, one signal that is all but the same
@@ -189,7 +189,7 @@ def _rank(n: int) -> int:
 
 @dataclass(frozen=True)
 class Departure:
-    """Where a run is further from its twin than healthy runs are: steps looked at, from the onset on, and verdicts."""
+    """Where a run is further from its twin than healthy runs are: the steps tested, from the onset on, and verdicts."""
 
     view: View
     steps: np.ndarray
@@ -203,7 +203,7 @@ class Departure:
 
 
 def departures(run: Trace, twin: Trace, healthy: Spread, onset: int) -> list[Departure]:
-    """Every view of every outcome signal, held against the twin's."""
+    """Every view of every outcome signal, compared with the twin's."""
     found = []
     length = min(len(run), len(twin))
     evaluated = np.flatnonzero(run.evaluated[:length] & twin.evaluated[:length])
@@ -245,24 +245,24 @@ def by_profile(found: Sequence[Departure]) -> dict[str, int]:
     """
     steps: dict[str, int] = {}
 
-    def told(profile: str, step: int | None) -> None:
+    def keep_first(profile: str, step: int | None) -> None:
         if step is not None:
             steps[profile] = min(step, steps.get(profile, step))
 
     for one in found:
         signal, scalar = one.view.signal, one.view.signal.axis is Axis.SCALAR
-        told("full", one.first())
+        keep_first("full", one.first())
         if signal.name in EVALUATIONS:
             first = one.first()
-            told("standard", None if first is None else math.ceil(first / LOG_EVERY) * LOG_EVERY)
-            told("filtered", None if first is None else first // LOG_EVERY * LOG_EVERY + LOG_EVERY - 1)
+            keep_first("standard", None if first is None else math.ceil(first / LOG_EVERY) * LOG_EVERY)
+            keep_first("filtered", None if first is None else first // LOG_EVERY * LOG_EVERY + LOG_EVERY - 1)
         elif one.view.mean_of == 1:
             every = LOG_EVERY if scalar else LOG_EVERY * LIST_EVERY
-            told("standard", one.first(one.steps % every == 0))
-            told("minimal", one.first(one.steps % LOG_EVERY == 0) if signal.name == "loss" else None)
+            keep_first("standard", one.first(one.steps % every == 0))
+            keep_first("minimal", one.first(one.steps % LOG_EVERY == 0) if signal.name == "loss" else None)
         elif scalar:
             seen = one.finite if signal.name == "loss" else True
-            told("filtered", one.first(seen & ((one.steps + 1) % LOG_EVERY == 0)))
+            keep_first("filtered", one.first(seen & ((one.steps + 1) % LOG_EVERY == 0)))
     return steps
 
 

@@ -74,7 +74,7 @@ PAGE = (
 
 
 def heads(columns: Sequence[Column]) -> list[str]:
-    """What stands over each column."""
+    """The heading of each column."""
     return [column.head for column in columns]
 
 

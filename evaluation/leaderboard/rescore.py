@@ -1,6 +1,6 @@
 """Stored alarms to scorecards: labels are all that it takes, and no telemetry.
 
-Whoever hands in alarms chose every number in the file, so each is held against what the runs allow: steps that the
+Whoever hands in alarms chose every number in the file, so each is checked against what the runs allow: steps that the
 profile shows, and rows that a detector which did not fail has seen to the end.
 """
 
@@ -108,13 +108,13 @@ def rescore(dataset: DataSet, files: Sequence[AlarmFile], *, oracles: bool = Fal
 
 
 def _card(file: AlarmFile, dataset: DataSet, frame: Baseline) -> Scorecard:
-    said = {one.run_id: one for one in file.alarms}
-    return measure(file.detector, file.profile, file.track, file.about, dataset.runs, said, frame)
+    alarms = {one.run_id: one for one in file.alarms}
+    return measure(file.detector, file.profile, file.track, file.about, dataset.runs, alarms, frame)
 
 
 def _oracle(name: str, profile: str, dataset: DataSet, frame: Baseline) -> Scorecard:
-    said = {run["run_id"]: oracle_alarms(name, run) for _, run in dataset.runs.iterrows()}
-    return measure(name, profile, BLIND, ABOUT_ORACLES, dataset.runs, said, frame)
+    alarms = {run["run_id"]: oracle_alarms(name, run) for _, run in dataset.runs.iterrows()}
+    return measure(name, profile, BLIND, ABOUT_ORACLES, dataset.runs, alarms, frame)
 
 
 def check(file: AlarmFile, runs: pd.DataFrame, causes: Iterable[str]) -> None:
@@ -130,8 +130,7 @@ def check(file: AlarmFile, runs: pd.DataFrame, causes: Iterable[str]) -> None:
         raise InputError(f"{file.path}: k: {file.k} is not allowed; allowed: {LOG_EVERY}")
     if file.detector in ORACLES:
         raise InputError(f"{file.path}: detector: {file.detector!r} knows the label and has no alarms of its own")
-    said = [one.run_id for one in file.alarms]
-    _check_runs(file.path, said, runs)
+    _check_runs(file.path, [one.run_id for one in file.alarms], runs)
     last = dict(zip(runs["run_id"], runs["last_step"], strict=True))
     allowed = {*causes, UNKNOWN}
     for one in file.alarms:
@@ -141,10 +140,10 @@ def check(file: AlarmFile, runs: pd.DataFrame, causes: Iterable[str]) -> None:
             raise InputError(f"{file.path}: run {one.run_id}: {complaint}")
 
 
-def _check_runs(path: Path, said: Sequence[str], runs: pd.DataFrame) -> None:
-    twice = sorted(run_id for run_id, count in Counter(said).items() if count > 1)
+def _check_runs(path: Path, replayed: Sequence[str], runs: pd.DataFrame) -> None:
+    twice = sorted(run_id for run_id, count in Counter(replayed).items() if count > 1)
     needed = set(runs["run_id"][scored(runs)])
-    missing, others = sorted(needed - set(said)), sorted(set(said) - set(runs["run_id"]))
+    missing, others = sorted(needed - set(replayed)), sorted(set(replayed) - set(runs["run_id"]))
     for names, what in ((others, "not of this data set"), (twice, "there twice"), (missing, "missing")):
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""

@@ -51,7 +51,7 @@ TRACKS = (BLIND, "informed")
 CHUNK = 8  # runs a process replays at a time, at least
 ROUNDS = 4  # pieces of work for each process where detectors need processes of their own, which take time to begin
 SHOWN = ("profile", "rank", "detector", f"recall_{HEADLINE_BUDGET}", f"stopped_{HEADLINE_BUDGET}", "skill", "top1")
-Asked: TypeAlias = "str | Detector | type[Detector] | Seeded"
+AnyDetector: TypeAlias = "str | Detector | type[Detector] | Seeded"
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
 
@@ -60,12 +60,12 @@ Progress = Callable[[int, int, str], None]
 class Leaderboard:
     """Scorecards side by side. Use `leaderboard`.
 
-    cards: by profile in the order asked for, then by detector. easy: by profile the scenarios that every one-line
-    detector solves; the headline stands in the table without them too.
+    cards: by profile in the order requested, then by detector. easy: by profile the scenarios that every one-line
+    detector solves; the table has the headline without them too.
     """
 
     cards: tuple[Scorecard, ...]
-    hidden: tuple[str, ...] = ()  # detectors that the easy scenarios are found by, and that nobody asked for
+    hidden: tuple[str, ...] = ()  # detectors that the easy scenarios are found by, and that were not requested
 
     @cached_property
     def _table(self) -> pd.DataFrame:
@@ -143,7 +143,7 @@ def score_all(
     more than one each detector is replayed with `seed` 0, 1, ... and its scorecard, of seed 0, has the scores of all.
     Raises InputError for a detector that takes no seed then.
     """
-    chosen: Sequence[Asked] = detectors
+    chosen: Sequence[AnyDetector] = detectors
     if seeds > 1:
         from trainwreck.evaluation.scoring.detector_seeds import Seeded
 
@@ -167,7 +167,7 @@ def board_cards(
 ) -> list[Scorecard]:
     """Scorecards of every built-in detector, the oracles, and `extra`; `workers` and `limits` as in `score_all`.
 
-    A name in `extra` that is on the board anyway stands there once.
+    A name in `extra` that is on the board anyway is listed once.
     """
     return score_all(
         dataset, board_entries(extra), profiles=profiles, workers=workers, limits=limits, progress=progress
@@ -175,7 +175,7 @@ def board_cards(
 
 
 def board_entries(extra: Sequence[str | Detector | type[Detector]] = ()) -> list[str | Detector | type[Detector]]:
-    """What stands on a board where nothing is said: every built-in detector and the oracles; and `extra`."""
+    """The entries of a board by default: every built-in detector and the oracles; and `extra`."""
     from trainwreck.evaluation.replay.oracles import ORACLES
 
     always: list[str | Detector | type[Detector]] = [*builtin_detectors(), *ORACLES]
@@ -233,7 +233,7 @@ def _frame(dataset: DataSet) -> Baseline:
 def _score_all(
     dataset: DataSet,
     frame: Baseline,
-    detectors: Sequence[Asked],
+    detectors: Sequence[AnyDetector],
     profiles: Sequence[str],
     track: str,
     k: int,
@@ -249,37 +249,37 @@ def _score_all(
         if profile not in PROFILES:
             raise unknown("profile", profile, PROFILES)
     known = _allowed_causes(dataset)
-    asked = (profiles, track, k, known)
-    asked_about = dataset.runs[scored(dataset.runs)]
-    order = replay_order(asked_about["run_id"])
+    settings = (profiles, track, k, known)
+    replayed = dataset.runs[scored(dataset.runs)]
+    order = replay_order(replayed["run_id"])
     with ExitStack() as stack:
-        # Here, so that a wrong one is told before any work.
+        # Here, so that a wrong one is reported before any work.
         entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
-        said: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
+        found: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
         if workers > 1:
             from joblib import Parallel, delayed
 
             apart = any(is_isolated(entry.make) for entry in entries)
             stack.close()  # each process begins its own
-            size = max(CHUNK, -(-len(asked_about) // (ROUNDS * workers))) if apart else CHUNK
-            tables = [dataset.runs.loc[order[i : i + size]] for i in range(0, len(asked_about), size)]
+            size = max(CHUNK, -(-len(replayed) // (ROUNDS * workers))) if apart else CHUNK
+            tables = [dataset.runs.loc[order[i : i + size]] for i in range(0, len(replayed), size)]
             pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
             replies = pool(
-                delayed(_elsewhere)(Path.cwd(), dataset.path, table, frame, list(detectors), limits, isolate, *asked)
+                delayed(_elsewhere)(Path.cwd(), dataset.path, table, frame, list(detectors), limits, isolate, *settings)
                 for table in tables
             )
         else:
-            replies = (_replayed(dataset, [run_id], entries, *asked) for run_id in order)
+            replies = (_replayed(dataset, [run_id], entries, *settings) for run_id in order)
         done = 0
-        for heard in replies:
-            for run_id, alarms in heard.items():
+        for reply in replies:
+            for run_id, alarms in reply.items():
                 for key, alarm in alarms.items():
-                    said[key][run_id] = alarm
+                    found[key][run_id] = alarm
                 done += 1
                 if progress is not None:
-                    progress(done, len(asked_about), run_id)
+                    progress(done, len(replayed), run_id)
     return [
-        measure(entry.name, profile, track, entry.about, dataset.runs, said[profile, entry.name], frame)
+        measure(entry.name, profile, track, entry.about, dataset.runs, found[profile, entry.name], frame)
         for profile in profiles
         for entry in entries
     ]
@@ -295,13 +295,13 @@ def _replayed(
     known: Collection[str],
 ) -> dict[str, dict[tuple[str, str], Alarms]]:
     """What each entry says of some runs: by run, then profile and name."""
-    heard: dict[str, dict[tuple[str, str], Alarms]] = {}
+    found: dict[str, dict[tuple[str, str], Alarms]] = {}
     for run_id in run_ids:
         run = dataset.run(run_id)
         context = json.loads(run["context"] or "{}") if track == "informed" else None
         trace = dataset.trace(run_id)
         check_telemetry(run, trace)
-        heard[run_id] = {
+        found[run_id] = {
             (profile, entry.name): (
                 entry.oracle(run)
                 if entry.oracle is not None
@@ -310,7 +310,7 @@ def _replayed(
             for profile in profiles
             for entry in entries
         }
-    return heard
+    return found
 
 
 def _elsewhere(
@@ -321,23 +321,23 @@ def _elsewhere(
     detectors: list[Any],
     limits: Limits | None,
     isolate: bool,
-    *asked: Any,
+    *settings: Any,
 ) -> Any:
     """`_replayed` in another process, which opens the files and makes the detectors for itself, in the same folder."""
     with contextlib.chdir(here), ExitStack() as stack:
         entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
-        return _replayed(DataSet(path, {}, runs), list(runs["run_id"]), entries, *asked)
+        return _replayed(DataSet(path, {}, runs), list(runs["run_id"]), entries, *settings)
 
 
 class _Entry:
-    """What stands on the board: its name, how to make it for a run, what it says of itself.
+    """An entry of the board: its name, how to make it for a run, what it says of itself.
 
     oracle: of an oracle, its alarms on a row of the runs table. stack: ends its process, where it has one of its own.
     """
 
     def __init__(
         self,
-        detector: Asked,
+        detector: AnyDetector,
         frame: Baseline,
         stack: ExitStack,
         limits: Limits | None,
@@ -395,7 +395,7 @@ def _of_seeds(name: str, cards: Sequence[Scorecard]) -> Scorecard:
     """One scorecard of those by seed: the first, with the scores of all."""
     seeds = {f"recall_{point}": [card.recall[point].value for card in cards] for point in cards[0].recall}
     seeds |= {"lead": [card.lead.value for card in cards], "skill": [card.headline_skill.value for card in cards]}
-    failed = {i: sum(said.crashed for said in card.alarms) for i, card in enumerate(cards) if i}
+    failed = {i: sum(alarms.crashed for alarms in card.alarms) for i, card in enumerate(cards) if i}
     notes = tuple(f"with seed {i} it failed on {count} runs" for i, count in failed.items() if count)
     return replace(cards[0], detector=name, seeds=seeds, notes=cards[0].notes + notes)
 
@@ -416,7 +416,7 @@ def _entry_name(detector: object) -> str:
             return detector
         from trainwreck.evaluation.replay.sandbox.command import PREFIX, shown
 
-        # Of a file, the folder is nobody's business.
+        # Of a file, without its folder, which is private.
         return shown(detector) if detector.startswith(PREFIX) else Path(detector).name
     kind = detector if isinstance(detector, type) else type(detector)
     return str(getattr(detector, "name", "") or kind.__name__)

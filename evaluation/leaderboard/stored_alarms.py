@@ -1,11 +1,11 @@
-"""What a detector said of every run that is scored, in one small Parquet file to recompute its scores from.
+"""A detector's alarms on every run that is scored, in one small Parquet file to recompute its scores from.
 
 One row a run. Of the scores only those rows are kept at which the largest score so far rises: the first
 step at which a run exceeds a threshold is among them, whatever the threshold, and so is the largest score before
-any step. That is all that thresholds frozen on calibration runs, recall at a budget and operating curves ask for.
+any step. Thresholds frozen on calibration runs, recall at a budget and operating curves need no more.
 The detector's own alarms are kept as steps of new alarms (`alarms.rising_edges`), the first of which ends the run.
 
-The file's metadata names format and version, detector, profile, track and the telemetry that it speaks of.
+The file's metadata names format and version, detector, profile, track and the telemetry that it is about.
 """
 
 import json
@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
         pa.field("rise_steps", pa.list_(pa.int32()), nullable=False),
         pa.field("rise_scores", pa.list_(pa.float64()), nullable=False),
         pa.field("update_us", pa.float64(), nullable=False),
-        pa.field("state_bytes", pa.int64()),  # empty where nobody could look
+        pa.field("state_bytes", pa.int64()),  # empty where it could not be measured
         pa.field("stderr", pa.list_(pa.string()), nullable=False),  # last lines that were printed, of one that failed
     ]
 )
@@ -81,8 +81,8 @@ def reduced(alarms: Alarms) -> StoredAlarms:
 
     >>> import numpy as np
     >>> steps, scores = np.arange(5), np.array([0.5, 0.2, 0.7, 0.7, 0.9])
-    >>> said = Alarms("r", steps, scores, scores > 0.8, np.array([4]), 4, (), "ok", 1.0, 0)
-    >>> found = reduced(said)
+    >>> alarms = Alarms("r", steps, scores, scores > 0.8, np.array([4]), 4, (), "ok", 1.0, 0)
+    >>> found = reduced(alarms)
     >>> found.steps.tolist(), found.scores.tolist(), found.rows, found.last_judged
     ([0, 2, 4], [0.5, 0.7, 0.9], 5, 4)
     """
@@ -118,7 +118,7 @@ def write_alarms(
 ) -> None:
     """Write one detector's alarms under one profile and track, by run id."""
     rows = []
-    for one in sorted(map(reduced, alarms), key=lambda said: said.run_id):
+    for one in sorted(map(reduced, alarms), key=lambda stored: stored.run_id):
         rows.append(
             {
                 "run_id": one.run_id,
@@ -168,10 +168,10 @@ def read_alarms(path: Path) -> AlarmFile:
 def _facts(path: Path, schema: pa.Schema) -> dict[str, Any]:
     try:
         facts = json.loads((schema.metadata or {})[KEY])
-        said = facts["format"]
+        written = facts["format"]
     except (KeyError, ValueError, TypeError):
-        said = None
-    if said != FORMAT:
+        written = None
+    if written != FORMAT:
         raise InputError(f"{path}: not alarms of Trainwreck; allowed: what `trainwreck score --alarms` writes")
     if facts.get("version") != VERSION:
         raise InputError(f"{path}: alarms version {facts.get('version')!r} is not allowed; allowed: {VERSION}")

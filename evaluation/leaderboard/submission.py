@@ -121,9 +121,9 @@ def _listed(folder: Path, file: Path, sums: Any) -> list[Path]:
     """The files of alarms, which are those that the submission lists, as they were."""
     if not isinstance(sums, dict) or not sums:
         raise InputError(f"{file}: alarms: {sums!r} is not allowed; allowed: each file with its SHA-256")
-    there = {f"{ALARMS}/{path.name}" for path in (folder / ALARMS).glob("*")}
-    for name in sorted(there ^ set(sums)):
-        raise InputError(f"{folder / name}: {'not listed in ' + FILE if name in there else 'missing'}")
+    present = {f"{ALARMS}/{path.name}" for path in (folder / ALARMS).glob("*")}
+    for name in sorted(present ^ set(sums)):
+        raise InputError(f"{folder / name}: {'not listed in ' + FILE if name in present else 'missing'}")
     for name in sums:
         if not name.endswith(SUFFIX):
             raise InputError(f"{file}: alarms: {name!r} is not allowed; allowed: {ALARMS}/NAME{SUFFIX}")

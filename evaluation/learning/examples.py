@@ -8,8 +8,8 @@
                          after the cure
     latent                                              all rows
 
-s is the onset and v the visible step (docs/scoring.md). Between the two nobody could tell, and what a run that was
-not harmed should be called is nobody's to say.
+s is the onset and v the visible step (docs/scoring.md). Between the two the failure cannot be detected, and a run that
+was not harmed is neither quiet nor an alarm.
 """
 
 import json

@@ -64,7 +64,7 @@ BOOSTING: dict[str, Any] = {
 def learn(dataset: DataSet, tick: Tick | None = None) -> Model:
     """Train on the train split. InputError for a data set without one, or with too few runs or seeds in it.
 
-    The same data set gives the same model on one machine. tick: told of runs replayed, then of fits.
+    The same data set gives the same model on one machine. tick: called for runs replayed, then for fits.
     """
     refuse_imported(dataset, "learned from")
     runs = train_runs(dataset)

@@ -1,4 +1,4 @@
-"""What an alarm sets off: a line in the log, the end of the training, or somebody's hook."""
+"""What an alarm sets off: a line in the log, the end of the training, or a user's hook."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which of a live log's columns are signals, settled anew whenever a column first holds a value.
+"""Which of a live log's columns are signals, decided again whenever a column first holds a value.
 
 The names and their order are those of `readers.names`, so that a log that is followed to its end is
 read as `trainwreck import` reads it afterwards.

@@ -1,8 +1,8 @@
-"""Whole lines of a text file that grows, is rotated, or is written anew under a reader's eyes.
+"""Whole lines of a text file that grows, is rotated, or is rewritten while it is read.
 
-A line counts once its newline is there. When another file stands at the path (rotation), the rest of the
+A line counts once its newline is written. When another file is found at the path (rotation), the rest of the
 old one is read first; when the file got shorter, or begins otherwise than it did (a logger that rewrites
-it with another header), reading begins anew.
+it with another header), it is read from the start.
 """
 
 import os
@@ -19,7 +19,7 @@ OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Line(NamedTuple):
-    """A line without its newline. first: of a file that was opened anew. whole: its newline was there."""
+    """A line without its newline. first: of a file that was just opened. whole: it ended in a newline."""
 
     number: int
     text: str
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 class Lines:
-    """Lines of the file at `path`, which may not be there yet."""
+    """Lines of the file at `path`, which need not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class Lines:
             raise InputError(f"{self.path}: can't be read ({error.strerror or error})") from None
 
     def last(self) -> Iterator[Line]:
-        """What stands after the last newline, once nothing more will come."""
+        """The text after the last newline, once the file is complete."""
         if self._file is not None and self._left.strip():
             yield self._line(self._left, whole=False)
             self._left = b""
@@ -60,20 +60,20 @@ class Lines:
             self._file = None
 
     def _same(self) -> bool:
-        """Whether the open file still stands at the path, as long as it was and beginning as it did."""
+        """Whether the open file is still the one at the path, as long as it was and beginning as it did."""
         assert self._file is not None
-        here = os.fstat(self._file.fileno())
-        if here.st_size < self._file.tell():
+        opened = os.fstat(self._file.fileno())
+        if opened.st_size < self._file.tell():
             return False
         at = self._file.tell()
         self._file.seek(0)
         known = self._file.read(len(self._head)) == self._head
         self._file.seek(at)
         try:
-            there = self.path.stat()
+            current = self.path.stat()
         except FileNotFoundError:  # moved away, and nothing in its place yet
             return True
-        return known and (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+        return known and (opened.st_dev, opened.st_ino) == (current.st_dev, current.st_ino)
 
     def _rest_of_old(self) -> Iterator[Line]:
         assert self._file is not None

@@ -1,14 +1,14 @@
 """Detectors beside a training run: rows in as they are logged, new alarms out.
 
-Rules, beside those of `readers`:
+Rules, in addition to those of `readers`:
 
 one row a step   a value that comes for a step that was handed over already is late: an evaluation goes
                  into the next row, anything else is dropped and counted
-a step back      a signal that goes back to an earlier step is a run that was resumed: detectors begin anew
+a step back      a signal that goes back to an earlier step is a run that was resumed: detectors are reset
 alarms           as under the monitor protocol: new where the row before had none, and none came in the
                  20 steps before (`replay.rising_edges`)
-crashes          a detector that raises, or returns what is no verdict, is told of once and left out; the
-                 others and the training go on
+crashes          a detector that raises, or returns something that is not a verdict, is reported once and left out;
+                 the others and the training go on
 """
 
 import copy
@@ -31,7 +31,7 @@ from trainwreck.evaluation.logs.names import Target, parse_mapping
 from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.rows import flat
 
-PATIENCE = 50  # rows after which a signal that has not come is said to be missing
+PATIENCE = 50  # rows after which a signal that has not come is reported missing
 
 logger = logging.getLogger("trainwreck")
 
@@ -167,12 +167,12 @@ class Monitor:
         return found
 
     def close(self) -> None:
-        """Say what never came, if the run was too short for it to be said yet."""
+        """Report signals that never came, if the run was too short for that so far."""
         self._tell()
 
     def _resume(self, step: int) -> None:
         self.counts["resumed"] += 1
-        self.say(f"step {step} after step {self.last_step}: the run was resumed; detectors begin anew")
+        self.say(f"step {step} after step {self.last_step}: the run was resumed; detectors are reset")
         self._latest, self._carried = {}, {}
         for seat in self.seats:
             seat.begin(self.say)
@@ -200,7 +200,7 @@ class Monitor:
 
 
 class _Seat:
-    """One detector, and where its alarms stand."""
+    """One detector, with the state of its alarms."""
 
     def __init__(self, detector: str | Detector | type[Detector], context: Context | None) -> None:
         self.make = load_detector(detector) if isinstance(detector, str) else detector

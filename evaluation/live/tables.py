@@ -1,6 +1,6 @@
 """Rows of a CSV or JSON Lines file that is still being written, by the rules of `readers.csv` and `readers.jsonl`.
 
-A file that stands there anew and begins with the row that the old one began with is the same run, written
+A file that was replaced and begins with the row that the old one began with is the same run, written
 again (Lightning's CSVLogger does so when a metric comes that the header does not have): as many rows as
 were read already are skipped. A table that goes on without a header, as after a rotation, keeps the old one.
 """

@@ -1,7 +1,7 @@
-"""From logs to a data set that `load` opens. Nothing is claimed that a log does not say.
+"""From logs to a data set that `load` opens, with nothing in it that the logs do not have.
 
-Every run's kind is `imported`: cause and onset come from an injection, and here there was none. What
-people say of a run, in a file of labels, is kept beside it in the manifest and is nobody's label by
+Every run's kind is `imported`: cause and onset come from an injection, and here there was none. Labels
+written by people, in a file of labels, are kept in the manifest. They are not labels by
 experiment, so detectors are shown these runs but not scored on them:
 
 manifest["imported"]   one entry a run, in the order of the runs table
@@ -10,7 +10,7 @@ manifest["imported"]   one entry a run, in the order of the runs table
     step, columns, ignored            the step's column; column to signal; other column to why not
     rules                             what the reader skipped or rewrote, counted
     signals                           signal to what `rules` did with its points
-    label                             outcome, failure_step, cause and cluster as said; None where nobody did
+    label                             outcome, failure_step, cause and cluster as given; None without a label
 """
 
 import re
@@ -41,14 +41,14 @@ def import_logs(
     labels: Path | None = None,
 ) -> list[dict[str, Any]]:
     """Write the data set; the entries of its manifest. Nothing is written where any log is refused."""
-    said = read_labels(labels) if labels else {}
+    given = read_labels(labels) if labels else {}
     entries: list[dict[str, Any]] = []
     traces: list[Trace] = []
     seen: set[str] = set()
     for path in paths:
         for log in read(path, format, mapping):
             seen |= {*log.choice.signals, *([log.choice.step] if log.choice.step else [])}
-            entry, trace = _entry(path, log, said)
+            entry, trace = _entry(path, log, given)
             twin = next((other for other in entries if other["run_id"] == entry["run_id"]), None)
             if twin is not None:
                 raise InputError(f"{log.place}: the same log as {twin['log']}; allowed: each once")
@@ -57,17 +57,17 @@ def import_logs(
     unused = [column for column in mapping or {} if column not in seen]
     if unused:
         raise InputError(f"--map: no log has a column {unused[0]!r}")
-    _check_labels(labels, said, entries)
+    _check_labels(labels, given, entries)
     write_folder(out, lambda folder: _write(folder, entries, traces))
     return entries
 
 
-def _entry(path: Path, log: Log, said: Mapping[str, Label]) -> tuple[dict[str, Any], Trace]:
+def _entry(path: Path, log: Log, given: Mapping[str, Label]) -> tuple[dict[str, Any], Trace]:
     root = path if path.is_dir() else path.parent
     files = {file.relative_to(root).as_posix(): sha256(file) for file in log.files}
     run_id = _run_id(path, log.name, files)
     trace, account = to_trace(log, run_id)
-    label = said.get(said_name(path, log.name))
+    label = given.get(said_name(path, log.name))
     _check_label(label, trace, log)
     columns = {name: target for name, target in log.choice.signals.items() if log.points[target].steps}
     empty = {name: "empty" for name in log.choice.signals if name not in columns}
@@ -112,9 +112,9 @@ def _check_label(label: Label | None, trace: Trace, log: Log) -> None:
         )
 
 
-def _check_labels(file: Path | None, said: Mapping[str, Label], entries: Sequence[dict[str, Any]]) -> None:
-    """InputError where a file of labels speaks of none of the logs: its names are not theirs."""
-    if said and not any(entry["label"] for entry in entries):
+def _check_labels(file: Path | None, given: Mapping[str, Label], entries: Sequence[dict[str, Any]]) -> None:
+    """InputError where a file of labels has labels, but for none of the logs."""
+    if given and not any(entry["label"] for entry in entries):
         raise InputError(
             f"{file}: it names none of these logs; allowed in its first column: {Path(entries[0]['log']).name} "
             "and the like, with /RUN where a log holds several"

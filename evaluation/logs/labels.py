@@ -1,4 +1,4 @@
-"""What people say of real runs: a CSV with a row a run.
+"""Labels of real runs, written by people: a CSV with a row a run.
 
 file          the log as it was given, its last part, with /RUN behind it where a log holds several runs;
               a data set's run_id serves too when it is scored
@@ -29,7 +29,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Label:
-    """What is said of one run. place: where."""
+    """The label of one run. place: its file and line."""
 
     outcome: str
     failure_step: int | None
@@ -53,27 +53,27 @@ def read_labels(file: Path) -> dict[str, Label]:
     table.once([name for name in spelt.values() if name])
     found: dict[str, Label] = {}
     for place, row in table.rows:
-        said = {column: row.get(name) if name else None for column, name in spelt.items()}
-        if said["outcome"] not in OUTCOMES:
-            raise InputError(str(unknown(f"{place}: {spelt['outcome']}", said["outcome"], OUTCOMES)))
-        step = table.numbers.step(said["failure_step"], f"{place}: column {spelt['failure_step']!r}")
-        if step is not None and said["outcome"] == HEALTHY:
+        cells = {column: row.get(name) if name else None for column, name in spelt.items()}
+        if cells["outcome"] not in OUTCOMES:
+            raise InputError(str(unknown(f"{place}: {spelt['outcome']}", cells["outcome"], OUTCOMES)))
+        step = table.numbers.step(cells["failure_step"], f"{place}: column {spelt['failure_step']!r}")
+        if step is not None and cells["outcome"] == HEALTHY:
             raise InputError(
                 f"{place}: {spelt['failure_step']} {step} of a healthy run; allowed: of failed and unknown ones"
             )
-        name = said["file"] or ""
+        name = cells["file"] or ""
         if name in found:
             raise InputError(f"{place}: {name!r} a second time; allowed: each log once")
-        found[name] = Label(said["outcome"], step, said["cause"] or None, said["cluster"] or None, place)
+        found[name] = Label(cells["outcome"], step, cells["cause"] or None, cells["cluster"] or None, place)
     return found
 
 
 def _spelt(table: Table, column: str, names: tuple[str, ...]) -> str | None:
-    """What a column is called in this file; None where it is not there."""
-    there = [name for name in names if name in table.header]
-    if len(there) > 1:
-        raise InputError(f"{table.file}: columns {there[0]!r} and {there[1]!r} are the same; allowed: one of them")
-    if not there and column in ("file", "outcome"):
+    """What a column is called in this file; None where it is missing."""
+    present = [name for name in names if name in table.header]
+    if len(present) > 1:
+        raise InputError(f"{table.file}: columns {present[0]!r} and {present[1]!r} are the same; allowed: one of them")
+    if not present and column in ("file", "outcome"):
         allowed = ", ".join("/".join(names) for names in COLUMNS.values())
         raise InputError(f"{table.file}: no column {' or '.join(map(repr, names))}; allowed: {allowed}")
-    return there[0] if there else None
+    return present[0] if present else None

@@ -11,7 +11,7 @@ from trainwreck.evaluation.logs.names import Target, choose
 from trainwreck.evaluation.logs.numbers import Numbers
 
 Row = tuple[str, Mapping[str, Any]]
-"""Where a row stands ("run.csv, line 7"), and column to what is written there."""
+"""The place of a row ("run.csv, line 7"), and its cells by column."""
 
 
 def log_of_rows(

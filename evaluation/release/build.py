@@ -1,4 +1,4 @@
-"""A data set as it is handed to others: partitioned, described, checksummed; a data set itself.
+"""A data set as it is published: partitioned, described, checksummed; it can be loaded like any other.
 
     REL/README.md, LICENSE, COLUMNS.md   the card, the data's licence, the columns
     REL/runs.parquet, runs/SPLIT.parquet the runs table, whole and by split
@@ -155,7 +155,7 @@ def _move(building: Path, out: Path) -> None:
 
 
 def _check_place(out: Path, folder: Path) -> None:
-    """InputError unless `out` is free, or holds an earlier release and nothing beside it."""
+    """InputError unless `out` is free, or holds an earlier release and nothing else."""
     if out.resolve() == folder.resolve() or folder.resolve() in out.resolve().parents:
         raise InputError(f"out: {str(out)!r} is in the data set; allowed: another folder")
     if out.resolve() in folder.resolve().parents:
@@ -164,13 +164,13 @@ def _check_place(out: Path, folder: Path) -> None:
         raise InputError(f"out: {str(out)!r} is a file; allowed: a folder")
     if not out.exists():
         return
-    there = {path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir()}
-    if not there:
+    present = {path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir()}
+    if not present:
         return
-    if SUMS not in there or not _is_release(out):
+    if SUMS not in present or not _is_release(out):
         raise InputError(f"out: {str(out)!r} is not empty and holds no release; allowed: an empty folder")
     lines = (out / SUMS).read_text(encoding="utf-8").splitlines()
-    others = sorted(there - {line.partition("  ")[2] for line in lines} - {SUMS, *BESIDE})
+    others = sorted(present - {line.partition("  ")[2] for line in lines} - {SUMS, *BESIDE})
     if others:
         raise InputError(
             f"out: {str(out)!r} holds {others[0]!r}, which is not of the release; allowed: to move it away"

@@ -55,8 +55,8 @@ class Facts:
     @property
     def kinds(self) -> list[str]:
         """Kinds of run, in the order of the vocabulary."""
-        there = {row["kind"] for row in self.rows}
-        return [kind.value for kind in RunKind if kind.value in there]
+        present = {row["kind"] for row in self.rows}
+        return [kind.value for kind in RunKind if kind.value in present]
 
     @property
     def steps(self) -> int:
@@ -97,14 +97,14 @@ class Facts:
         return (
             "Generated: each run is a transformer language model that the package trainwreck trained from a plan "
             "(plan.json). A failing run has a documented fault from its onset step on; its twin is the same seed "
-            "without the fault, and the same to the bit before the onset; a cured run has the documented cure as well. "
+            "without the fault, and bitwise the same before the onset; a cured run has the documented cure as well. "
             "All randomness is a function of seed, stream and step. Nothing was collected from people or services."
         )
 
     def annotation(self) -> list[str]:
         """How labels came about."""
         return [
-            "Cause and onset step are those of the injection, known before the run; no one looked at a curve.",
+            "Cause and onset step are those of the injection, known before the run; no curve was inspected.",
             f"The visible step is measured: the first at which a signal leaves the twin by more than {FEWEST} or more "
             f"healthy runs of the same base leave each other, at a rate of false positives of at most "
             f"{FALSE_POSITIVES:.0%} a run. Bases with fewer healthy runs have none.",

@@ -1,4 +1,4 @@
-"""Telemetry by split and kind, in files and row groups of a size that other readers like.
+"""Telemetry by split and kind, in files and row groups of a size that suits other readers.
 
 telemetry/split=SPLIT/kind=KIND/part-NNNNN.parquet: pyarrow, pandas and DuckDB give the two as columns
 (a path in this form is Apache Hive's). Runs lie in the order of their ids, which are hashes: the order
@@ -17,11 +17,13 @@ from trainwreck.evaluation.files import write_parquet
 GROUP_ROWS = 4096  # a row group has at least so many where it can: each costs 46 columns' pages to open
 FILE_ROWS = 262_144  # and a file at most so many: some tens of megabytes
 
-Told = Callable[[int], object]
+Progress = Callable[[int], object]
 """Called with the number of runs written so far."""
 
 
-def write_partitions(dataset: DataSet, rows: list[dict[str, Any]], out: Path, told: Told) -> list[dict[str, Any]]:
+def write_partitions(
+    dataset: DataSet, rows: list[dict[str, Any]], out: Path, progress: Progress
+) -> list[dict[str, Any]]:
     """Write the runs' telemetry under `out`; the rows again, each with its new file."""
     parts: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -33,7 +35,7 @@ def write_partitions(dataset: DataSet, rows: list[dict[str, Any]], out: Path, to
             name = f"telemetry/split={split}/kind={kind}/part-{number:05}.parquet"
             write_parquet(out / name, _groups(dataset, chunk))
             homes |= dict.fromkeys(chunk, name)
-            told(len(homes))
+            progress(len(homes))
     return [row | {"file": homes[row["run_id"]]} for row in rows]
 
 

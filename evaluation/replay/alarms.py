@@ -1,4 +1,4 @@
-"""What a detector said of a run."""
+"""Alarms of a detector on a run."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +12,14 @@ from trainwreck.evaluation.replay.status import OK
 
 @dataclass(frozen=True)
 class Alarms:
-    """What a detector said of one run.
+    """Verdicts of a detector on one run.
 
     steps, scores, alarm: [R], one entry a row it saw (fewer where it failed). edges: steps of new
     alarms under the monitor protocol. first_alarm: step of the first alarm, which ends the run
     under the stop protocol; None without one. causes: what it named at that alarm. status: "ok",
     or a kind of `status.FAILURES_OF_A_DETECTOR`, a colon and what happened. update_us: mean time of
     an update, microseconds. state_bytes: size of its attributes at the end, containers and arrays
-    included; None where nobody can look (a command, or a failure). stderr: the last lines that a
+    included; None where it can't be measured (a command, or a failure). stderr: the last lines that a
     detector in a process of its own printed, where it failed.
     """
 
@@ -92,9 +92,9 @@ def rising_edges(steps: np.ndarray, alarm: np.ndarray, refractory: int = REFRACT
 class Transcript:
     """Verdicts as they come, row by row.
 
-    The whole run is replayed, whatever is said at the published default: a threshold that is frozen on
-    calibration runs needs the score of every row. The stop protocol looks at the first alarm, the monitor
-    protocol at the edges, so that one replay serves both.
+    The whole run is replayed, whatever the alarms at the published default: a threshold that is frozen on
+    calibration runs needs the score of every row. The stop protocol uses the first alarm, the monitor
+    protocol the edges, so that one replay serves both.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Transcript:
         self.spent_ns = 0
 
     def add(self, step: int, verdict: Verdict, spent_ns: int) -> None:
-        """What was said of the row of a step, and the time that it took."""
+        """Add the verdict on the row of a step, and the time that it took."""
         self.spent_ns += spent_ns
         if verdict.alarm and self.causes is None:
             self.causes = verdict.causes
@@ -114,7 +114,7 @@ class Transcript:
         self.alarm.append(verdict.alarm)
 
     def alarms(self, run_id: str, status: str, state_bytes: int | None = None, stderr: tuple[str, ...] = ()) -> Alarms:
-        """All that was said, with how the replay ended."""
+        """All verdicts, with how the replay ended."""
         steps, raised = np.array(self.steps, dtype=np.int64), np.array(self.alarm, dtype=bool)
         return Alarms(
             run_id=run_id,

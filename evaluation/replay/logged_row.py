@@ -1,8 +1,8 @@
 """One row of telemetry as a dict that is filled as it is read.
 
-Most detectors look at a few of the signals, and to make a Python object of every number costs more than
-all else in a replay. A `LoggedRow` holds its step and fetches a signal when it is asked for; whatever looks
-at the row as a whole fills it first.
+Most detectors read a few of the signals, and making a Python object of every number costs more than
+the rest of a replay. A `LoggedRow` holds its step and fetches a signal when it is read; whatever reads
+the row as a whole fills it first.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -55,7 +55,7 @@ def replay(
     allowed = AllowedCauses() if known is None else known
     if is_isolated(detector):
         return detector.replay(trace, profile, context, k=k, known=allowed)
-    heard, status, size = Transcript(), OK, None
+    transcript, status, size = Transcript(), OK, None
     # A detector is foreign code: whatever it raises, sys.exit included, is this run's result and
     # must not stop the other runs. KeyboardInterrupt is the user's and goes through.
     try:
@@ -67,11 +67,11 @@ def replay(
             start = perf_counter_ns()
             output = subject.update(row)
             spent = perf_counter_ns() - start
-            heard.add(step, normalise(output, threshold=threshold, known=allowed), spent)
+            transcript.add(step, normalise(output, threshold=threshold, known=allowed), spent)
         size = state_bytes(subject)
     except (Exception, SystemExit) as error:
         status = ": ".join(raised(error))
-    return heard.alarms(trace.run_id, status, size)
+    return transcript.alarms(trace.run_id, status, size)
 
 
 def is_isolated(detector: object) -> "TypeGuard[Isolated]":

@@ -7,7 +7,7 @@ CRASHED = "crashed"  # raised, or its process ended
 TIMEOUT = "timeout"  # no answer within the limit
 MEMORY = "memory"  # more of it than the limit
 OUTPUT = "output"  # more printed, or a longer answer, than the limit
-GARBAGE = "garbage"  # an answer that is no verdict
+GARBAGE = "garbage"  # an answer that is not a verdict
 
 FAILURES_OF_A_DETECTOR = (CRASHED, TIMEOUT, MEMORY, OUTPUT, GARBAGE)
 

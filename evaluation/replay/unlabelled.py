@@ -1,4 +1,4 @@
-"""Detectors on imported runs: what they say, and no score, as nobody knows by experiment what those runs are."""
+"""Detectors on imported runs: their alarms without a score, as those runs have no label by experiment."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +17,7 @@ from trainwreck.evaluation.replay.sandbox.opening import open_detector
 def alarms_on(
     dataset: DataSet, detectors: Sequence[str], tick: Tick | None = None, limits: Limits | None = None
 ) -> list[dict[str, Any]]:
-    """One entry a detector and run: what was said of the run (None: nothing), and what the detector says of it.
+    """One entry a detector and run: the run's label (None without one) and the detector's alarms.
 
     The rows are those of the log, so a detector that counts rows counts them, not steps.
     """
@@ -41,13 +41,13 @@ def alarms_of(
     dataset: DataSet, detectors: Mapping[str, type[Detector] | Isolated], tick: Tick | None = None
 ) -> list[dict[str, Any]]:
     """`alarms_on` with detectors that are open."""
-    said = {entry["run_id"]: entry["label"] for entry in dataset.manifest[IMPORTED]}
+    labels = {entry["run_id"]: entry["label"] for entry in dataset.manifest[IMPORTED]}
     found = []
     for done, trace in enumerate(dataset.traces(), start=1):
         last = int(trace.steps[-1])
         for name, detector in detectors.items():
             alarms = replay(detector, trace).to_dict()
-            found.append({"detector": name, "label": said[trace.run_id], "last_step": last, **alarms})
+            found.append({"detector": name, "label": labels[trace.run_id], "last_step": last, **alarms})
         if tick:
             tick(done, len(dataset), trace.run_id)
     order = {name: i for i, name in enumerate(detectors)}

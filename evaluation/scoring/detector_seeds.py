@@ -1,7 +1,7 @@
-"""Detectors that draw random numbers: the same one under several seeds, and how far its scores lie apart.
+"""Detectors that draw random numbers: the same one under several seeds, and the spread of its scores.
 
-A detector draws if its class takes `seed`. What the seed changes is no sampling error of the data, so it stands
-beside the bootstrap's interval and is not part of it.
+A detector draws if its class takes `seed`. What the seed changes is no sampling error of the data, so it is
+given with the bootstrap's interval and is not part of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """How far one score lies apart over seeds.
+    """The spread of one score over seeds.
 
     >>> spread([0.25, 0.75])
     Spread(mean=0.5, sd=0.3535533905932738, low=0.25, high=0.75)
@@ -39,8 +39,8 @@ def spread(values: Sequence[float]) -> Spread:
 
 def in_words(seeds: Mapping[str, Sequence[float]]) -> str:
     """One line of a scorecard. seeds: scores by seed, as a scorecard has them."""
-    said = []
+    parts = []
     for name, key in (("in-time recall at 1%", "recall_0.01"), ("lead", "lead"), ("W*", "skill")):
         one = spread(seeds[key])
-        said.append(f"{name} {one.mean:.2f} (sd {one.sd:.2f}, {one.low:.2f} to {one.high:.2f})")
-    return f"over {len(seeds['skill'])} seeds of the detector: {', '.join(said)}"
+        parts.append(f"{name} {one.mean:.2f} (sd {one.sd:.2f}, {one.low:.2f} to {one.high:.2f})")
+    return f"over {len(seeds['skill'])} seeds of the detector: {', '.join(parts)}"

@@ -1,6 +1,6 @@
 """The equivalence sets as they ship with the package. `trainwreck equivalence --record` writes them.
 
-They are what scores go by: naming a cause of the true cause's set is right within the set, at that profile.
+Scores use them: naming a cause of the true cause's set is right within the set, at that profile.
 """
 
 import json
@@ -15,7 +15,7 @@ from trainwreck.evaluation.files import sha256
 RECORD = "equivalence_sets.json"
 
 Sets = Mapping[str, frozenset[str]]
-"""Cause to the other causes of its set; a cause without an entry stands alone."""
+"""Cause to the other causes of its set; a cause without an entry is in no set."""
 
 
 def path() -> Path:

@@ -1,4 +1,4 @@
-"""What a detector said of many runs beside their labels: what every metric reads."""
+"""Alarms of a detector on many runs with their labels: the input of every metric."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class Outcomes(RunLabels):
 
     edges, named, steps and scores hold a sequence a run.
 
-    A failing run that crashed its detector is a miss whatever was said before the crash, unless it
-    was alarmed before the onset. Alarms on other runs before a crash stand: no crash undoes them. Steps after
-    a crash were watched by nobody and are no healthy steps without an alarm.
+    A failing run that crashed its detector is a miss whatever it gave before the crash, unless it
+    was alarmed before the onset. Alarms on other runs before a crash count all the same. Steps after
+    a crash were not judged and do not count as healthy steps without an alarm.
     """
 
     first: np.ndarray

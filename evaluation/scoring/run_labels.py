@@ -1,4 +1,4 @@
-"""Labels of many runs side by side, before any detector has said anything."""
+"""Labels of many runs as arrays, without any detector's alarms."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -20,8 +20,8 @@ class RunLabels:
     last (T), planned (T of the plan: later than last where a run was ended at NaN), onset (s),
     visible (v), no_return (p, equal to T where it was not measured: see return_measured).
 
-    A failing run whose `visible` is infinite shows nothing that healthy re-seeds do not show as
-    well. It can't be detected, only guessed, so it is no positive: it is left out of recall, delay,
+    A failing run whose `visible` is infinite shows nothing that healthy runs of other seeds do not
+    show as well. It can't be detected, only guessed, so it is not a positive: it is left out of recall, delay,
     lead, diagnosis and cost skill, and only counted (`never_visible`). Its steps before the onset
     are healthy steps like any other's.
     """
@@ -88,9 +88,9 @@ class RunLabels:
 
 
 def scored(runs: pd.DataFrame) -> np.ndarray:
-    """Which runs of the table some score looks at, [N] bool: the measured ones, and those to calibrate on.
+    """Which runs of the table some score uses, [N] bool: the measured ones, and those to calibrate on.
 
-    What may be learnt from gives no score; there a detector need not be heard.
+    Runs that may be learnt from give no score; a detector need not be replayed on them.
     """
     split = _strings(runs, "split")
     return np.asarray((split == CALIBRATION) | ~np.isin(split, TUNING_SPLITS))
@@ -111,7 +111,7 @@ def run_labels(runs: pd.DataFrame) -> RunLabels:
         family=_strings(runs, "family"),
         severity=_strings(runs, "severity"),
         held_out=_strings(runs, "held_out"),
-        # Numbered by what they share, not by where they stand: the order of runs changes nothing.
+        # Numbered by base and seed, not by position: the order of runs changes nothing.
         cluster=runs.groupby(["base", "seed"], dropna=False).ngroup().to_numpy(),
         last=last,
         planned=np.maximum(_steps(runs, "planned_steps") - 1, last),

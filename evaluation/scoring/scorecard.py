@@ -55,7 +55,7 @@ class Recall(NamedTuple):
     stopped_look_alike: Share
 
 
-# The numbers that stand for a scorecard, attribute to unit; each is defined by the attribute's docstring.
+# The numbers that summarise a scorecard, attribute to unit; each is defined by the attribute's docstring.
 HEADLINES = {
     "in_time_recall": "share of failing runs",
     "healthy_stopped": "share of healthy runs",
@@ -230,13 +230,13 @@ def measure(
     track: str,
     about: Mapping[str, Any],
     runs: pd.DataFrame,
-    said: Mapping[str, Alarms],
+    replayed: Mapping[str, Alarms],
     frame: Baseline,
 ) -> Scorecard:
-    """The scorecard of a detector from what it said of every run that is scored. said: run_id to Alarms."""
-    unheard = runs["run_id"][~scored(runs) & ~runs["run_id"].isin(list(said))]
-    everything = outcomes(runs, {**said, **{run_id: labelled_alarms(run_id, -1, None) for run_id in unheard}})
-    heard = [said[run_id] for run_id in runs["run_id"] if run_id in said]
+    """The scorecard of a detector from its alarms on every run that is scored. replayed: run_id to Alarms."""
+    skipped = runs["run_id"][~scored(runs) & ~runs["run_id"].isin(list(replayed))]
+    everything = outcomes(runs, {**replayed, **{run_id: labelled_alarms(run_id, -1, None) for run_id in skipped}})
+    in_order = [replayed[run_id] for run_id in runs["run_id"] if run_id in replayed]
     one = everything.select(frame.measured)
     calibration = everything.select(everything.calibration)
     failing = one.failing
@@ -256,8 +256,8 @@ def measure(
         track=track,
         about=dict(about),
         counts=_counts(everything, one),
-        statuses=dict(sorted(Counter(alarms.outcome for alarms in said.values()).items())),
-        notes=(*frame.notes, *_notes(one, calibration), *_failures(said)),
+        statuses=dict(sorted(Counter(alarms.outcome for alarms in replayed.values()).items())),
+        notes=(*frame.notes, *_notes(one, calibration), *_failures(replayed)),
         false_alarm_rate=false_alarm_rate(one.edges, exposure(one)),
         false_stop={
             kind.value: false_stop(one.first[one.kind == kind.value])
@@ -272,7 +272,7 @@ def measure(
         lead=mean(leads, failing),
         diagnosis=_diagnosis(one, frame, found, shipped(profile)),
         skill={cost: _skill(one, frame, cost) for cost in COSTS},
-        cost=_cost(heard),
+        cost=_cost(in_order),
         recall_by_scenario={
             str(name): float(at_headline[failing & (one.scenario == name)].mean())
             for name in np.unique(one.scenario[failing])
@@ -281,7 +281,7 @@ def measure(
         curves=threshold_curves(one),
         outcomes=one,
         baseline=frame,
-        alarms=tuple(heard),
+        alarms=tuple(in_order),
     )
 
 
@@ -421,11 +421,11 @@ def _notes(one: Outcomes, calibration: Outcomes) -> list[str]:
     return notes
 
 
-def _failures(said: Mapping[str, Alarms]) -> list[str]:
+def _failures(replayed: Mapping[str, Alarms]) -> list[str]:
     """A note for each kind of failure, with the first run that ended so and what was printed last."""
     notes = []
     for kind in FAILURES_OF_A_DETECTOR:
-        failed = [alarms for _, alarms in sorted(said.items()) if alarms.outcome == kind]
+        failed = [alarms for _, alarms in sorted(replayed.items()) if alarms.outcome == kind]
         if failed:
             first = failed[0]
             printed = f"; it printed last: {' | '.join(first.stderr[-3:])}" if first.stderr else ""
@@ -434,13 +434,13 @@ def _failures(said: Mapping[str, Alarms]) -> list[str]:
     return notes
 
 
-def _cost(said: Sequence[Alarms]) -> dict[str, Any]:
-    rows = sum(one.rows for one in said)
-    spent = sum(one.update_us * one.rows for one in said)
-    crashes = sorted({one.status for one in said if one.crashed})
+def _cost(replayed: Sequence[Alarms]) -> dict[str, Any]:
+    rows = sum(one.rows for one in replayed)
+    spent = sum(one.update_us * one.rows for one in replayed)
+    crashes = sorted({one.status for one in replayed if one.crashed})
     return {
         "update_us": spent / rows if rows else math.nan,
-        "state_bytes": max((one.state_bytes for one in said if one.state_bytes is not None), default=None),
+        "state_bytes": max((one.state_bytes for one in replayed if one.state_bytes is not None), default=None),
         "crashes": crashes[:5],
     }
 

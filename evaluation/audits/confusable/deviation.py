@@ -10,7 +10,7 @@ healthy runs of the same base, at the same steps and of other seeds:
 so that a healthy run of any base deviates by about 1 in everything. A detector that has seen healthy runs
 of the base can work this out as it goes. The twin is not used: no detector has one, and beside it the last
 bit of a float would tell two causes apart. Where the run has no finite value and healthy runs do, the
-deviation is `LARGEST`. Where nothing can be said (healthy runs show nothing there either; a signal is the
+deviation is `LARGEST`. Where nothing can be concluded (healthy runs show nothing there either; a signal is the
 same in all of them and in this run), a random draw stands in, as of one more healthy run: otherwise the
 length of a run, its onset, or what its base keeps constant would tell the causes apart.
 """
@@ -31,7 +31,7 @@ WINDOWS = ((0.0, 0.125), (0.125, 0.25), (0.25, 0.5), (0.5, 1.0))  # shares of wh
 PAST = 0.5  # the window before the onset reaches back over this share of it
 LARGEST = 20.0
 SMALLEST = 1e-6  # a spread under this, relative to the mean where that is over 1, is rounding
-FEWEST_OTHERS = 3  # healthy runs that must show a statistic, or nothing can be said
+FEWEST_OTHERS = 3  # healthy runs that must show a statistic, or nothing can be concluded
 LEAST = 1e-30  # the logarithm of a positive signal starts here
 
 
@@ -93,14 +93,14 @@ def deviation(mine: np.ndarray, others: np.ndarray, kept: np.ndarray, draw: np.r
     # A further healthy run is as far from the mean of n as sqrt(1 + 1 / n) of the spread.
     spread = np.sqrt(square * (1 + 1 / several))
     rounding = SMALLEST * np.maximum(1.0, np.abs(centre + mean))
-    there = np.isfinite(mine)
-    far = np.where(there, mine - centre, 0.0) - mean
+    finite = np.isfinite(mine)
+    far = np.where(finite, mine - centre, 0.0) - mean
     squashed = np.clip(np.arcsinh(far / np.maximum(spread, rounding)), -LARGEST, LARGEST)
     # Healthy runs of a scaled float16 skip a step now and then: there a value that is not finite says nothing.
-    unseen = (count < FEWEST_OTHERS) | (~there & (count < weight.sum(1, keepdims=True)))
-    as_ever = there & (spread <= rounding) & (np.abs(far) <= rounding)
+    unseen = (count < FEWEST_OTHERS) | (~finite & (count < weight.sum(1, keepdims=True)))
+    as_ever = finite & (spread <= rounding) & (np.abs(far) <= rounding)
     drawn = np.arcsinh(draw.standard_normal(len(mine)))
-    filled = np.where(unseen | as_ever, drawn, np.where(there, squashed, LARGEST))
+    filled = np.where(unseen | as_ever, drawn, np.where(finite, squashed, LARGEST))
     return Deviation(filled.astype(np.float32), ~unseen.any(0), ~as_ever.all(0))
 
 
@@ -132,11 +132,11 @@ def _shown(seen: list[dict[str, Any]]) -> Shown:
 
 def _curves(signal: Signal, values: list[Any]) -> np.ndarray:
     """A signal of R rows, one curve a reduction. [R, reductions]"""
-    there = np.array([value is not None for value in values], dtype=bool)
+    present = np.array([value is not None for value in values], dtype=bool)
     found = np.full((len(values), len(_reductions(signal))), np.nan)
-    if there.any():
+    if present.any():
         array = np.array([value for value in values if value is not None], dtype=np.float64)
-        found[there] = np.stack(list(_reduced(signal, array.reshape(len(array), -1))), axis=1)
+        found[present] = np.stack(list(_reduced(signal, array.reshape(len(array), -1))), axis=1)
     if signal.positive:
         with np.errstate(invalid="ignore"):
             found = np.log(np.maximum(found, LEAST))  # NaN stays

@@ -1,4 +1,4 @@
-"""Equivalence sets as a page, and the record of them that is committed and that scores go by."""
+"""Equivalence sets as a page, and the record of them that is committed and that scores use."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ For every pair of causes a classifier is cross-validated over {folds} blocks of 
 the profile hands out is from healthy runs of the same base after the onset
 (`evaluation/audits/confusable/deviation.py`). Pairs that it does not tell apart better than chance, with one false
 claim in {share} allowed among all pairs, are joined; no set holds two causes that were told apart. Naming any cause of
-a set is right within the set, at that profile; the strict number stands beside it. **Not detected**: failing runs that
+a set is right within the set, at that profile; the strict number is given with it. **Not detected**: failing runs that
 the same classifier does not tell from healthy runs of their base. **Control**: pairs of bases whose healthy runs were
 told apart at p <= {rate}; more than that share would mean that bases are told apart, and not causes. **Doubtful**:
 pairs on two bases that were told apart, but no better than two bases alone might be, at worst

@@ -6,7 +6,7 @@ from trainwreck.evaluation.detectors.sanity.nonfinite_loss import NonfiniteLoss
 
 @register
 class TerminateOnNan(NonfiniteLoss):
-    """Stands beside `nonfinite_loss` under the name that people know it by; the rule is the same.
+    """The rule of `nonfinite_loss` under its name in Keras.
 
     >>> TerminateOnNan().update({"step": 0, "loss": float("nan")})
     True

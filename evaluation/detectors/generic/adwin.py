@@ -16,8 +16,8 @@ LADDER = (2e-3, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-15, 1e-20, 1e-30, 1e-50)
 class Adwin(SeriesDetector):
     """The score is -log10 of the strictest significance at which a window is cut at this row, 0 at none.
 
-    The library says only whether it cut. So windows of eleven significances stand side by side, each as
-    the library has it; they look for a cut at every 32nd value. A stricter one may be cut 32 rows later.
+    The library says only whether it cut. So windows of eleven significances run side by side, each as
+    the library has it; they test for a cut at every 32nd value. A stricter one may be cut 32 rows later.
 
     >>> detector = Adwin()
     >>> detector.reset(None)
@@ -27,7 +27,7 @@ class Adwin(SeriesDetector):
     """
 
     name = "adwin"
-    rule = "the means of two parts of the window of losses differ at significance 0.002, looked at every 32 rows"
+    rule = "the means of two parts of the window of losses differ at significance 0.002, tested every 32 rows"
     source = "Bifet and Gavalda 2007, Learning from time-changing data with adaptive windowing; river, ADWIN"
     blind_spots = (
         "One NaN or infinity silences it for ever; up to 32 rows of delay. A healthy loss that falls is cut again and "

@@ -16,7 +16,7 @@ class Capa(SeriesDetector):
     """The score is the largest penalised saving of a segment or point that ends in the last 8 rows, at least 0.
 
     The library is run every 8th row on the last 64 rows or fewer, in units of their noise (from
-    neighbouring differences) about their median. An older anomaly was told when it was new.
+    neighbouring differences) about their median. An older anomaly was reported when it was new.
 
     >>> detector = Capa()
     >>> detector.reset(None)
@@ -29,7 +29,7 @@ class Capa(SeriesDetector):
     rule = "every 8 rows: CAPA finds an anomalous segment or point that ends in the last 8 of up to 64 rows"
     source = "Fisch et al. 2022, A linear time method for the detection of collective and point anomalies; skchange"
     blind_spots = (
-        "NaN and infinity: rows that hold one are not looked at for 64 rows. The first 32 rows, and up to 8 rows of "
+        "NaN and infinity: nothing is tested for 64 rows after one. The first 32 rows, and up to 8 rows of "
         "delay; a healthy loss that falls ends under its median, which is a segment apart."
     )
     requires = ("skchange",)
@@ -68,8 +68,8 @@ class Capa(SeriesDetector):
         since = len(signal) - self.every
         segments = found["segment_savings"][found["segment_ends"] > since]
         points = found["point_savings"][found["point_indices"] >= since]
-        told = any(end > since for _, end in found["segment_anomalies"]) or any(found["point_anomalies"] >= since)
-        return Verdict(finite_score(max(0.0, *segments, *points)), told)
+        anomalous = any(end > since for _, end in found["segment_anomalies"]) or any(found["point_anomalies"] >= since)
+        return Verdict(finite_score(max(0.0, *segments, *points)), anomalous)
 
 
 @register

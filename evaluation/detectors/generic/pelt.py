@@ -16,7 +16,7 @@ class Pelt(SeriesDetector):
     """The score is what the best single cut of the window takes off the squared error, in variances times log n.
 
     The window grows from the last change that was found, up to 256 rows; then its oldest rows leave.
-    Every 8th row it is divided anew (the library's exact search under a linear kernel, which is the
+    Every 8th row it is divided again (the library's exact search under a linear kernel, which is the
     squared error), so the cost of a row is bounded. The variance is that of neighbouring
     differences, which a step in the mean leaves alone.
 

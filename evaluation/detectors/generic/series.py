@@ -1,7 +1,7 @@
 """What generic detectors of change and outliers share: the numbers they are shown, raw or behind a gate.
 
 Such a detector knows nothing of training. Shown the loss as it is logged it alarms at the fall of every healthy
-loss, and after one NaN or infinity most of them are silent for ever. So each stands twice: raw, and `_gated`,
+loss, and after one NaN or infinity most of them are silent for ever. So there are two of each: raw, and `_gated`,
 behind a gate that is the same for all. The gate
 
 - alarms by itself at a loss or gradient norm that is NaN or infinite (a step that fp16 skipped is routine), and

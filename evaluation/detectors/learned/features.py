@@ -1,9 +1,9 @@
-"""What the learned detector reads off the rows so far: the run beside its own past, whatever is logged.
+"""What the learned detector computes from the rows so far: the run compared with its own past, whatever is logged.
 
 Every row gives numbers, one a channel: a scalar signal as it is, a list as mean, spread, largest, first and tilt
-(last less first), and some relations between signals. What is positive by nature goes by its logarithm, so that
-what counts is by which factor it moved; all else by asinh, which leaves shares and entropies as they are and
-tames what explodes. A channel keeps exponential averages, a fast and a slow one,
+(last less first), and some relations between signals. Signals that are positive are used as their logarithm, so that
+what counts is by which factor they moved; all others as asinh, which leaves shares and entropies as they are and
+limits what explodes. A channel keeps exponential averages, a fast and a slow one,
 
     fast: over the last 3 % of the steps so far, at least `FAST` of them    now
     slow: over the last 25 %, at least `SLOW`                               what now is compared with
@@ -25,7 +25,7 @@ FAST, FAST_SHARE = 4.0, 0.03  # steps, and share of the steps so far
 SLOW, SLOW_SHARE = 16.0, 0.25
 START = 5  # the first so many steps are how the run began
 BEGUN = 0.05  # the spread of a channel of which nothing is known yet
-NARROWEST = 0.01  # less is of no interest: a hundredth of a nat, a share, or 1 % of what goes by its logarithm
+NARROWEST = 0.01  # less is of no interest: a hundredth of a nat, a share, or 1 % of what is used as its logarithm
 TOP_Z = 100.0
 LEAST, MOST = 1e-12, 1e38  # within these a logarithm is taken
 REMEMBERED = 64  # batches of which a repeat is known
@@ -52,7 +52,7 @@ RELATIONS = (
 )
 SIGNALS_READ = (*SCALARS, *LISTS, *HASHES)
 
-# Channels looked at in every way come first, then those of lists.
+# Channels that give every statistic come first, then those of lists.
 FULLY = (*SCALARS, *RELATIONS, *(f"{name} {how}" for name in HASHES for how in ("differing", "repeated")))
 BRIEFLY = tuple(f"{name} {how}" for name in LISTS for how in REDUCTIONS)
 CHANNELS = (*FULLY, *BRIEFLY)
@@ -191,30 +191,30 @@ class Features:
         seen.append(known[0])
 
     def _take(self, x: np.ndarray, step: int) -> None:
-        there = x == x
-        new = there & (self.fast != self.fast)
+        known = x == x
+        new = known & (self.fast != self.fast)
         if new.any():
             for state in (self.fast, self.slow, self.start, self.low, self.high):
                 state[new] = x[new]
             self.z[new] = 0.0
             self.at[new] = step
         past = step - self.first
-        since = np.where(there, np.maximum(step - self.at, 0.0), 0.0)
-        x = np.where(there, x, self.slow)
+        since = np.where(known, np.maximum(step - self.at, 0.0), 0.0)
+        x = np.where(known, x, self.slow)
         away = x - self.slow
         z = np.clip(away / np.sqrt(self.variance + NARROWEST**2), -TOP_Z, TOP_Z)
-        self.z = np.where(there, z, self.z)
+        self.z = np.where(known, z, self.z)
         quick = -np.expm1(-since / max(FAST, FAST_SHARE * past))
         slowly = -np.expm1(-since / max(SLOW, SLOW_SHARE * past))
         self.rough += quick * (np.abs(self.z) - self.rough)
-        self.variance = (1.0 - slowly) * (self.variance + slowly * np.where(there, away, 0.0) ** 2)
+        self.variance = (1.0 - slowly) * (self.variance + slowly * np.where(known, away, 0.0) ** 2)
         self.slow = self.slow + slowly * away
         self.fast = self.fast + quick * (x - self.fast)
         if past < START:
             self.start = self.fast.copy()
         self.low = np.fmin(self.low, self.fast)
         self.high = np.fmax(self.high, self.fast)
-        self.at[there] = step
+        self.at[known] = step
 
     def _features(self, step: int) -> np.ndarray:
         spread = np.sqrt(self.variance + NARROWEST**2)

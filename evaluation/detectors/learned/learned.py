@@ -1,4 +1,4 @@
-"""The detector that was trained: boosted trees over what the run did so far, and a guess at the cause."""
+"""The trained detector: boosted trees over the rows so far, and an estimate of the cause."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -31,7 +31,7 @@ class Learned(Detector):
     source = "`trainwreck learn`; trees as in Friedman, Greedy Function Approximation (2001)"
     blind_spots = (
         "What no training run had: other models, data or schedules than those of the catalogue's bases, whose levels "
-        "it knows by heart; runs of other lengths; planned changes that no look-alike shows."
+        "it has memorised; runs of other lengths; planned changes that no look-alike shows."
     )
     signals = SIGNALS_READ
     model: ClassVar[Model] = SHIPPED

@@ -144,7 +144,7 @@ def _validation_rises(s: Seen) -> float:
 FACT_RULES: tuple[Rule, ...] = (
     Rule(
         "ddp_same_data", 1, _same_batch,
-        "every rank is fed the same batch",
+        "every rank gets the same batch",
         TRAINING, ("data_replayed",), ("rank_batch_hash",),
     ),
     Rule(

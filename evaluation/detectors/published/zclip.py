@@ -9,7 +9,7 @@ from trainwreck.evaluation.detectors.streaming import moments
 
 @register
 class ZClip(Detector):
-    """The z-score against exponential averages that are fed the clipped norm, not the raw one.
+    """The z-score against exponential averages of the clipped norm, not of the raw one.
 
     >>> detector = ZClip(warmup=2)
     >>> detector.reset(None)

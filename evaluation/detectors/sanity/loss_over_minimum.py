@@ -1,4 +1,4 @@
-"""The loss stands at a multiple of the least loss so far."""
+"""The loss is at a multiple of the least loss so far."""
 
 import math
 

@@ -1,6 +1,6 @@
 """MLflow: its database, `mlflow ui --backend-store-uri sqlite:///OUT/mlflow.db`, written by the library itself.
 
-What is true of a run stands in its tags. The database has no infinity: it holds the largest double.
+The labels of a run are in its tags. The database has no infinity: it holds the largest double.
 The library's own reports to its makers are off.
 """
 

@@ -11,7 +11,7 @@ import pandas as pd
 from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SIGNALS, Axis
 from trainwreck.evaluation.dataset.trace import Trace
 
-# What is true of a run, for a tool that has a place for it; the rest stands in the data set.
+# Labels of a run, for a tool that has a field for them; the rest is in the data set.
 FACTS = (
     "scenario", "cause", "causes", "family", "kind", "split", "severity", "seed", "size", "onset_step", "cure_step",
     "visible_step", "no_return_step", "outcome", "final_gap",
@@ -33,18 +33,18 @@ def series(trace: Trace) -> Iterator[Series]:
             continue
         values = trace.signals[signal.name]
         if signal.name == "validation_loss":
-            there = trace.evaluated
+            present = trace.evaluated
         elif signal.name == "fresh_loss":
-            there = ~np.isnan(values)
+            present = ~np.isnan(values)
         else:
-            there = trace.logged.get(signal.name, np.ones(len(trace), bool))
-        if not there.any():
+            present = trace.logged.get(signal.name, np.ones(len(trace), bool))
+        if not present.any():
             continue
         if signal.axis is Axis.SCALAR:
-            yield Series(signal.name, trace.steps[there], values[there])
+            yield Series(signal.name, trace.steps[present], values[present])
         else:
             for entry in range(values.shape[1]):
-                yield Series(f"{signal.name}/{entry}", trace.steps[there], values[there, entry])
+                yield Series(f"{signal.name}/{entry}", trace.steps[present], values[present, entry])
 
 
 def by_step(trace: Trace) -> Iterator[tuple[int, dict[str, float]]]:

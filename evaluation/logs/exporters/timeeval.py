@@ -1,8 +1,8 @@
 """TimeEval: RUN.csv with `timestamp` (the step), a column a series, and `is_anomaly` as the last.
 
 is_anomaly is 1 where the injected fault is in force: from the onset of a failing, compound, latent or
-cured run on, to its cure. That is the cause, not what shows: the visible step stands in runs.csv. A
-look-alike is normal throughout. An imported run is refused: nobody injected anything.
+cured run on, to its cure. That is the cause, not its effect: the visible step is in runs.csv. A
+look-alike is normal throughout. An imported run is refused: it has no injected fault.
 
 The format has a value in every cell, so a series that was not logged at every step (the validation
 losses) is left out. NaN and infinity are values of a failing run and stay; algorithms that can't take

@@ -1,7 +1,7 @@
 """W&B: an offline run a run, by the library itself: `wandb sync OUT/wandb/offline-run-*` sends them.
 
 Nothing is sent from here, and nothing of this machine is in them: no host, no packages, no console.
-What is true of a run stands in its config. A number is JSON, which holds a float32 exactly.
+The labels of a run are in its config. A number is JSON, which holds a float32 exactly.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Logs of other people: one file a format, one rule for names, and one for gaps, repeats and order."""
+"""Logs of third parties: one file a format, one rule for names, and one for gaps, repeats and order."""
 
 from trainwreck.evaluation.logs.log import Log
 from trainwreck.evaluation.logs.names import parse_mapping

@@ -22,7 +22,7 @@ SEPARATORS = (",", ";", "\t", "|")
 
 
 class Table:
-    """The cells of a file. header: names of the columns. rows: what stands in the others. rules: what was skipped."""
+    """The cells of a file. header: names of the columns. rows: the cells below it. rules: what was skipped."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -49,7 +49,7 @@ class Table:
         return Numbers(comma=self.separator != ",")
 
     def once(self, columns: Sequence[str]) -> None:
-        """InputError where one of these columns stands twice."""
+        """InputError where one of these columns occurs twice."""
         for name in columns:
             if self.header.count(name) > 1:
                 raise InputError(f"{self.file}: column {name!r} stands twice in the header; allowed: once")

@@ -1,6 +1,6 @@
 """CSVLogger of Lightning: `metrics.csv` in a folder `version_0`, `version_1` ..., each a run.
 
-Training and validation stand in rows of their own, with the same step where both were logged there.
+Training and validation have rows of their own, with the same step where both were logged there.
 """
 
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""Runs of the world with labels that people gave them: detectors scored as far as such labels go."""
+"""Real runs with labels written by people: the scores of detectors that such labels allow."""

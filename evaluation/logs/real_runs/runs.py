@@ -1,4 +1,4 @@
-"""Real runs and what is said of them, side by side; labels that contradict the telemetry are refused."""
+"""Real runs with their labels; labels that contradict the telemetry are refused."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.logs.imported import said_name
 from trainwreck.evaluation.logs.labels import FAILED, HEALTHY, Label, read_labels
 
-MOST_TOLD = 5  # contradictions in one message
+MOST_LISTED = 5  # contradictions in one message
 
 
 @dataclass(frozen=True)
 class RealRun:
-    """A run and its label. name: what the file of labels calls it. cluster: the run's own where none is said."""
+    """A run and its label. name: what the file of labels calls it. cluster: the run's own where none is given."""
 
     run_id: str
     name: str
@@ -47,11 +47,11 @@ def labelled(dataset: DataSet, file: Path) -> list[RealRun]:
         raise InputError(
             f"--labels: not allowed on {dataset.path}, whose labels come from the injection; allowed: on imported runs"
         )
-    said = read_labels(file)
+    given = read_labels(file)
     names = {entry["run_id"]: said_name(Path(entry["log"]), entry["name"]) for entry in dataset.manifest[IMPORTED]}
     labels: dict[str, Label] = {}
     wrong: list[str] = []
-    for name, label in said.items():
+    for name, label in given.items():
         meant = [name] if name in names else [run_id for run_id, log in names.items() if log == name]
         if len(meant) != 1:
             wrong.append(f"{label.place}: {_unmet(name, meant, names)}")
@@ -62,7 +62,7 @@ def labelled(dataset: DataSet, file: Path) -> list[RealRun]:
     missing = [name for run_id, name in names.items() if run_id not in labels]
     if missing and not wrong:
         wrong.append(
-            f"{file}: no label for {_listed(missing)}; allowed: a row for every run, unknown where nobody knows"
+            f"{file}: no label for {_listed(missing)}; allowed: a row for every run, unknown where it is not known"
         )
     found = []
     for run_id, label in labels.items():
@@ -82,8 +82,8 @@ def labelled(dataset: DataSet, file: Path) -> list[RealRun]:
             )
         )
     if wrong:
-        more = len(wrong) - MOST_TOLD
-        raise InputError("; ".join(wrong[:MOST_TOLD]) + (f"; and {more} more" if more > 0 else ""))
+        more = len(wrong) - MOST_LISTED
+        raise InputError("; ".join(wrong[:MOST_LISTED]) + (f"; and {more} more" if more > 0 else ""))
     order = {run_id: i for i, run_id in enumerate(names)}
     return sorted(found, key=lambda run: order[run.run_id])
 
@@ -121,10 +121,10 @@ def logged(trace: Trace, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Steps and values of a scalar signal where it was logged."""
     if name not in trace.signals:
         return trace.steps[:0], np.zeros(0)
-    there = trace.logged.get(name, np.ones(len(trace), bool))
+    present = trace.logged.get(name, np.ones(len(trace), bool))
     if name in EVALUATIONS:  # a second evaluation that gave NaN is not told apart from none
-        there = trace.evaluated if name == "validation_loss" else ~np.isnan(trace[name])
-    return trace.steps[there], trace[name][there]
+        present = trace.evaluated if name == "validation_loss" else ~np.isnan(trace[name])
+    return trace.steps[present], trace[name][present]
 
 
 def _unmet(name: str, meant: list[str], names: Mapping[str, str]) -> str:
@@ -136,5 +136,5 @@ def _unmet(name: str, meant: list[str], names: Mapping[str, str]) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:MOST_TOLD])
-    return shown + (f" and {len(names) - MOST_TOLD} more" if len(names) > MOST_TOLD else "")
+    shown = ", ".join(names[:MOST_LISTED])
+    return shown + (f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else "")

@@ -1,11 +1,11 @@
-"""Detectors on labelled real runs: what can be measured, and what stands as not defined.
+"""Detectors on labelled real runs: what can be measured, and what is not defined.
 
-Nobody injected anything into these runs, so that onset s, first visible step v and point of no return p are
+No fault was injected into these runs, so that onset s, first visible step v and point of no return p are
 not known, and with them what the specification builds on them. A label gives the step f at which someone saw
 the failure. The true onset lies at f or before it: an alarm at or after f found the failure, one before f may
-be early or false, and nobody knows which; the two stand apart.
+be early or false, which cannot be decided; the two are counted separately.
 
-A run that logs none of the signals that a detector reads says nothing about it, and is left out of its score.
+A run that logs none of the signals that a detector reads is left out of its score.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ NOT_DEFINED = {
 class RealScore:
     """Everything measured of one detector on labelled real runs.
 
-    Shares stand by run and by cluster. false_stop: of healthy runs, any alarm. found, early: of failed runs, the
+    Shares are given by run and by cluster. false_stop: of healthy runs, any alarm. found, early: of failed runs, the
     first alarm at or after the labelled step, before it. found_again: some new alarm at or after it, whatever
     came before (the monitor protocol). delay: steps from the labelled step to the first alarm, where it
     is not before it; a miss counts to the end of the log. clusters, runs: one dict each.
@@ -82,12 +82,12 @@ def score_real(
     with opened(detectors, limits) as found:
         entries = alarms_of(dataset, found, tick)
         facts = {name: about(detector) for name, detector in found.items()}
-    said: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in detectors}
+    alarms: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in detectors}
     for entry in entries:
-        said[entry["detector"]][entry["run_id"]] = entry
+        alarms[entry["detector"]][entry["run_id"]] = entry
     return [
-        real_score(name, str(facts[name].get("rule", "")), runs, said[name], tuple(facts[name].get("signals", ())))
-        for name in said
+        real_score(name, str(facts[name].get("rule", "")), runs, alarms[name], tuple(facts[name].get("signals", ())))
+        for name in alarms
     ]
 
 
@@ -95,15 +95,15 @@ def real_score(
     detector: str,
     rule: str,
     runs: Sequence[RealRun],
-    said: Mapping[str, Mapping[str, Any]],
+    entries: Mapping[str, Mapping[str, Any]],
     reads: Sequence[str] = (),
 ) -> RealScore:
-    """The score of a detector from what it said of every run. said: run_id to an entry of `alarms_on`.
+    """The score of a detector from its alarms on every run. entries: run_id to an entry of `alarms_on`.
 
-    reads: the signals that it says it reads; other words among them stand for all.
+    reads: the signals that it declares to read; any other word among them means all.
     """
     clusters = Clusters([run.cluster for run in runs])
-    of = [said[run.run_id] for run in runs]
+    of = [entries[run.run_id] for run in runs]
     outcome = np.array([run.outcome for run in runs])
     sees = np.array([_sees(run, reads) for run in runs], bool)
     healthy, failed = (outcome == HEALTHY) & sees, (outcome == FAILED) & sees
@@ -169,7 +169,7 @@ def _rate(clusters: Clusters, alarms: np.ndarray, steps: np.ndarray, healthy: np
 
 
 def _diagnosed(run: RealRun) -> bool:
-    """Whether the cause that is said is one that a detector can name: most are in somebody's words."""
+    """Whether the labelled cause is one that a detector can name: most are free text."""
     return run.outcome == FAILED and run.cause in builtin_causes()
 
 

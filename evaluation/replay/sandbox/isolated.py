@@ -1,4 +1,4 @@
-"""A detector in a process of its own, run after run: begun when it is needed, and anew after it was lost."""
+"""A detector in a process of its own, run after run: started when it is needed, and again after it was lost."""
 
 from collections.abc import Callable, Collection
 from types import TracebackType
@@ -9,10 +9,10 @@ from trainwreck.evaluation.detectors.base import Context
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.alarms import Alarms, Transcript
 from trainwreck.evaluation.replay.sandbox.process import FailedError
-from trainwreck.evaluation.replay.sandbox.remote import Asked, Remote
+from trainwreck.evaluation.replay.sandbox.remote import Remote, Request
 from trainwreck.evaluation.replay.status import CRASHED, OK, TIMEOUT
 
-GIVE_UP = 5  # runs in a row without an answer: the rest would take hours and tell nothing new
+GIVE_UP = 5  # runs in a row without an answer: the rest would take hours and give the same result
 
 
 class Isolated:
@@ -34,19 +34,19 @@ class Isolated:
         self.close()
 
     def load(self) -> None:
-        """Begin the process, so that a detector that can't be loaded is told now. Raises InputError, FailedError."""
+        """Begin the process, so that a detector that can't be loaded fails here. Raises InputError, FailedError."""
         self._ready()
 
     def replay(
         self, trace: Trace, profile: str, context: Context | None, *, k: int, known: Collection[str] | None
     ) -> Alarms:
         """As `replay.replay`, which calls it. Nothing that the detector does is raised."""
-        heard, status, size = Transcript(), OK, None
+        transcript, status, size = Transcript(), OK, None
         stderr: tuple[str, ...] = ()
         if self._timeouts >= GIVE_UP:
-            return heard.alarms(trace.run_id, f"{TIMEOUT}: not tried, {GIVE_UP} runs in a row had timed out")
+            return transcript.alarms(trace.run_id, f"{TIMEOUT}: not tried, {GIVE_UP} runs in a row had timed out")
         try:
-            size = self._ready().replay(Asked(trace, profile, context, k, known), heard)
+            size = self._ready().replay(Request(trace, profile, context, k, known), transcript)
             self._timeouts = 0
         except InputError as error:  # it was loaded once, and can't be again
             status = f"{CRASHED}: {error}"
@@ -61,7 +61,7 @@ class Isolated:
         except BaseException:
             self.close()
             raise
-        return heard.alarms(trace.run_id, status, size, stderr)
+        return transcript.alarms(trace.run_id, status, size, stderr)
 
     def close(self) -> None:
         """End the process; the next replay begins another."""

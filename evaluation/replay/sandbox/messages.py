@@ -1,6 +1,6 @@
 """Messages between the harness and a detector's process, lines of JSON. docs/protocol.md has them in words.
 
-JSON has no NaN and no infinity: they stand as the strings "NaN", "Infinity" and "-Infinity", as in the JSON form
+JSON has no NaN and no infinity: they are written as the strings "NaN", "Infinity" and "-Infinity", as in the JSON form
 of Protocol Buffers.
 """
 
@@ -33,7 +33,7 @@ def reset(context: Context | None) -> bytes:
 def row(seen: Row) -> bytes:
     """The line of a row."""
     text = json.dumps({"type": "row", "row": seen}, separators=(",", ":"))
-    # Keys are names of signals, values numbers: nowhere in a string can these words stand.
+    # Keys are names of signals, values numbers: these words cannot occur in a string.
     return _NOT_JSON.sub(r'"\1"', text).encode() + b"\n"
 
 
@@ -56,21 +56,21 @@ def answer(line: bytes, kind: str, required: tuple[str, ...] = (), optional: tup
     Raises FailedError, and InputError where it failed on what it was asked to load.
     """
     try:
-        said = _READER.decode(line.decode())
+        reply = _READER.decode(line.decode())
     except (ValueError, RecursionError):
         raise FailedError(GARBAGE, f"answered {brief(line)}; allowed: one line of JSON") from None
-    if isinstance(said, dict) and said.get("type") == "failed" and kind != "failed":
+    if isinstance(reply, dict) and reply.get("type") == "failed" and kind != "failed":
         raise _failure(line)
-    if not isinstance(said, dict) or said.get("type") != kind:
+    if not isinstance(reply, dict) or reply.get("type") != kind:
         raise FailedError(GARBAGE, f'answered {brief(line)}; allowed: an object with "type": "{kind}"')
-    missing = [key for key in required if key not in said]
-    strange = [key for key in said if key not in ("type", *required, *optional)]
+    missing = [key for key in required if key not in reply]
+    strange = [key for key in reply if key not in ("type", *required, *optional)]
     if missing:
         raise FailedError(GARBAGE, f"{kind}: has no {missing[0]!r}")
     if strange:
         allowed = ", ".join(("type", *required, *optional))
         raise FailedError(GARBAGE, f"{kind}: {brief(strange[0].encode())} is not allowed; allowed: {allowed}")
-    return said
+    return reply
 
 
 def verdict(line: bytes, step: int) -> tuple[Verdict, int | None]:
@@ -78,19 +78,19 @@ def verdict(line: bytes, step: int) -> tuple[Verdict, int | None]:
 
     Raises FailedError, OutputError.
     """
-    said = answer(line, "verdict", ("step", "score"), ("alarm", "causes", "nanoseconds"))
-    about = said["step"]
+    reply = answer(line, "verdict", ("step", "score"), ("alarm", "causes", "nanoseconds"))
+    about = reply["step"]
     if type(about) is not int:
         raise FailedError(GARBAGE, f"step: {brief(json.dumps(about).encode())} is not allowed; allowed: {step}")
     if about != step:
         when = "past" if about < step else "future"
         raise FailedError(GARBAGE, f"step: {about} lies in the {when}; allowed: {step}, the step of the row")
-    if isinstance(said["score"], bool):
-        raise OutputError(f"score: {said['score']} is not allowed; allowed: a finite number")
-    nanoseconds = _count(said, "nanoseconds")
-    causes = said.get("causes", [])
+    if isinstance(reply["score"], bool):
+        raise OutputError(f"score: {reply['score']} is not allowed; allowed: a finite number")
+    nanoseconds = _count(reply, "nanoseconds")
+    causes = reply.get("causes", [])
     causes = tuple(causes) if isinstance(causes, list) else causes
-    return Verdict(said["score"], said.get("alarm", False), causes), nanoseconds
+    return Verdict(reply["score"], reply.get("alarm", False), causes), nanoseconds
 
 
 def about(line: bytes) -> tuple[dict[str, Any], bool]:
@@ -98,16 +98,16 @@ def about(line: bytes) -> tuple[dict[str, Any], bool]:
 
     Raises FailedError, InputError.
     """
-    said = answer(line, "hello", ("version",), ("batches", *ABOUT))
-    if said["version"] != VERSION:
-        raise FailedError(GARBAGE, f"version: {said['version']!r} is not allowed; allowed: {VERSION}")
-    facts = {key: said[key] for key in ABOUT if key in said}
+    reply = answer(line, "hello", ("version",), ("batches", *ABOUT))
+    if reply["version"] != VERSION:
+        raise FailedError(GARBAGE, f"version: {reply['version']!r} is not allowed; allowed: {VERSION}")
+    facts = {key: reply[key] for key in ABOUT if key in reply}
     for key, value in facts.items():
         fits = isinstance(value, ABOUT[key]) and all(isinstance(item, str) for item in value)
         if not fits:
             allowed = "text" if ABOUT[key] is str else "a list of texts"
             raise FailedError(GARBAGE, f"{key}: {brief(json.dumps(value).encode())} is not allowed; allowed: {allowed}")
-    batches = said.get("batches", False)
+    batches = reply.get("batches", False)
     if not isinstance(batches, bool):
         found = brief(json.dumps(batches).encode())
         raise FailedError(GARBAGE, f"batches: {found} is not allowed; allowed: true, false")
@@ -129,8 +129,8 @@ def numbers(context: Any) -> Any:
 
 
 def _failure(line: bytes) -> Exception:
-    said = answer(line, "failed", ("reason",), ("kind",))
-    kind, reason = said.get("kind", CRASHED), said["reason"]
+    reply = answer(line, "failed", ("reason",), ("kind",))
+    kind, reason = reply.get("kind", CRASHED), reply["reason"]
     if kind not in (INPUT, *FAILURES_OF_A_DETECTOR) or not isinstance(reason, str):
         return FailedError(GARBAGE, f"answered {brief(line)}; allowed: a kind of failure and a reason")
     reason = " ".join(reason.split())
@@ -138,8 +138,8 @@ def _failure(line: bytes) -> Exception:
     return InputError(reason) if kind == INPUT else FailedError(kind, reason, alive=kind != MEMORY)
 
 
-def _count(said: Mapping[str, Any], key: str) -> int | None:
-    value = said.get(key)
+def _count(reply: Mapping[str, Any], key: str) -> int | None:
+    value = reply.get(key)
     if value is not None and (type(value) is not int or value < 0):
         raise FailedError(GARBAGE, f"{key}: {brief(json.dumps(value).encode())} is not allowed; allowed: 0 and more")
     return value

@@ -87,7 +87,7 @@ class Process:
         self._hears, self._sending, self._closed = True, False, False
 
     def forget(self) -> None:
-        """Begin to count and keep anew what it prints."""
+        """Reset the count and the kept lines of what it prints."""
         self._drain()
         self._printed.clear()
         self._printed_bytes = 0

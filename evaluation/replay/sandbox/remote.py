@@ -1,4 +1,4 @@
-"""A detector in another process: the questions of `messages`, asked of it run by run."""
+"""A detector in another process: the exchange of the lines of `messages`, run by run."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ from trainwreck.evaluation.replay.status import GARBAGE
 GRACE = 0.5  # seconds to end after its input has
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """A replay. known: cause ids that may be named, None for any; the others as in `replay`."""
 
     trace: Trace
@@ -55,15 +55,15 @@ class Remote:
                 error.printed = self.last_lines()
             raise
 
-    def replay(self, asked: Asked, heard: Transcript) -> int | None:
+    def replay(self, request: Request, transcript: Transcript) -> int | None:
         """Show a run and write down what is said, as far as it comes. Raises InputError, FailedError.
 
-        Bytes of the detector's state at the end; None where nobody can look.
+        Bytes of the detector's state at the end; None where it can't be measured.
         """
         self._process.forget()
-        messages.answer(self._ask(messages.reset(asked.context)), "ready")
-        for steps, message in self._questions(asked):
-            self._batch(steps, message, asked.known, heard)
+        messages.answer(self._ask(messages.reset(request.context)), "ready")
+        for steps, message in self._questions(request):
+            self._batch(steps, message, request.known, transcript)
         if self._packed:
             return messages.state_bytes(self._ask(messages.end()))
         self._process.check_silent()
@@ -77,17 +77,17 @@ class Remote:
         """End the process."""
         self._process.close(GRACE)
 
-    def _questions(self, asked: Asked) -> Iterator[tuple[list[int], bytes]]:
+    def _questions(self, request: Request) -> Iterator[tuple[list[int], bytes]]:
         """Steps and message of each batch of rows."""
         if self._packed:
-            for batch in batches(asked.trace, asked.profile, asked.k, self._limits.batch):
+            for batch in batches(request.trace, request.profile, request.k, self._limits.batch):
                 yield batch["steps"], messages.rows(batch)
             return
-        for seen in observe(rows(asked.trace), asked.profile, k=asked.k):
+        for seen in observe(rows(request.trace), request.profile, k=request.k):
             step = seen["step"]
             yield [step], messages.row({"step": step} | {name: seen[name] for name in self._signals})
 
-    def _batch(self, steps: list[int], message: bytes, known: Collection[str] | None, heard: Transcript) -> None:
+    def _batch(self, steps: list[int], message: bytes, known: Collection[str] | None, transcript: Transcript) -> None:
         wrong: FailedError | None = None
         answers, start = self._process.ask(message, self._limits.row_seconds, len(steps)), perf_counter_ns()
         try:
@@ -97,7 +97,7 @@ class Remote:
                     verdict, measured = messages.verdict(line, step)
                     if wrong is None:
                         verdict = normalise(verdict, threshold=None, known=known)
-                        heard.add(step, verdict, spent if measured is None else measured)
+                        transcript.add(step, verdict, spent if measured is None else measured)
                 except OutputError as error:  # the answers to the rest of the batch are still to come
                     wrong = wrong or FailedError(GARBAGE, str(error), alive=True)
                 start = perf_counter_ns()

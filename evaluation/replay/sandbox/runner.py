@@ -56,7 +56,7 @@ class Runner:
             question = json.loads(line)
             try:
                 self._reply(question)
-            # Foreign code: whatever it raises is told.
+            # Foreign code: whatever it raises is reported.
             except BaseException as error:
                 wrong = question["type"] == "hello" and isinstance(error, InputError)
                 if not (wrong or isinstance(error, OutputError)):  # whose lines say it all
@@ -85,12 +85,12 @@ class Runner:
             output = update(row)
             spent = perf_counter_ns() - start
             score, alarm, causes = normalise(output, threshold=threshold, known=None)
-            told = {"type": "verdict", "step": step, "score": score, "nanoseconds": spent}
+            verdict = {"type": "verdict", "step": step, "score": score, "nanoseconds": spent}
             if alarm:
-                told["alarm"] = True
+                verdict["alarm"] = True
             if causes:
-                told["causes"] = causes
-            answer(told)
+                verdict["causes"] = causes
+            answer(verdict)
 
     def _load(self) -> dict[str, Any]:
         """Make the detector ready; what it says of itself. Raises InputError."""

@@ -20,7 +20,7 @@ def events(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Time from the origin (s or v) to the event, in steps, and the event. [N], [N]
 
-    A false stop happens before the clock starts and stands at the onset.
+    A false stop happens before the clock starts and counts at the onset.
     """
     detected, before = in_time(first, onset, no_return), first < onset
     event = np.where(detected, Event.DETECTED, np.where(before, Event.STOPPED_BEFORE, Event.LOST))
@@ -44,7 +44,7 @@ def restricted_delay(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Steps from the origin (s or v) to the alarm, and the same as a share of the horizon. [N], [N]
 
-    The horizon is the run's own p less the origin; a miss and a false stop stand at it. An alarm
+    The horizon is the run's own p less the origin; a miss and a false stop count at it. An alarm
     before the origin counts as at it.
     """
     horizon = np.maximum(no_return - origin, 0.0)

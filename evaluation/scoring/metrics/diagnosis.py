@@ -4,7 +4,7 @@ A compound run has two causes, joined by + in its label: naming either is right.
 in macro averages and in the confusion matrix.
 
 Within a set: causes that the profile can't tell apart form a set (`evaluation/audits/confusable/equivalence.py`), and
-naming any of the true cause's set is right. That number stands beside the strict one and never in its place.
+naming any of the true cause's set is right. That number is given with the strict one and never replaces it.
 """
 
 from collections import Counter
@@ -50,7 +50,7 @@ def allowed(cause: str, sets: Sets = ALONE) -> set[str]:
 
 
 def by_family(named: Sequence[tuple[str, ...]], family_of: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Ranked causes as ranked families, each once. A cause without a family stands for itself."""
+    """Ranked causes as ranked families, each once. A cause without a family is its own family."""
     return [tuple(dict.fromkeys(family_of.get(cause, cause) for cause in answer)) for answer in named]
 
 
