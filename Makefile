@@ -31,7 +31,7 @@ site: .venv/docs.done ## the documentation as a site, built strictly into site/;
 engines: .venv/engines.done ## tests of generate on Ray and submitit, which it installs
 	$(BIN)/pytest -m engines
 
-reproducers: .venv/test.done ## every scenario's exported program, run whole beside the lab's runs; goes on where it was stopped
+reproducers: .venv/test.done ## every scenario's exported program, run to its end and compared with the lab's runs; resumes
 	$(BIN)/pytest -n 2 -m reproducers
 
 proof: .venv/test.done ## the slow tests: generate killed again and again, every twin through the checks before a run
@@ -40,7 +40,7 @@ proof: .venv/test.done ## the slow tests: generate killed again and again, every
 catalogue: .venv/run.done ## every scenario on one seed: its signature, its twin and its cure, minutes
 	$(BIN)/trainwreck verify --quick
 
-sample: .venv/run.done ## make the data set that ships with the package anew, into evaluation/sample/
+sample: .venv/run.done ## regenerate the data set that ships with the package, into evaluation/sample/
 	$(BIN)/trainwreck generate sample --out runs/sample-$$(git rev-parse --short HEAD)
 	$(BIN)/trainwreck label runs/sample-$$(git rev-parse --short HEAD)
 	$(BIN)/trainwreck release runs/sample-$$(git rev-parse --short HEAD) --out evaluation/sample
@@ -52,7 +52,7 @@ lint: .venv/dev.done ## ruff, mypy on an installed copy, codespell, no marks of 
 	$(BIN)/codespell $$(git ls-files)
 	! git grep -nE '^(<{7} |>{7} |={7}$$)'
 
-format: .venv/dev.done ## let ruff mend what it can
+format: .venv/dev.done ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -1,11 +1,11 @@
-"""Trainwreck: labelled transformer-training failures on demand, and the scoreboard for detectors.
+"""Trainwreck: labelled transformer-training failures on demand, and a benchmark of failure detectors.
 
     >>> import trainwreck
     >>> "high_lr" in trainwreck.scenarios()
     True
 
 `__all__` has every public name; docs/api.md has a sentence and an example of each. A name is imported when it is first
-asked for, so that the command line starts at once; loading and scoring data sets never needs torch.
+used, so that the command line starts fast; loading and scoring data sets never needs torch.
 """
 
 from importlib import import_module

@@ -20,8 +20,8 @@ def check(what: str, answer: Any, right: Any, *, within: float = 0.0, hint: str 
     """
     verdict = OPEN if answer is ... else RIGHT if _judged(answer, right, within) else WRONG
     more = {OPEN: "; write your answer in place of ... and run the cell again", RIGHT: "", WRONG: hint and f"; {hint}"}
-    said = f", you have {_short(answer)}" if verdict == WRONG else ""
-    print(f"{what}: {verdict}{said}{more[verdict]}")
+    shown = f", you have {_short(answer)}" if verdict == WRONG else ""
+    print(f"{what}: {verdict}{shown}{more[verdict]}")
 
 
 def _judged(answer: Any, right: Any, within: float) -> bool:

@@ -6,7 +6,7 @@
      label: "loss",                // what it shows: caption, and name for those who can't see it
      unit: "nats/token",           // beside the caption
      series: [{id: "faulty", name: "faulty", ink: "faulty", steps: [0, 1, 2], values: [4.1, NaN, null], hidden: false}],
-     markers: [{step: 120, label: "s", name: "onset", ink: "s"}],          // upright lines; a step of null is left out
+     markers: [{step: 120, label: "s", name: "onset (s)", ink: "s"}],      // vertical lines, see CLOCK_NAMES; none for null
      alarms: [{name: "zclip", steps: [131, 160]}],                         // a row of ticks each, below the axis
      log: false, height: 210,
      xName: "step", tickText: (x) => String(x),       // where the axis is of something else
@@ -200,9 +200,9 @@ class Chart {
 
   _whole() {
     if (this.domain) return this.domain;
-    const there = this.series.filter((one) => one.steps.length);
-    if (!there.length) return [0, 1];
-    return [Math.min(...there.map((one) => one.steps[0])), Math.max(1, ...there.map((one) => one.steps[one.steps.length - 1]))];
+    const filled = this.series.filter((one) => one.steps.length);
+    if (!filled.length) return [0, 1];
+    return [Math.min(...filled.map((one) => one.steps[0])), Math.max(1, ...filled.map((one) => one.steps[one.steps.length - 1]))];
   }
 
   _steps() { return this.range || this._whole(); }
@@ -256,17 +256,17 @@ class Chart {
       }
     }
     this.over.innerHTML = over;
-    const said = known.map((one) => {
+    const parts = known.map((one) => {
       const away = one.step === this.cursor ? "" : ` at ${one.step}`;
       return [one, `${one.name} `, written(one.value) + away];
     });
     this.readout.innerHTML = this.cursor === null ? "" :
-      `${escaped(this.xName)} ${escaped(this.tickText(this.cursor))}: ` + said.map(([one, name, value]) => `<span class="ink-${escaped(one.ink)}">${escaped(name)}<b>${escaped(value)}</b></span>`).join(", ");
+      `${escaped(this.xName)} ${escaped(this.tickText(this.cursor))}: ` + parts.map(([one, name, value]) => `<span class="ink-${escaped(one.ink)}">${escaped(name)}<b>${escaped(value)}</b></span>`).join(", ");
     this.svg.setAttribute("aria-valuemin", low);
     this.svg.setAttribute("aria-valuemax", high);
     this.svg.setAttribute("aria-valuenow", this.cursor ?? low);
     this.svg.setAttribute("aria-valuetext", this.cursor === null ? `no ${this.xName} chosen` :
-      `${this.xName} ${this.tickText(this.cursor)}: ${said.map(([, name, value]) => name + value).join(", ")}`);
+      `${this.xName} ${this.tickText(this.cursor)}: ${parts.map(([, name, value]) => name + value).join(", ")}`);
   }
 }
 

@@ -3,6 +3,7 @@
 
 const MARGIN = { left: 46, right: 12, top: 16, bottom: 20 };
 const ALARM_ROW = 12;
+const CLOCK_NAMES = { s: "onset", v: "visible", p: "point of no return" }; // what a marker with such a label is called
 
 /** Axes, grid and numbers. */
 function drawFrame(chart) {
@@ -15,8 +16,9 @@ function drawFrame(chart) {
     const y = chart._up(value).toFixed(1);
     return `<path class="grid" d="M${MARGIN.left} ${y}H${chart.right}"/><text x="${MARGIN.left - 4}" y="${Number(y) + 4}" text-anchor="end">${written(value)}</text>`;
   });
+  const name = `<text class="axis" x="0" y="${chart.bottom + 14}">${escaped(chart.xName)}</text>`;
   const empty = chart._shown().some((one) => one.steps.length) ? "" : `<text x="${chart.width / 2}" y="${middle}" text-anchor="middle">nothing to show</text>`;
-  return across.join("") + up.join("") + `<path class="frame" d="M${MARGIN.left} ${MARGIN.top}V${chart.bottom}H${chart.right}"/>` + empty;
+  return across.join("") + up.join("") + name + `<path class="frame" d="M${MARGIN.left} ${MARGIN.top}V${chart.bottom}H${chart.right}"/>` + empty;
 }
 
 /** A series: its line, and a dot where a value has no neighbour. */
@@ -61,20 +63,21 @@ function drawBroken(chart, one) {
   return marks.length ? `<g class="ink-${escaped(one.ink)}" data-broken="${escaped(one.id)}">${marks.join("")}</g>` : "";
 }
 
-/** Upright lines with their names, in as many rows as it takes. Also for a heat map. */
+/** Vertical lines with their names, in as many rows as they take. Also for a heat map. */
 function drawMarkers(chart) {
   const [low, high] = chart._steps(), ends = [];
   return chart.markers.filter((one) => one.step !== null && one.step >= low && one.step <= high)
     .sort((a, b) => a.step - b.step).map((one) => {
-      const x = chart._across(one.step), wide = 7 * one.label.length + 6;
-      let row = ends.findIndex((end) => end < x);
+      const x = chart._across(one.step), text = CLOCK_NAMES[one.label] ?? one.label, wide = 7 * text.length + 6;
+      const left = x + wide > chart.width, start = left ? x - wide : x;
+      let row = ends.findIndex((end) => end < start);
       if (row < 0) row = ends.length;
-      ends[row] = x + wide;
+      ends[row] = start + wide;
       const hidden = row > 0 && chart.labelRows === 1; // its line and its title are there all the same
-      const y = MARGIN.top - 5 + row * 12, left = x + wide > chart.width;
-      return `<g class="ink-${escaped(one.ink || "s")}" data-marker="${escaped(one.label)}"><title>${escaped(one.name || one.label)}: step ${one.step}</title>` +
+      const y = MARGIN.top - 5 + row * 12;
+      return `<g class="ink-${escaped(one.ink || "s")}" data-marker="${escaped(one.label)}"><title>${escaped(one.name || text)}: step ${one.step}</title>` +
         `<path class="marker" d="M${x.toFixed(1)} ${MARGIN.top - 2}V${chart.bottom}"/>` +
-        (hidden ? "" : `<text class="named" x="${(left ? x - 3 : x + 3).toFixed(1)}" y="${y}" text-anchor="${left ? "end" : "start"}">${escaped(one.label)}</text>`) + "</g>";
+        (hidden ? "" : `<text class="named" x="${(left ? x - 3 : x + 3).toFixed(1)}" y="${y}" text-anchor="${left ? "end" : "start"}">${escaped(text)}</text>`) + "</g>";
     }).join("");
 }
 

@@ -1,4 +1,4 @@
-"""Pictures of runs: faulty, twin and cured over the steps, with the clocks and the alarms marked."""
+"""Pictures of runs: faulty, twin and cured over the steps, with onset, visible step, cure and alarms marked."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -19,15 +19,20 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 COLOURS = {"faulty": "#D55E00", "twin": "#0072B2", "cured": "#009E73"}
-CLOCKS = {"s": ("#000000", "-"), "cure": ("#009E73", ":"), "v": ("#CC79A7", "--")}
+CLOCKS = {  # key in Story.steps: name in the legend, colour, line style
+    "s": ("onset (s)", "#000000", "-"),
+    "cure": ("cure", "#009E73", ":"),
+    "v": ("visible (v)", "#CC79A7", "--"),
+}
 ALWAYS = ("loss", "grad_norm")
 
 
 @dataclass
 class Story:
-    """What one figure shows. steps: s, v and cure by name; alarms: detector to its first alarm.
+    """What one figure shows. steps: onset (s), visible step (v) and cure, by the keys of CLOCKS.
 
-    signals: a panel for each; by default loss, gradient norm and the one that tells.
+    telling: the most diagnostic signal. signals: a panel for each; by default loss, gradient norm and `telling`.
+    alarms: detector to its first alarm.
     """
 
     title: str
@@ -57,8 +62,9 @@ def draw(story: Story) -> "Figure":
         _clocks(axis, story.steps, label=axis is axes[0])
     handles, labels = axes[0].get_legend_handles_labels()
     axes[0].legend(
-        handles, labels, fontsize=7, ncols=len(labels), loc="lower right", bbox_to_anchor=(1.0, 0.98), frameon=False
-    )
+        handles, labels, fontsize=7, ncols=len(labels), loc="lower right", bbox_to_anchor=(1.0, 0.98), frameon=False,
+        columnspacing=1.2, handlelength=1.6,
+    )  # fmt: skip
     axes[-1].set_xlabel("step", fontsize=8)
     return figure
 
@@ -72,7 +78,7 @@ def _signals(story: Story) -> list[str]:
 
 
 def shown(telling: str) -> list[str]:
-    """The three signals of a picture: loss, gradient norm and the one that tells, or else the validation loss."""
+    """The three signals of a picture: loss, gradient norm and the most diagnostic one, or else the validation loss."""
     wanted = list(dict.fromkeys([*ALWAYS, telling]))
     return wanted if len(wanted) == 3 else [*wanted, "validation_loss"]
 
@@ -161,14 +167,14 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
 
 
 def _clocks(axis: "Axes", steps: Mapping[str, int | None], label: bool) -> None:
-    for name, (colour, style) in CLOCKS.items():
-        step = steps.get(name)
+    for key, (name, colour, style) in CLOCKS.items():
+        step = steps.get(key)
         if step is not None:
             axis.axvline(step, color=colour, ls=style, lw=0.9, label=f"{name} = {step}" if label else None)
 
 
 def png_url(figure: "Figure", dpi: int) -> str:
-    """A figure as a data URL, to stand in a page."""
+    """A figure as a data URL of a PNG, for the src of an <img>."""
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

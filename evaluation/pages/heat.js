@@ -223,7 +223,8 @@ class Heat {
     const names = this.rows.map((name, row) => row % every ? "" :
       `<text x="${this.left - 4}" y="${(this.bottom - (row + 0.5) * this.each + 4).toFixed(1)}" text-anchor="end">${escaped(name)}</text>`);
     const steps = this.x.ticks().map((step) => `<text x="${this._across(step).toFixed(1)}" y="${this.bottom + 14}" text-anchor="middle">${step}</text>`);
-    return names.join("") + steps.join("") + `<rect class="frame" x="${this.left}" y="${MARGIN.top}" width="${this.right - this.left}" height="${this.bottom - MARGIN.top}"/>`;
+    const axis = `<text class="axis" x="0" y="${this.bottom + 14}">step</text>`;
+    return names.join("") + steps.join("") + axis + `<rect class="frame" x="${this.left}" y="${MARGIN.top}" width="${this.right - this.left}" height="${this.bottom - MARGIN.top}"/>`;
   }
 
   _drawCursor() {

@@ -106,7 +106,7 @@ class Suggested(StringParamType):
 
 
 class ScenarioId(Suggested):
-    """A scenario, or two joined by +. files: or a file. What is no scenario, the registry says."""
+    """A scenario, or two joined by +. files: or a file. The registry reports unknown ids."""
 
     def __init__(self, *, files: bool = False) -> None:
         super().__init__(scenario_ids, files=files)

@@ -269,8 +269,8 @@ def _check_out(out: Path) -> None:
     """InputError for a file that could not be written at the end, before minutes of work."""
     if out.suffix != ".npz" or out.is_dir():
         raise InputError(f"out: {str(out)!r} is not allowed; allowed: a file that ends in .npz")
-    there = next(folder for folder in out.absolute().parents if folder.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK)):
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
         raise InputError(f"out: {str(out)!r} can't be written; allowed: a file in a folder that can be")
 
 

@@ -170,7 +170,7 @@ def _page(
         made=[_made(datasets[place]) for place in used],
         version=version("trainwreck"),
         command=command,
-        detectors=list(marks.said),
+        detectors=list(marks.alarms),
         calibration=marks.calibration,
         budget=HEADLINE_BUDGET,
         thinning=thinning,
@@ -195,8 +195,8 @@ def _shows_in(one: Mapping[str, Any]) -> set[str]:
 
 
 def _visible(facts: Mapping[str, dict[str, Any]]) -> list[str]:
-    there = {name for one in facts.values() for name in _shows_in(one)}
-    return [signal.name for signal in SIGNALS if signal.name in there]
+    known = {name for one in facts.values() for name in _shows_in(one)}
+    return [signal.name for signal in SIGNALS if signal.name in known]
 
 
 def _made(dataset: DataSet) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class Exhibit:
 
     @property
     def rows(self) -> list[pd.Series]:
-        """The rows that there are, the twin first: the others are packed as what they differ from it."""
+        """The rows that are known, the twin first: the others are packed as their differences from it."""
         return [row for row in (self.twin, self.faulty, self.cured) if row is not None]
 
     @property
@@ -40,18 +40,18 @@ class Exhibit:
 def exhibits(datasets: Sequence[DataSet]) -> dict[str, list[Exhibit]]:
     """Scenario to its exhibits, one a severity, mildest first; by id.
 
-    Of several runs the one with twin and cure, then one that was harmed before a latent one, then one that scores
-    look at before one to learn from, then the data set that was given first, then the smallest seed. Compound runs
+    Of several runs the one with twin and cure, then one that was harmed before a latent one, then one that is scored
+    before one of the train split, then the data set that was given first, then the smallest seed. Compound runs
     and those of the private split are left out.
     """
     best: dict[tuple[str, str], tuple[tuple[int, ...], Exhibit]] = {}
     for place, dataset in enumerate(datasets):
-        heard = set(dataset.runs.index[scored(dataset.runs)])
+        measured = set(dataset.runs.index[scored(dataset.runs)])
         for exhibit in _candidates(place, dataset):
             row = exhibit.faulty
             key = (str(row["scenario"]), str(row["severity"]))
             latent = row["kind"] == RunKind.LATENT.value
-            rank = (exhibit.missing, int(latent), int(row["run_id"] not in heard), place, int(row["seed"]))
+            rank = (exhibit.missing, int(latent), int(row["run_id"] not in measured), place, int(row["seed"]))
             if key not in best or rank < best[key][0]:
                 best[key] = (rank, exhibit)
     found: dict[str, list[Exhibit]] = {}

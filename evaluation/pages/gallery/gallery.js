@@ -26,17 +26,17 @@ function searchable(card) {
 }
 
 function filter() {
-  const asked = page("search").value.toLowerCase().split(/\s+/).filter(Boolean), symptom = page("symptom").value, family = page("family").value;
+  const terms = page("search").value.toLowerCase().split(/\s+/).filter(Boolean), symptom = page("symptom").value, family = page("family").value;
   let count = 0;
   for (const card of cards) {
     const text = searchable(card);
-    const fits = asked.every((word) => text.includes(word)) && (!symptom || card.dataset.tags.split(" ").includes(symptom)) &&
+    const fits = terms.every((word) => text.includes(word)) && (!symptom || card.dataset.tags.split(" ").includes(symptom)) &&
       (!family || card.closest(".family").dataset.family === family);
     card.hidden = !fits;
     count += fits;
   }
   for (const section of document.querySelectorAll(".family[data-family]")) section.hidden = !section.querySelector(".card:not([hidden])");
-  if (page("unproven")) page("unproven").hidden = asked.length > 0 || symptom !== "" || family !== "";
+  if (page("unproven")) page("unproven").hidden = terms.length > 0 || symptom !== "" || family !== "";
   page("count").textContent = `${count} shown`;
   page("none").hidden = count > 0;
 }
@@ -48,7 +48,7 @@ page("filters").addEventListener("submit", (event) => event.preventDefault());
 page("filters").addEventListener("reset", () => setTimeout(filter));
 page("clear-too").addEventListener("click", () => page("filters").reset());
 
-/* The picture on each card: the run and its twin, in the signal that tells */
+/* The picture on each card: the run and its twin, in the most diagnostic signal */
 
 const clearest = (scenario) => scenario.runs.find((run) => run.severity === "clear") ?? scenario.runs[0];
 
@@ -130,25 +130,25 @@ class OpenScenario {
     return run.alarms.map((one) => ({ name: one.detector, steps: kind === "default" ? one.default : one.frozen === null ? [] : [one.frozen] }));
   }
 
-  /** Loss, gradient norm and the signal that tells; the third can be any. */
+  /** Loss, gradient norm and the most diagnostic signal; the third can be any. */
   _lines(exhibit, host) {
     const { scenario, run } = exhibit;
     host.innerHTML = `<h3>${escaped(scenario.id)}${exhibit === this.own ? "" : " (what it is taken for)"}</h3>`;
     exhibit.first = exhibit.line(host, "loss", this._alarms(run));
     exhibit.line(host, "grad_norm");
     const names = exhibit.names("scalar", "layers", "blocks", "heads", "positions", "ages", "ranks");
-    const told = scenario.telling === "loss" || scenario.telling === "grad_norm" ? "validation_loss" : scenario.telling;
-    const chosen = names.includes(told) ? told : names[0];
+    const third = scenario.telling === "loss" || scenario.telling === "grad_norm" ? "validation_loss" : scenario.telling;
+    const chosen = names.includes(third) ? third : names[0];
     const pick = document.createElement("p");
     pick.className = "pick no-print";
     pick.innerHTML = `<label>Signal <select data-control="line">${names.map((name) => `<option${name === chosen ? " selected" : ""}>${escaped(name)}</option>`).join("")}</select></label>` +
-      `<span class="note">${scenario.telling === chosen ? "the signal that tells" : `the signal that tells: ${escaped(scenario.telling)}`}</span>`;
+      `<span class="note">${scenario.telling === chosen ? "the most diagnostic signal" : `the most diagnostic signal: ${escaped(scenario.telling)}`}</span>`;
     const slot = document.createElement("div");
     host.append(pick, slot);
-    let third = exhibit.line(slot, chosen);
+    let chart = exhibit.line(slot, chosen);
     pick.addEventListener("change", (event) => {
-      exhibit.drop(third);
-      third = exhibit.line(slot, event.target.value);
+      exhibit.drop(chart);
+      chart = exhibit.line(slot, event.target.value);
     });
   }
 

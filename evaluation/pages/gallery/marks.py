@@ -1,6 +1,7 @@
-"""What detectors say of the runs on show: at their published defaults, and frozen on calibration runs as on the board.
+"""Alarms of detectors on the runs shown: at their published defaults, and with thresholds frozen as on the leaderboard.
 
-Thresholds are frozen once over the distinct calibration runs of all data sets given, at the board's headline budget.
+Thresholds are frozen once over the distinct calibration runs of all data sets given, at the leaderboard's headline
+budget.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ from trainwreck.evaluation.replay.status import OK
 from trainwreck.evaluation.replay.unlabelled import opened
 from trainwreck.evaluation.scoring.metrics.recall import first_above, freeze_threshold, peak
 
-# One of each kind of rule, and none that was trained: `learned` may have seen the very seeds that are on show.
+# One of each kind of rule, and none that was trained: `learned` may have seen the very seeds that are shown.
 DETECTORS = (
     "nonfinite_loss",
     "loss_over_minimum",
@@ -38,25 +39,25 @@ DETECTORS = (
 )
 PIECE = 16  # runs that a process replays at a time
 
-Said = dict[str, dict[str, StoredAlarms]]
-"""Detector, then run, to what it said."""
+AlarmsOfRuns = dict[str, dict[str, StoredAlarms]]
+"""Detector name, then run id, to its alarms."""
 
 
 @dataclass(frozen=True)
 class Marks:
-    """thresholds: detector to its frozen threshold, NaN without calibration runs. calibration: how many there were."""
+    """thresholds: detector to its frozen threshold, NaN without calibration runs. calibration: number of these runs."""
 
-    said: Said
+    alarms: AlarmsOfRuns
     thresholds: Mapping[str, float]
     calibration: int
 
     def of(self, run_id: str) -> list[dict[str, object]]:
-        """By detector: steps of new alarms at the default, the first one frozen, and how the replay ended if badly.
+        """By detector: steps of new alarms at the default, the first one at the frozen threshold, and a failed status.
 
-        Empty for a run of which stored alarms say nothing: they need not be of the runs that no score looks at.
+        Empty for a run without stored alarms: runs that are not scored need not have any.
         """
         rows = []
-        for name, by_run in self.said.items():
+        for name, by_run in self.alarms.items():
             if run_id not in by_run:
                 continue
             one = by_run[run_id]
@@ -80,17 +81,17 @@ def replayed(
     tick: Tick | None = None,
     workers: int = 1,
 ) -> Marks:
-    """Replay the runs on show and the calibration runs. InputError for an unknown detector, or one named twice."""
+    """Replay the runs shown and the calibration runs. InputError for an unknown detector, or one named twice."""
     twice = sorted({name for name in detectors if list(detectors).count(name) > 1})
     if twice:
         raise InputError(f"detector: {twice[0]!r} is named twice; allowed: each name once")
     with opened(detectors):
-        pass  # a wrong one is told before any work
+        pass  # a wrong name is reported before any work
     wanted: dict[int, list[str]] = {}
     known: set[str] = set()
     calibration = _calibration(datasets)
-    on_show = {exhibit.faulty["run_id"]: exhibit.place for exhibit in shown}
-    for run_id, place in (calibration | on_show).items():
+    to_show = {exhibit.faulty["run_id"]: exhibit.place for exhibit in shown}
+    for run_id, place in (calibration | to_show).items():
         wanted.setdefault(place, []).append(run_id)
         known |= known_causes(datasets[place])
     pieces = [(place, piece) for place, run_ids in wanted.items() for piece in _pieces(run_ids)]
@@ -99,25 +100,25 @@ def replayed(
         delayed(_replay)(Path.cwd(), datasets[place].path, piece, list(detectors), frozenset(known))
         for place, piece in pieces
     )
-    said: Said = {name: {} for name in detectors}
+    alarms: AlarmsOfRuns = {name: {} for name in detectors}
     done, every = 0, sum(len(piece) for _, piece in pieces)
     for reply in replies:
         for name, by_run in reply.items():
-            said[name] |= by_run
+            alarms[name] |= by_run
         done += len(next(iter(reply.values()), {}))
         if tick:
             tick(done, every, "alarms")
-    return _frozen(said, list(calibration))
+    return _frozen(alarms, list(calibration))
 
 
 def stored(datasets: Sequence[DataSet], shown: Iterable[Exhibit], paths: Sequence[Path]) -> Marks:
     """The same from stored alarms of the full profile, blind, that `leaderboard --alarms` wrote.
 
-    paths: files or folders, one a data set that has runs on show. InputError for alarms of other telemetry, and where
+    paths: files or folders, one a data set that has runs shown. InputError for alarms of other telemetry, and where
     a data set lacks a detector that another one has.
     """
     places = {telemetry_digest(dataset): place for place, dataset in enumerate(datasets)}
-    said: dict[int, Said] = {}
+    alarms: dict[int, AlarmsOfRuns] = {}
     for path in paths:
         for file in alarm_files([path]):
             if file.telemetry not in places:
@@ -125,16 +126,16 @@ def stored(datasets: Sequence[DataSet], shown: Iterable[Exhibit], paths: Sequenc
             place = places[file.telemetry]
             check(file, datasets[place].runs, known_causes(datasets[place]))
             if (file.profile, file.track) == ("full", "blind"):
-                said.setdefault(place, {})[file.detector] = {one.run_id: one for one in file.alarms}
-    names = list(dict.fromkeys(name for one in said.values() for name in one))
+                alarms.setdefault(place, {})[file.detector] = {one.run_id: one for one in file.alarms}
+    names = list(dict.fromkeys(name for one in alarms.values() for name in one))
     needed = {exhibit.place for exhibit in shown} | set(_calibration(datasets).values())
     for place in sorted(needed):
-        lacking = [name for name in names if name not in said.get(place, {})]
-        if lacking or place not in said:
+        lacking = [name for name in names if name not in alarms.get(place, {})]
+        if lacking or place not in alarms:
             what = f"of {', '.join(lacking[:3])} " if lacking else ""
             raise InputError(f"alarms: none {what}on {datasets[place].path}; allowed: the same detectors on each")
-    merged: Said = {name: {} for name in names}
-    for one in said.values():
+    merged: AlarmsOfRuns = {name: {} for name in names}
+    for one in alarms.values():
         for name, by_run in one.items():
             merged[name] |= by_run
     return _frozen(merged, list(_calibration(datasets)))
@@ -149,13 +150,13 @@ def _calibration(datasets: Sequence[DataSet]) -> dict[str, int]:
     return found
 
 
-def _frozen(said: Said, calibration: Sequence[str]) -> Marks:
+def _frozen(alarms: AlarmsOfRuns, calibration: Sequence[str]) -> Marks:
     thresholds = {}
-    for name, by_run in said.items():
+    for name, by_run in alarms.items():
         peaks = peak([by_run[run_id].scores for run_id in calibration])
         crashed = np.array([by_run[run_id].crashed for run_id in calibration], dtype=bool)
         thresholds[name] = freeze_threshold(np.where(crashed, np.inf, peaks), HEADLINE_BUDGET)
-    return Marks(said, thresholds, len(calibration))
+    return Marks(alarms, thresholds, len(calibration))
 
 
 def _pieces(run_ids: Sequence[str]) -> Iterable[list[str]]:
@@ -164,13 +165,15 @@ def _pieces(run_ids: Sequence[str]) -> Iterable[list[str]]:
         yield piece
 
 
-def _replay(here: Path, folder: Path, run_ids: Sequence[str], detectors: Sequence[str], known: frozenset[str]) -> Said:
+def _replay(
+    here: Path, folder: Path, run_ids: Sequence[str], detectors: Sequence[str], known: frozenset[str]
+) -> AlarmsOfRuns:
     """Some runs of a data set through every detector, perhaps in another process. here: where names of files begin."""
     dataset = load(folder, verify=False)  # which was verified before
     with contextlib.chdir(here), opened(detectors) as found:
-        said: Said = {name: {} for name in detectors}
+        alarms: AlarmsOfRuns = {name: {} for name in detectors}
         for run_id in run_ids:
             trace = dataset.trace(run_id)
             for name, detector in found.items():
-                said[name][run_id] = reduced(replay(detector, trace, known=known))
-        return said
+                alarms[name][run_id] = reduced(replay(detector, trace, known=known))
+        return alarms

@@ -3,7 +3,7 @@
 A number keeps its sign, the exponent of a float32 and so many bits of its mantissa, rounded to nearest: 10 bits are a
 relative error of at most 2^-11, 0.05 %, whatever the range; NaN and the infinities stay what they are. Read as an
 integer of that order, it is written as the difference from the step before; where that is shorter, less what the twin
-differs by, since both saw the same batches. Up to the onset a run is its twin's to the bit, and costs nothing.
+differs by, since both saw the same batches. Up to the onset a run is bitwise equal to its twin, and costs nothing.
 The differences, folded to be positive, lie in three planes of bytes, low to high, so that zlib finds their zeros.
 """
 

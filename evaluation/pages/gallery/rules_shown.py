@@ -1,4 +1,4 @@
-"""The playbook on the run that is shown: which of its rules fired, and when."""
+"""Rules of the playbook that fired on a run that is shown, with the first step of each."""
 
 from typing import Any
 

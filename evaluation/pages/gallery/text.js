@@ -7,8 +7,8 @@ const signed = (value) => (value === null ? "not finite" : `${value >= 0 ? "+" :
 const linked = (id) => (facts.scenarios[id] ? `<a href="#${escaped(id)}">${escaped(id)}</a>` : `<code>${escaped(id)}</code>`);
 
 const CLOCKS = {
-  s: "s, onset: first step under the fault", v: "v, visible: first step at which an outcome leaves the twin",
-  p: "p, point of no return: last step at which the cure saves it", cure: "cure: first step under the cure",
+  s: "onset (s), first step under the fault", v: "visible (v), first step at which an outcome leaves the twin",
+  p: "point of no return (p), last step at which the cure saves the run", cure: "cure, first step under the cure",
 };
 
 function markersOf(run) {
@@ -43,7 +43,7 @@ function alarmsHtml(scenario, run) {
   const since = (step) => {
     if (step === null || step === undefined) return "none";
     if (scenario.kind === "look-alike") return `${step}, a false alarm`;
-    return run.s !== null && step < run.s ? `${step}, before the onset` : `${step}${run.v === null ? "" : ` (v ${step >= run.v ? "+" : "-"} ${Math.abs(step - run.v)})`}`;
+    return run.s !== null && step < run.s ? `${step}, before the onset` : `${step}${run.v === null ? "" : ` (visible ${step >= run.v ? "+" : "-"} ${Math.abs(step - run.v)})`}`;
   };
   const rows = run.alarms.map((one) =>
     `<tr><th scope="row">${escaped(one.detector)}${one.failed ? ` <small>failed: ${escaped(one.failed)}</small>` : ""}</th><td>${since(one.frozen)}</td>` +

@@ -94,7 +94,7 @@ def _kind(detector: str, card: Card) -> str:
         return "knows the label"
     if not card["about"].get("causal", True):
         return "reads ahead"
-    return "looks at nothing" if detector in BLIND_ENTRIES else ""
+    return "ignores its inputs" if detector in BLIND_ENTRIES else ""
 
 
 def _families(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _detail(entry: dict[str, Any], profile: str) -> dict[str, Any]:
 def _about(card: Card) -> str:
     """What an entry says of itself, as sentences."""
     about, cost = card["about"], card["cost"]
-    said = [
+    parts = [
         (about.get("rule"), "{}"),
         (about.get("source"), "Source: {}"),
         (about.get("blind_spots"), "Blind to: {}"),
@@ -168,7 +168,7 @@ def _about(card: Card) -> str:
         (card["track"], "Track: {}"),
         (f"{number_text(cost['update_us'], '.1f')} \u00b5s an update, {cost['state_bytes']} bytes of state", "{}"),
     ]
-    sentences = [form.format(str(text).rstrip(".")) for text, form in said if text]
+    sentences = [form.format(str(text).rstrip(".")) for text, form in parts if text]
     return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
 

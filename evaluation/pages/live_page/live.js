@@ -5,10 +5,10 @@
 const facts = JSON.parse(document.getElementById("facts").textContent);
 const part = (name) => document.querySelector(`[data-part=${name}]`);
 const INKS = ["twin", "cured", "faulty"].filter((role) => role in facts.roles); // the last is drawn on top
-const SAID = { waiting: "waiting for the first steps", training: "training", finished: "finished", interrupted: "interrupted", failed: "failed", lost: "no answer" };
+const STATES = { waiting: "waiting for the first steps", training: "training", finished: "finished", interrupted: "interrupted", failed: "failed", lost: "no answer" };
 const PAUSE = 2000, TRIES = 30; // milliseconds between two tries to reach a command that does not answer, and how many
 
-const marks = facts.marks.map((one) => ({ ...one, ink: one.label }));
+const marks = facts.marks.map(({ step, label, text }) => ({ step, label, name: text, ink: label }));
 const domain = [0, Math.max(1, facts.steps - 1)];
 const charts = [];
 const layers = Object.fromEntries(INKS.map((role) => [role, { steps: [], values: [] }]));
@@ -77,14 +77,14 @@ function say(now, more) {
   if (now === state) return;
   state = now;
   part("progress").dataset.state = now;
-  part("state").textContent = SAID[now];
-  document.title = `${SAID[now]}: ${facts.title} - Trainwreck`;
+  part("state").textContent = STATES[now];
+  document.title = `${STATES[now]}: ${facts.title} - Trainwreck`;
 }
 
 const nats = (value, sign = "") => (value === null ? "-" : `${sign && value >= 0 ? "+" : ""}${value.toFixed(3)}`);
 
 function verdicts({ signature, signatures }) {
-  if (signature === null) return `<p class="verdict">A look-alike: the run is healthy, and there is no signature that could hold.</p>`;
+  if (signature === null) return `<p class="verdict">A look-alike: the run is healthy, so it has no signature.</p>`;
   const all = Object.entries(signatures);
   if (all.length > 1) return all.map(([id, held]) => `<p class="verdict ${held ? "good" : "bad"}">The signature of ${escaped(id)} ${held ? "holds" : "does not hold"}.</p>`).join("");
   return `<p class="verdict ${signature ? "good" : "bad"}">The signature ${signature ? "holds: what the text says to look for is there." : "does not hold: what the text says to look for is not there."}</p>`;
@@ -108,11 +108,11 @@ const ENDS = {
 
 async function follow() {
   for (let tries = 0; !(state in ENDS) && tries < TRIES; ) {
-    let said;
+    let answer;
     try {
-      const answer = await fetch(`events?since=${place}`, { cache: "no-store" });
-      if (!answer.ok) throw new Error(`events: ${answer.status}`);
-      said = await answer.json();
+      const response = await fetch(`events?since=${place}`, { cache: "no-store" });
+      if (!response.ok) throw new Error(`events: ${response.status}`);
+      answer = await response.json();
     } catch {
       say("lost", "the command has ended, or is too busy; trying again");
       tries += 1;
@@ -120,11 +120,11 @@ async function follow() {
       continue;
     }
     tries = 0;
-    if (said.id !== facts.stream) return location.reload(); // another run at the same address
-    place = said.next;
+    if (answer.id !== facts.stream) return location.reload(); // another run at the same address
+    place = answer.next;
     if (state === "lost") say(reached ? "training" : "waiting", reached ? `step ${reached} of ${facts.steps}` : "");
-    for (const event of said.events) event.state ? ENDS[event.state](event) : block(event);
-    if (said.events.length) settle();
+    for (const event of answer.events) event.state ? ENDS[event.state](event) : block(event);
+    if (answer.events.length) settle();
     document.body.dataset.place = place;
   }
   if (state === "lost") say("lost", "the command has ended; start it again and reload");

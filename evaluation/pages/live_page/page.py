@@ -19,11 +19,16 @@ LAYERED = (Axis.LAYERS, Axis.BLOCKS, Axis.HEADS)
 
 @dataclass(frozen=True)
 class Mark:
-    """An upright line at a step. label: s or cure, as on every other picture."""
+    """A vertical line at a step. label: "s" for an onset, or "cure". name: what the page calls it."""
 
     step: int
     label: str
     name: str
+
+    @property
+    def text(self) -> str:
+        """The name, with the letter of the labels behind it where it has one."""
+        return f"{self.name} (s)" if self.label == "s" else self.name
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Show:
 
     @property
     def layered(self) -> bool:
-        """Whether the signal that tells has a number a layer, or several."""
+        """Whether the most diagnostic signal has one or more numbers for each layer."""
         return BY_NAME[self.telling].axis in LAYERED
 
 
@@ -81,7 +86,7 @@ def _facts(show: Show, stream: str) -> dict[str, Any]:
         "title": show.title,
         "roles": dict(show.roles),
         "steps": show.steps,
-        "marks": [asdict(mark) for mark in show.marks],
+        "marks": [asdict(mark) | {"text": mark.text} for mark in show.marks],
         "charts": [{"name": name, "label": caption(name), "unit": BY_NAME[name].unit} for name in show.signals],
         "floor": show.floor,
         "telling": {

@@ -1,4 +1,4 @@
-"""The page of runs under way: what is told to it, as events."""
+"""The page of runs under way, and the events that it receives."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -43,7 +43,7 @@ class LivePage:
 
 @contextmanager
 def serve(show: Show, port: int = 0) -> Iterator[LivePage]:
-    """Open a page at a port of this machine; whatever ends the context early is told on it.
+    """Open a page at a port of this machine; an error that ends the context early is shown on it.
 
     InputError for a port that can't be had.
     """
@@ -68,12 +68,12 @@ def reason(error: BaseException) -> str:
 
 
 def block(show: Show, role: str, trace: Trace) -> dict[str, Any]:
-    """The event of some steps of a run: a curve for each signal on show, and a row a layer of the telling one."""
+    """The event of some steps of a run: a curve for each signal shown, rows by layer of the most diagnostic one."""
     event: dict[str, Any] = {"role": role, "step": int(trace.steps[-1]) + 1, "curves": {}, "rows": None}
     for name in show.signals:
-        there = _known(trace, name)
-        values = reduced(trace, name)[there]
-        event["curves"][name] = [trace.steps[there].tolist(), [written(float(value)) for value in values]]
+        known = _known(trace, name)
+        values = reduced(trace, name)[known]
+        event["curves"][name] = [trace.steps[known].tolist(), [written(float(value)) for value in values]]
     if show.layered:
         rows = [[written(float(value)) for value in row] for row in trace[show.telling].T]
         event["rows"] = [trace.steps.tolist(), rows]

@@ -24,7 +24,7 @@ from trainwreck.evaluation.pages.live_page.stream import Stream
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
-PATIENCE = 10.0  # seconds that a reader waits for an event before it is told that there is none
+PATIENCE = 10.0  # seconds that a reader waits for an event before the answer that there is none
 GRACE = 0.5  # seconds at the end for a reader that was about to ask again
 SILENCE = 10.0  # seconds after which a connection that says nothing, or takes nothing, is given up
 

@@ -1,6 +1,6 @@
 """What a player exports: one answer a run. `answers.schema.json` has the format.
 
-The checksum tells a file that was edited by hand or cut off. It is made by the page, so it is no signature.
+The checksum detects a file that was edited by hand or cut off. The page makes it, so it authenticates nobody.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ VERSION = 1
 FIELDS = ("format", "version", "quiz", "quiz_id", "player", "sitting", "answers", "checksum")
 ANSWER_FIELDS = ("run", "said", "step", "named", "seconds")
 STOP, HEALTHY, NOTHING = "stop", "healthy", "nothing"
-SAID = (STOP, HEALTHY, NOTHING)
+VERDICTS = (STOP, HEALTHY, NOTHING)
 MOST_NAMED = max(TOP)
 LONGEST_NAME = 60
 UNANSWERED = f"{TIMEOUT}: no answer"
@@ -162,7 +162,7 @@ def _answer(path: Path, at: int, content: Any) -> Answer:
     said, named = content["said"], content["named"]
     rules: dict[str, tuple[Callable[[Any], bool], str]] = {
         "run": (lambda value: _is_count(value, 1), "1 and more"),
-        "said": (lambda value: value in SAID, ", ".join(SAID)),
+        "said": (lambda value: value in VERDICTS, ", ".join(VERDICTS)),
         "step": (
             (lambda value: _is_count(value, 0)) if said == STOP else (lambda value: value is None),
             "a step where it was stopped, else null",

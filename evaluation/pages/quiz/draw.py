@@ -77,9 +77,9 @@ def _pools(runs: pd.DataFrame, recipe: Recipe) -> dict[str, pd.DataFrame]:
     failing = open_runs[open_runs["kind"].isin(FAILURES)]
     cells = zip(failing["visible_profiles"], failing["no_return_step"], strict=True)
     seen = [_in_time(recipe.profile, visible, no_return) for visible, no_return in cells]
-    asked = [not recipe.families or not set(recipe.families).isdisjoint(f.split(JOINT)) for f in failing["family"]]
+    requested = [not recipe.families or not set(recipe.families).isdisjoint(f.split(JOINT)) for f in failing["family"]]
     return {
-        "failing": failing[np.array(seen, dtype=bool) & np.array(asked, dtype=bool)],
+        "failing": failing[np.array(seen, dtype=bool) & np.array(requested, dtype=bool)],
         LOOK_ALIKE: open_runs[open_runs["kind"] == LOOK_ALIKE],
         HEALTHY: open_runs[open_runs["kind"] == HEALTHY],
     }
@@ -92,7 +92,7 @@ def _in_time(profile: str, visible: str | None, no_return: float | None) -> bool
 
 
 def _wanted(pools: dict[str, pd.DataFrame], runs: int) -> dict[str, int]:
-    """Shares as they can be had: healthy runs stand in for look-alikes that are not there."""
+    """Shares as they can be had: healthy runs stand in for look-alikes that are missing."""
     most = 0
     for count in range(FEWEST, runs + 1):
         wanted = shares(count)
@@ -102,9 +102,9 @@ def _wanted(pools: dict[str, pd.DataFrame], runs: int) -> dict[str, int]:
             break
         most = count
     if most < runs:
-        there = ", ".join(f"{len(pool)} {kind}" for kind, pool in pools.items())
+        counts = ", ".join(f"{len(pool)} {kind}" for kind, pool in pools.items())
         up_to = f"up to {most}" if most else "another data set, profile or family"
-        raise InputError(f"runs: {runs} is not allowed; allowed: {up_to}; there are {there} runs to ask about")
+        raise InputError(f"runs: {runs} is not allowed; allowed: {up_to}; there are {counts} runs to ask about")
     return wanted
 
 

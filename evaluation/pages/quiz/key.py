@@ -54,7 +54,7 @@ def read_key(path: Path) -> Quiz:
     try:
         runs = pd.DataFrame(content["runs"], columns=list(LABELS)).set_index("run_id", drop=False)
         run_ids = runs["run_id"].tolist()
-        said = {
+        alarms = {
             name: dict(zip(run_ids, map(_said_of_json, facts["runs"]), strict=True))
             for name, facts in content["detectors"].items()
         }
@@ -62,7 +62,7 @@ def read_key(path: Path) -> Quiz:
         families = {str(cause): str(family) for cause, family in content["families"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path}: damaged ({type(error).__name__}: {error})") from None
-    return Quiz(recipe, runs, said, rules, families)
+    return Quiz(recipe, runs, alarms, rules, families)
 
 
 def _said_to_json(said: Said) -> list[Any]:

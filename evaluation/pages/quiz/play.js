@@ -1,5 +1,5 @@
 "use strict";
-/* The game: one run after the other, revealed row by row, an answer to each, and the export. */
+/* The quiz: one run after the other, shown row by row, an answer to each, and the export. */
 
 const data = JSON.parse(document.getElementById("quiz").textContent);
 const COUNT = data.runs.length, PANELS = 4, STORE = `trainwreck-quiz-${data.quiz_id}`;
@@ -11,7 +11,7 @@ const control = (name) => document.querySelector(`[data-control="${name}"]`);
 // What is kept over a reload: who plays, the answers so far, and how much of the run under way was seen.
 let state = { player: "", sitting: "", answers: [], seen: 0, seconds: 0 };
 let run = null; // {steps, signals} of the run under way, opened
-let playing = false, told = false, speed = data.speed, scale = null;
+let playing = false, answered = false, speed = data.speed, scale = null;
 let panels = []; // {select, host, chart}
 const truths = []; // of the runs that were answered
 const choice = new Choice(part("choice"), data.choices, data.most_named);
@@ -19,7 +19,7 @@ const choice = new Choice(part("choice"), data.choices, data.most_named);
 function store() {
   try {
     localStorage.setItem(STORE, JSON.stringify(state));
-  } catch { /* a browser that keeps nothing plays on, and a reload begins anew */ }
+  } catch { /* a browser that keeps nothing plays on, and a reload starts from the first run */ }
 }
 
 function restore() {
@@ -36,9 +36,9 @@ function show(...names) {
 function say(text) { part("said").textContent = text; }
 
 function header() {
-  const answered = state.answers.length;
-  part("progress").textContent = answered < COUNT && state.sitting ? `run ${answered + (told ? 0 : 1)} of ${COUNT}` : `${COUNT} runs`;
-  control("export").disabled = !answered;
+  const count = state.answers.length;
+  part("progress").textContent = count < COUNT && state.sitting ? `run ${count + (answered ? 0 : 1)} of ${COUNT}` : `${COUNT} runs`;
+  control("export").disabled = !count;
   if (!scale || !truths.length) { part("tally").textContent = ""; return; }
   const mine = state.answers.map((answer, i) => ({ truth: truths[i], first: answer.step }));
   const failing = mine.filter((one) => isFailing(one.truth)), others = mine.filter((one) => isNegative(one.truth));
@@ -61,17 +61,17 @@ function series(curve, id, name, ink, signal, rows) {
 }
 
 function domain() {
-  const last = told ? run.steps[run.steps.length - 1] : run.steps[state.seen - 1];
-  return [0, told ? last : Math.max(50, Math.ceil((1.2 * last + 1) / 50) * 50)]; // where the run ends is not to be seen
+  const last = answered ? run.steps[run.steps.length - 1] : run.steps[state.seen - 1];
+  return [0, answered ? last : Math.max(50, Math.ceil((1.2 * last + 1) / 50) * 50)]; // where the run ends is not to be seen
 }
 
 function drawPanel(panel) {
   const signal = data.signals.find((one) => one.name === panel.select.value);
   panel.chart?.remove();
-  const lines = [series(run, "run", "this run", "run", signal.name, told ? Infinity : state.seen)];
-  const truth = told ? truths[state.answers.length - 1] : null;
+  const lines = [series(run, "run", "this run", "run", signal.name, answered ? Infinity : state.seen)];
+  const truth = answered ? truths[state.answers.length - 1] : null;
   if (truth?.twin) lines.unshift(series(truth.twin, "twin", "its twin", "twin", signal.name, Infinity));
-  const answer = told ? state.answers[state.answers.length - 1] : null;
+  const answer = answered ? state.answers[state.answers.length - 1] : null;
   const markers = truth ? clocks(truth).map(([label, name, step]) => ({ label, name, step, ink: label === "event" ? "s" : label })) : [];
   if (answer && answer.step !== null) markers.push({ label: "you", name: "your stop", step: answer.step, ink: "you" });
   const alarms = truth && panel === panels[0]
@@ -129,7 +129,7 @@ function frame(now) {
 }
 
 function play() {
-  if (told || playing || state.seen >= run.steps.length) return;
+  if (answered || playing || state.seen >= run.steps.length) return;
   playing = true;
   [last, owed] = [performance.now(), 0];
   say("");
@@ -153,7 +153,7 @@ function setSpeed(rows) {
 async function begin() {
   const at = state.answers.length;
   if (at >= COUNT) return end();
-  told = false;
+  answered = false;
   run = await inflatedJson(data.runs[at]);
   show("run");
   part("controls").hidden = false;
@@ -165,7 +165,7 @@ async function begin() {
 }
 
 function stop() {
-  if (told || !run) return;
+  if (answered || !run) return;
   pause();
   show("run", "choice");
   part("at").textContent = run.steps[state.seen - 1];
@@ -184,7 +184,7 @@ async function answer(said) {
   state.answers.push({ run: state.answers.length + 1, said, step, named: said === "stop" ? choice.chosen : [], seconds });
   [state.seen, state.seconds] = [0, 0];
   store();
-  told = true;
+  answered = true;
   part("controls").hidden = true;
   await openTruths();
   const truth = truths[state.answers.length - 1];
@@ -213,8 +213,8 @@ function end() {
     const mine = state.answers.map((one, i) => ({ truth: truths[i], first: one.step, named: one.named }));
     const rows = [[state.player, scored(mine, scale, familyOf)]];
     truths[0].detectors.forEach((_, place) => {
-      const said = truths.map((truth) => ({ truth, first: truth.detectors[place].first, named: truth.detectors[place].causes }));
-      rows.push([truths[0].detectors[place].name, scored(said, scale, familyOf)]);
+      const given = truths.map((truth) => ({ truth, first: truth.detectors[place].first, named: truth.detectors[place].causes }));
+      rows.push([truths[0].detectors[place].name, scored(given, scale, familyOf)]);
     });
     part("standing").innerHTML = standingTable(rows, state.player);
   } else part("standing").innerHTML = "<p>All runs are answered. Export the answers and hand the file in.</p>";
@@ -246,7 +246,7 @@ function fresh() {
   } catch { /* nothing was kept */ }
   pause();
   truths.length = 0;
-  [state, run, told] = [{ player: "", sitting: "", answers: [], seen: 0, seconds: 0 }, null, false];
+  [state, run, answered] = [{ player: "", sitting: "", answers: [], seen: 0, seconds: 0 }, null, false];
   buildPanels();
   show("start");
   header();
@@ -256,14 +256,14 @@ function fresh() {
 
 const does = {
   play: () => (playing ? pause() : play()),
-  step: () => { pause(); if (!told && run) reveal(state.seen + 1); },
-  skip: () => { pause(); if (!told && run) reveal(state.seen + 10); },
+  step: () => { pause(); if (!answered && run) reveal(state.seen + 1); },
+  skip: () => { pause(); if (!answered && run) reveal(state.seen + 10); },
   stop, back: goOn,
   answer: () => answer("stop"),
-  healthy: () => { if (!told && run) answer("healthy"); },
-  next: () => { if (told) begin(); },
+  healthy: () => { if (!answered && run) answer("healthy"); },
+  next: () => { if (answered) begin(); },
   export: save,
-  fresh: () => { if (window.confirm("Forget the answers of this sitting and begin anew?")) fresh(); },
+  fresh: () => { if (window.confirm("Discard the answers of this sitting and start over?")) fresh(); },
 };
 
 document.addEventListener("click", (event) => {
@@ -278,9 +278,9 @@ document.addEventListener("keydown", (event) => {
   if (event.key === " " && target.closest("button, summary, a")) return;
   if (part("run").hidden || !part("choice").hidden) return;
   const key = event.key.toLowerCase();
-  const keys = told ? { n: does.next } : { " ": does.play, arrowright: event.shiftKey ? does.skip : does.step, s: stop, h: does.healthy };
+  const keys = answered ? { n: does.next } : { " ": does.play, arrowright: event.shiftKey ? does.skip : does.step, s: stop, h: does.healthy };
   const place = Number(key) - 1, speeds = [...document.querySelectorAll("[data-speed]")];
-  if (!told && speeds[place]) setSpeed(Number(speeds[place].dataset.speed));
+  if (!answered && speeds[place]) setSpeed(Number(speeds[place].dataset.speed));
   else if (keys[key]) keys[key]();
   else return;
   event.preventDefault();
@@ -296,7 +296,7 @@ document.querySelector("form").addEventListener("submit", (event) => {
   begin();
 });
 
-setInterval(() => { if (run && !told && !document.hidden) state.seconds += 1; }, 1000);
+setInterval(() => { if (run && !answered && !document.hidden) state.seconds += 1; }, 1000);
 window.addEventListener("pagehide", store);
 
 (async () => {

@@ -1,4 +1,4 @@
-"""A quiz as its maker knows it: the runs with their labels, and what each detector said of them."""
+"""A quiz with its answers: the runs with their labels, and the alarms of each detector on them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -32,7 +32,7 @@ LABELS = (
 
 @dataclass(frozen=True)
 class Said:
-    """What a detector said of a run at its published default. first: None without an alarm."""
+    """Alarms of a detector, or a player, on one run; a detector's at its published default. first: None for none."""
 
     first: int | None
     edges: tuple[int, ...]
@@ -56,7 +56,7 @@ class Quiz:
 
 
 def default_detectors() -> list[str]:
-    """Every built-in detector that needs no library and looks at what it is shown, and the two that say nothing."""
+    """Every built-in detector that needs no library and reads its inputs, and the two of `BAR`."""
     with without_libraries():
         return [name for name in builtin_detectors() if name not in BLIND or name in BAR]
 
@@ -74,18 +74,18 @@ def make(
     """
     refuse_imported(dataset, "asked about")
     runs = dataset.runs.loc[draw(dataset.runs, recipe)]
-    asked = DataSet(dataset.path, dataset.manifest, runs)
+    drawn = DataSet(dataset.path, dataset.manifest, runs)
     with without_libraries() if detectors is None else nullcontext():
         names = default_detectors() if detectors is None else list(detectors)
-        cards = score_all(asked, names, profiles=[recipe.profile], progress=tick) if names else []
-    said = {
+        cards = score_all(drawn, names, profiles=[recipe.profile], progress=tick) if names else []
+    alarms = {
         card.detector: {
             one.run_id: Said(one.first_alarm, tuple(one.edges.tolist()), one.causes, one.status) for one in card.alarms
         }
         for card in cards
     }
     rules = {card.detector: str(card.about.get("rule", "")) for card in cards}
-    return Quiz(recipe, runs[list(LABELS)], said, rules, dict(families))
+    return Quiz(recipe, runs[list(LABELS)], alarms, rules, dict(families))
 
 
 def spoken(run_id: str, shown: range, said: Said) -> Alarms:

@@ -1,5 +1,5 @@
 "use strict";
-/* What is told after an answer, and the table at the end, as markup. Numbers come from scores.js. */
+/* The labels shown after an answer, and the table at the end, as markup. Numbers come from scores.js. */
 
 const percent = (value) => (value === null ? "-" : `${Math.round(100 * value)} %`);
 const plain = (value, digits = 2) => (value === null || value === undefined ? "-" : value.toFixed(digits));
@@ -7,7 +7,7 @@ const signed = (value) => (value > 0 ? "+" : "") + value.toFixed(0);
 
 const KINDS = {
   failing: "A failing run", compound: "A failing run, with two causes", healthy: "A healthy run", latent: "A run with a fault that did it no harm",
-  "look-alike": "A look-alike: healthy, and frightening", cured: "A run that was cured",
+  "look-alike": "A look-alike: healthy, and resembles a failure", cured: "A run that was cured",
 };
 
 /** The verdict on an answer, in a line. */
@@ -36,27 +36,27 @@ function namingLine(truth, answer, familyOf) {
 
 function clocks(truth) {
   if (truth.onset === null) return [];
-  const found = [[truth.causes.length ? "s" : "event", "onset", truth.onset, truth.causes.length ? "the fault begins" : "what looks like a fault begins"]];
-  if (truth.visible !== null) found.push(["v", "visible", truth.visible, `first seen in ${truth.shows.map(([name, step]) => `${name} (${step})`).join(", ") || "no outcome signal"}`]);
+  const found = [[truth.causes.length ? "s" : "event", truth.causes.length ? "onset (s)" : "onset", truth.onset, truth.causes.length ? "the fault begins" : "what looks like a fault begins"]];
+  if (truth.visible !== null) found.push(["v", "visible (v)", truth.visible, `first seen in ${truth.shows.map(([name, step]) => `${name} (${step})`).join(", ") || "no outcome signal"}`]);
   if (truth.causes.length && truth.visible !== null) {
-    found.push(["p", "point of no return", truth.no_return, truth.no_return_measured ? "the last step at which the cure still saves the run" : "not measured: the end of the run"]);
+    found.push(["p", "point of no return (p)", truth.no_return, truth.no_return_measured ? "the last step at which the cure still saves the run" : "not measured: the end of the run"]);
   }
   return found;
 }
 
-/** The truth of a run beside the answer. */
+/** The labels of a run, compared with the answer. */
 function revealed(truth, answer, scale, familyOf) {
   const [tone, line] = verdict(truth, answer);
   const pages = truth.pages.map((page) =>
-    `<section class="page"><h3>${escaped(page.id)}: ${escaped(page.title)}</h3><p class="note">Family: ${escaped(page.family)}. The signal that tells: ${escaped(page.telling)}.</p><dl>` +
+    `<section class="page"><h3>${escaped(page.id)}: ${escaped(page.title)}</h3><p class="note">Family: ${escaped(page.family)}. Most diagnostic signal: ${escaped(page.telling)}.</p><dl>` +
     page.sections.map(([name, text]) => `<dt>${escaped(name)}</dt><dd>${escaped(text)}</dd>`).join("") + "</dl></section>");
-  const said = truth.detectors.filter((one) => !one.bar);
-  const silent = said.filter((one) => one.first === null).map((one) => one.name);
-  const rows = said.filter((one) => one.first !== null).sort((a, b) => a.first - b.first).map((one) => {
+  const detectors = truth.detectors.filter((one) => !one.bar);
+  const silent = detectors.filter((one) => one.first === null).map((one) => one.name);
+  const rows = detectors.filter((one) => one.first !== null).sort((a, b) => a.first - b.first).map((one) => {
     const judged = isFailing(truth) ? (one.first < truth.onset ? "too early" : inTime(truth, one.first) ? "in time" : "too late") : "false alarm";
     return `<tr><th scope="row">${escaped(one.name)}</th><td>${one.first}</td><td>${judged}</td><td class="words">${escaped(one.causes.join(", ")) || "-"}</td></tr>`;
   });
-  const times = clocks(truth).map(([sign, name, step, why]) => `<tr><th scope="row">${sign === "event" ? "" : `${sign}, `}${name}</th><td>${step}</td><td class="words">${escaped(why)}</td></tr>`);
+  const times = clocks(truth).map(([, name, step, why]) => `<tr><th scope="row">${name}</th><td>${step}</td><td class="words">${escaped(why)}</td></tr>`);
   const outcome = truth.gap === null || !truth.twin ? "" : ` It ended ${plain(truth.gap, 3)} nats from its twin.`;
   return (
     `<p class="verdict ${tone}" data-verdict>${escaped(line)}</p><p data-naming>${escaped(namingLine(truth, answer, familyOf))}</p>` +
@@ -64,7 +64,7 @@ function revealed(truth, answer, scale, familyOf) {
     `${truth.severity ? `, ${escaped(truth.severity)}` : ""}.${escaped(outcome)} ` +
     `<span data-points>${truth.measured ? `${signed(points(truth, answer.said === "stop" ? answer.step : null, scale))} points.` : "A calibration run, which gives no points."}</span></p>` +
     (truth.twin ? '<p class="note">In the charts: this run as a line, its healthy twin (the same seed without the fault) dashed.</p>' : "") +
-    (times.length ? `<table><caption>The clocks</caption><tbody>${times.join("")}</tbody></table>` : "") +
+    (times.length ? `<table><caption>Onset, visible step and point of no return</caption><tbody>${times.join("")}</tbody></table>` : "") +
     (truth.within.length ? `<p class="note">These signals do not tell it from: ${escaped(truth.within.join(", "))}.</p>` : "") + pages.join("") +
     `<details open><summary>What each detector did, at its published default</summary>` +
     (rows.length ? `<div class="scroll"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col"></th><th scope="col">named</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>` : "") +

@@ -40,9 +40,9 @@ function macro(runs, group, value) {
   return mean([...groups.values()].map(mean));
 }
 
-/** A row of the table. said: one {truth, first, named} a run. */
-function scored(said, scale, familyOf) {
-  const failing = said.filter((run) => isFailing(run.truth)), negative = said.filter((run) => isNegative(run.truth));
+/** A row of the table. results: one {truth, first, named} for each run. */
+function scored(results, scale, familyOf) {
+  const failing = results.filter((run) => isFailing(run.truth)), negative = results.filter((run) => isNegative(run.truth));
   const stopped = (kind) => mean(negative.filter((run) => run.truth.kind === kind).map((run) => (run.first === null ? 0 : 1)));
   const found = (run) => inTime(run.truth, run.first);
   const gain = mean(failing.map((run) => gained(run.truth, run.first, scale)));
@@ -60,6 +60,6 @@ function scored(said, scale, familyOf) {
     skill,
     top1: macro(failing, "causes", (run) => (found(run) && named(run.truth, run.named, familyOf) === 2 ? 1 : 0)),
     family: macro(failing, "families", (run) => (found(run) && named(run.truth, run.named, familyOf) > 0 ? 1 : 0)),
-    points: said.reduce((sum, run) => sum + points(run.truth, run.first, scale), 0),
+    points: results.reduce((sum, run) => sum + points(run.truth, run.first, scale), 0),
   };
 }

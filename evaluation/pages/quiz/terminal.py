@@ -24,7 +24,7 @@ healthy      it is fine: let it run to its end
 show SIGNAL  another signal beside the loss
 names WORD   causes and families with that word
 quit         keep the answers so far and end"""
-TOLD = ("Failure", "Signature", "Cure")
+SHOWN = ("Failure", "Signature", "Cure")
 
 
 def play(dataset: DataSet, quiz: Quiz, player: str) -> Sheet:
@@ -36,12 +36,12 @@ def play(dataset: DataSet, quiz: Quiz, player: str) -> Sheet:
         raise InputError(f"player: {player!r} is not allowed; allowed: {NAME}")
     print(f"{len(quiz.runs)} runs. Say stop when you are sure that a run fails; leave alone what is fine.\n{HELP}")
     answers: list[Answer] = []
-    told = truths(dataset, quiz)
+    labels = truths(dataset, quiz)
     try:
         for number, run_id in enumerate(quiz.runs["run_id"], start=1):
             print(f"\nrun {number} of {len(quiz.runs)}")
             answers.append(_Run(quiz, number, curves(dataset.trace(run_id), quiz.recipe.profile)).ask())
-            print(_truth(told[number - 1], answers[-1]))
+            print(_truth(labels[number - 1], answers[-1]))
     except (EOFError, KeyboardInterrupt):
         print(f"\nended at run {len(answers) + 1}", file=sys.stderr)
     rest = range(len(answers) + 1, len(quiz.runs) + 1)
@@ -60,7 +60,7 @@ class _Run:
         self.began = monotonic()
 
     def ask(self) -> Answer:
-        """Commands until the answer. What a line has wrong is said, and asked again."""
+        """Commands until the answer. An invalid line is reported, and asked for again."""
         self.more(1)
         while True:
             word, _, rest = input("> ").strip().partition(" ")
@@ -143,6 +143,7 @@ def _plot(steps: Sequence[int], curves_of: dict[str, list[Any]]) -> str:
         plotext.theme("clear")
         plotext.plotsize(78, 12)
         broken = [step for step, value in zip(steps, curve, strict=True) if isinstance(value, str)]
+        plotext.xlabel("step")
         plotext.title(name.replace("_", " ") + (f", not finite from step {broken[0]}" if broken else ""))
         if finite.any():
             plotext.plot(np.array(steps)[finite].tolist(), known[finite].tolist(), marker="braille")
@@ -168,7 +169,7 @@ def _truth(truth: dict[str, Any], answer: Answer) -> str:
     elif stop is not None:
         lines.append("a false alarm")
     for page in truth["pages"]:
-        lines += [f"{name}: {text}" for name, text in page["sections"] if name in TOLD]
+        lines += [f"{name}: {text}" for name, text in page["sections"] if name in SHOWN]
     alarms = sorted((one["first"], one["name"]) for one in truth["detectors"] if one["first"] is not None)
     lines.append("alarms: " + (", ".join(f"{name} {first}" for first, name in alarms) or "none"))
     return "\n".join(lines)

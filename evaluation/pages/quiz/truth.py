@@ -1,4 +1,4 @@
-"""What a player is told of a run after the answer."""
+"""What the quiz shows of a run after the answer."""
 
 import json
 from typing import Any
@@ -58,7 +58,13 @@ def truth(dataset: DataSet, quiz: Quiz, run_id: str, pages: dict[str, Any]) -> d
 
 
 def _page(name: str, page: dict[str, Any]) -> dict[str, Any]:
-    told = [
+    sections = [
         (section, " ".join(page["sections"][section].split())) for section in SECTIONS if section in page["sections"]
     ]
-    return {"id": name, "title": page["title"], "family": page["family"], "telling": page["telling"], "sections": told}
+    return {
+        "id": name,
+        "title": page["title"],
+        "family": page["family"],
+        "telling": page["telling"],
+        "sections": sections,
+    }

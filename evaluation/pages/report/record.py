@@ -57,7 +57,13 @@ def readme(dataset: DataSet, scores: dict[str, Any], rows: pd.DataFrame) -> str:
         "",
         *markdown(scores["rows"], RECORD),
     ]
-    lines += ["", "## Runs", "", "| scenario | kind | outcome | s | v | final gap (nats) |", "|" + "---|" * 6]
+    lines += [
+        "",
+        "## Runs",
+        "",
+        "| scenario | kind | outcome | onset (s) | visible (v) | final gap (nats) |",
+        "|" + "---|" * 6,
+    ]
     for _, row in rows.iterrows():
         name = f"[{row['scenario']}](pictures/{picture_name(row, rows)})"
         clocks = [step(row["onset_step"]), step(row["visible_step"])]

@@ -113,6 +113,8 @@ def test_keys_zoom_and_switch_the_axis(page):
 
 
 def test_markers_and_alarms_stand_where_they_were(page):
+    assert page.locator("#line text.axis").all_text_contents() == ["step"]
+    assert page.locator("#line [data-marker] text").all_text_contents() == ["onset"]
     assert page.locator("#line [data-marker]").count() == 1  # a step of null is none
     assert page.locator("#line [data-alarm] title").all_text_contents() == ["zclip: alarm at step 10, 85"]
     assert page.locator('#line [data-alarm="zclip"] path').count() == 2

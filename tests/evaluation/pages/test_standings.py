@@ -98,7 +98,7 @@ def page(source: str) -> Page:
 
 
 def rows_of(scores: dict[str, Any], profile: str) -> list[dict[str, Any]]:
-    """In the order of the page: who takes part, then who is there for comparison."""
+    """In the order of the page: who takes part, then who has no rank."""
     rows = [row for row in scores["rows"] if row["profile"] == profile]
     return sorted(rows, key=lambda row: row["rank"] is None)
 
@@ -129,7 +129,9 @@ def test_every_row_and_number_of_the_scores_is_on_it(
     assert len(boards) == 2
     shown = [row for row in boards[place][1:] if len(row) > 1]
     expected = rows_of(scores, profile)
-    assert [row[0].split("|")[0].removesuffix("looks at nothing") for row in shown] == [r["detector"] for r in expected]
+    assert [row[0].split("|")[0].removesuffix("ignores its inputs") for row in shown] == [
+        r["detector"] for r in expected
+    ]
     for cells, row in zip(shown, expected, strict=True):
         value, low, high = (row[f"recall_0.05{end}"] for end in ("", "_low", "_high"))
         assert cells[1] == f"{value:.2f}|[{low:.2f}, {high:.2f}]"

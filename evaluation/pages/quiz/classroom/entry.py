@@ -35,12 +35,12 @@ def submit_room(out: Path, facts: Facts, dataset: DataSet, found: Results) -> Pa
             "to every run, as the parts 1/M to M/M of `trainwreck quiz --part K/M` give them together"
         )
     causes = {*known_causes(dataset), UNKNOWN}
-    said = {}
+    alarms = {}
     for run_id, last in zip(dataset.runs["run_id"], dataset.runs["last_step"], strict=True):
         answers = [_of_causes(answer, causes) for answer in found.answers[run_id]]
-        said[run_id] = room_alarms(run_id, shown_steps(found.profile, int(last)), answers)
+        alarms[run_id] = room_alarms(run_id, shown_steps(found.profile, int(last)), answers)
     about = {"rule": f"{ROOM_RULE}, of {len(found.sheets)} in all", "kind": PEOPLE, "source": facts.code}
-    card = measure(ROOM, found.profile, BLIND, about, dataset.runs, said, baseline(dataset.runs))
+    card = measure(ROOM, found.profile, BLIND, about, dataset.runs, alarms, baseline(dataset.runs))
     return write_submission(out, facts, dataset, [card])
 
 

@@ -20,14 +20,14 @@ ROOM_RULE = "more than half of the players have said stop"
 
 
 def player_alarms(sheet: Sheet, quiz: Quiz) -> dict[str, Alarms]:
-    """What a player said of each run, by run_id. The sheet has passed `check_sheet`."""
+    """Alarms of a player on each run, by run_id. The sheet has passed `check_sheet`."""
     return {
         run_id: spoken(run_id, quiz.shown(run_id), answer.spoken())
         for run_id, answer in zip(quiz.runs["run_id"], sheet.answers, strict=True)
     }
 
 
-def heard(sheets: Sequence[Sheet], quizzes: Mapping[str, Quiz]) -> dict[str, list[Answer]]:
+def answers_by_run(sheets: Sequence[Sheet], quizzes: Mapping[str, Quiz]) -> dict[str, list[Answer]]:
     """The answers to each run, by run_id, in the order of the sheets; those who gave none are left out."""
     found: dict[str, list[Answer]] = {}
     for sheet in sheets:
@@ -39,7 +39,7 @@ def heard(sheets: Sequence[Sheet], quizzes: Mapping[str, Quiz]) -> dict[str, lis
 
 
 def room_alarms(run_id: str, shown: range, answers: Sequence[Answer]) -> Alarms:
-    """What the room said of a run. shown: steps of the rows. Without an answer nobody watched it."""
+    """Alarms of the room on a run. shown: steps of the rows. Without an answer the status is UNANSWERED."""
     steps = np.array(shown if answers else (), dtype=np.int64)
     stops = np.sort([answer.step for answer in answers if answer.step is not None])
     scores = np.searchsorted(stops, steps, side="right") / max(1, len(answers))

@@ -11,7 +11,13 @@ import pandas as pd
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.run import BLIND
 from trainwreck.evaluation.pages.quiz.answers import Answer, Sheet, check_sheet
-from trainwreck.evaluation.pages.quiz.classroom.people import ROOM, ROOM_RULE, heard, player_alarms, room_alarms
+from trainwreck.evaluation.pages.quiz.classroom.people import (
+    ROOM,
+    ROOM_RULE,
+    answers_by_run,
+    player_alarms,
+    room_alarms,
+)
 from trainwreck.evaluation.pages.quiz.quiz import Quiz, spoken
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.scorecard import Scorecard, measure
@@ -47,31 +53,31 @@ def results(sheets: Sequence[Sheet], quizzes: Mapping[str, Quiz]) -> Results:
     check_room(sheets)
     for sheet in sheets:
         check_sheet(sheet, quizzes[sheet.recipe.id])
-    asked = [quizzes[name] for name in dict.fromkeys(sheet.recipe.id for sheet in sheets)]
-    runs = pd.concat([quiz.runs for quiz in asked])
+    used = [quizzes[name] for name in dict.fromkeys(sheet.recipe.id for sheet in sheets)]
+    runs = pd.concat([quiz.runs for quiz in used])
     runs = runs[~runs["run_id"].duplicated()]
-    answers = heard(sheets, quizzes)
-    profile = asked[0].recipe.profile
-    families = {cause: family for quiz in asked for cause, family in quiz.families.items()}
-    shown = {run_id: quiz.shown(run_id) for quiz in asked for run_id in quiz.runs["run_id"]}
+    answers = answers_by_run(sheets, quizzes)
+    profile = used[0].recipe.profile
+    families = {cause: family for quiz in used for cause, family in quiz.families.items()}
+    shown = {run_id: quiz.shown(run_id) for quiz in used for run_id in quiz.runs["run_id"]}
 
-    frames = {quiz.recipe.id: _frame(quiz.runs, families) for quiz in asked}
-    whole = frames[asked[0].recipe.id] if len(asked) == 1 else _frame(runs, families)
+    frames = {quiz.recipe.id: _frame(quiz.runs, families) for quiz in used}
+    whole = frames[used[0].recipe.id] if len(used) == 1 else _frame(runs, families)
     people = []
     for sheet in sheets:
         quiz = quizzes[sheet.recipe.id]
-        said = player_alarms(sheet, quiz)
-        people.append(measure(sheet.player, profile, BLIND, {}, quiz.runs, said, frames[quiz.recipe.id]))
+        alarms = player_alarms(sheet, quiz)
+        people.append(measure(sheet.player, profile, BLIND, {}, quiz.runs, alarms, frames[quiz.recipe.id]))
     together = {run_id: room_alarms(run_id, shown[run_id], answers[run_id]) for run_id in runs["run_id"]}
     about = {"rule": ROOM_RULE, "kind": PEOPLE, "players": len(sheets)}
     room = measure(ROOM, profile, BLIND, about, runs, together, whole)
-    common = [name for name in asked[0].said if all(name in quiz.said for quiz in asked)]
+    common = [name for name in used[0].said if all(name in quiz.said for quiz in used)]
     detectors = []
     for name in common:
-        heard_of = {
-            run_id: spoken(run_id, shown[run_id], said) for quiz in asked for run_id, said in quiz.said[name].items()
+        alarms = {
+            run_id: spoken(run_id, shown[run_id], said) for quiz in used for run_id, said in quiz.said[name].items()
         }
-        detectors.append(measure(name, profile, BLIND, {}, runs, heard_of, whole))
+        detectors.append(measure(name, profile, BLIND, {}, runs, alarms, whole))
     rows = [_row(card, PERSON) for card in people]
     if len(people) > 1:
         rows += [_average(rows), _row(room, PEOPLE)]
@@ -135,7 +141,7 @@ def _average(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _order(row: Mapping[str, Any]) -> tuple[float | str, ...]:
-    """By recall less nothing: best first, then by W*, then by name. What is unknown stands last."""
+    """By recall less nothing: best first, then by W*, then by name. Unknown scores come last."""
     return (*(math.inf if row[name] is None else -row[name] for name in ("recall", "skill")), row["name"])
 
 

@@ -1,4 +1,4 @@
-"""The page of runs under way in a browser: curves grow, a reload loses nothing, and the end is told."""
+"""The page of runs under way in a browser: curves grow, a reload loses nothing, and the end is shown."""
 
 import re
 
@@ -32,7 +32,7 @@ def caught_up(page, live):
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
-def said(page):
+def status(page):
     return page.inner_text("[data-part=state]"), page.inner_text("[data-part=step]")
 
 
@@ -45,17 +45,17 @@ def ends(page, chart=0):
 
 def test_curves_grow_and_the_end_is_told(open_page, served, facts):
     page = open_page(served.address)
-    assert said(page) == ("waiting for the first steps", "")
+    assert status(page) == ("waiting for the first steps", "")
     assert ends(page) == {}
-    assert page.locator("[data-marker] title").all_text_contents()[:2] == ["onset: step 20", "cure: step 30"]
+    assert page.locator("[data-marker] title").all_text_contents()[:2] == ["onset (s): step 20", "cure: step 30"]
     served.train(0, 20)
     caught_up(page, served)
-    assert said(page) == ("training", "step 20 of 60")
+    assert status(page) == ("training", "step 20 of 60")
     first = ends(page)
     assert set(first) == {"faulty", "twin", "cured"}
     served.train(20, 40)
     caught_up(page, served)
-    assert said(page) == ("training", "step 40 of 60")
+    assert status(page) == ("training", "step 40 of 60")
     assert page.locator("progress").evaluate("(bar) => bar.value") == 40
     assert all(end > first[role] for role, end in ends(page).items())
     assert page.locator('[data-broken="faulty"]').count() > 0
@@ -63,7 +63,7 @@ def test_curves_grow_and_the_end_is_told(open_page, served, facts):
     served.train(40, 60)
     served.finish(facts)
     caught_up(page, served)
-    assert said(page) == ("finished", "60 steps; the page stays as it is")
+    assert status(page) == ("finished", "60 steps; the page stays as it is")
     assert page.title() == "finished: evil, seed 3 - Trainwreck"
     assert "The signature holds" in page.inner_text("[data-part=result] .verdict")
     cells = page.locator("[data-part=result] tbody tr").all_inner_texts()
@@ -87,7 +87,7 @@ def test_a_late_page_and_a_reload_show_it_all(open_page, served, facts):
     early.reload()
     for page in (early, late):
         caught_up(page, served)
-        assert said(page)[0] == "finished"
+        assert status(page)[0] == "finished"
     assert ends(late) == ends(early)
 
 
@@ -98,7 +98,7 @@ def test_a_page_that_is_closed_stops_nothing(open_page, served):
     closed.close()
     served.train(20, 40)
     caught_up(other, served)
-    assert said(other) == ("training", "step 40 of 60")
+    assert status(other) == ("training", "step 40 of 60")
 
 
 def test_a_page_hears_of_the_end_before_the_server_is_gone(open_page, make_show, traces, cut):
@@ -114,7 +114,7 @@ def test_a_page_hears_of_the_end_before_the_server_is_gone(open_page, make_show,
     with pytest.raises(InputError):
         fail()
     pages[0].until("document.querySelector('[data-part=progress]').dataset.state === 'failed'")
-    assert said(pages[0]) == ("failed", "it can't go on")
+    assert status(pages[0]) == ("failed", "it can't go on")
 
 
 def test_an_interrupted_page_says_how_far_it_came(open_page, served):
@@ -122,7 +122,7 @@ def test_an_interrupted_page_says_how_far_it_came(open_page, served):
     served.train(0, 20)
     served.stop("interrupted")
     caught_up(page, served)
-    assert said(page) == ("interrupted", "after step 20 of 60")
+    assert status(page) == ("interrupted", "after step 20 of 60")
     assert page.is_hidden("[data-part=result]")
 
 
@@ -133,7 +133,7 @@ def test_a_page_of_another_run_at_the_same_address_starts_anew(open_page, served
         served.train(0, 20)
     caught_up(page, served)
     assert page.evaluate("facts.stream") == served.stream.id
-    assert said(page) == ("training", "step 20 of 60")
+    assert status(page) == ("training", "step 20 of 60")
 
 
 def test_the_layers_of_each_run(open_page, served):

@@ -1,4 +1,4 @@
-"""What is told to the page: blocks of telemetry, the end, and what ended it early; and the text around the curves."""
+"""Events of the page: blocks of telemetry, the end, and what ended it early; and the text around the curves."""
 
 import json
 import re
@@ -86,6 +86,6 @@ def test_the_text_is_the_scenario_s_and_no_markup(make_show):
     assert "It <code>fails</code> &lt;/script&gt;" in page
     order = [page.index(f"<dt>{name}</dt>") for name in ("Failure", "What to look for", "Cure", "Mechanism")]
     assert order == sorted(order)
-    assert "onset: step 20" in page
+    assert '<b class="ink-s">onset (s)</b>: step 20' in page
     assert coded("`a`: one\nline\n\n`b`: two") == "<code>a</code>: one\nline<br><code>b</code>: two"
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", page)

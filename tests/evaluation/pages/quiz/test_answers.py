@@ -39,7 +39,7 @@ def test_the_schema_is_what_is_written_and_checked(sheet, tmp_path):
         assert set(part) == set(rule["properties"]) == set(rule["required"]) == set(fields)
         assert rule["additionalProperties"] is False
     assert SCHEMA["properties"]["format"]["const"] == content["format"]
-    assert tuple(answer["properties"]["said"]["enum"]) == module.SAID
+    assert tuple(answer["properties"]["said"]["enum"]) == module.VERDICTS
     assert answer["properties"]["named"]["maxItems"] == module.MOST_NAMED
     assert SCHEMA["properties"]["player"]["maxLength"] == module.LONGEST_NAME
 
