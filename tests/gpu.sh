@@ -53,7 +53,7 @@ data=runs/gpu-sample-$(git rev-parse --short HEAD 2> /dev/null || date +%F)
 sample() {
     $bin/trainwreck generate sample --device cuda --out "$data" && $bin/trainwreck label "$data" || return 1
     cp "$data/manifest.json" "$out/sample-manifest.json"
-    $bin/trainwreck diff evaluation/sample "$data" --json > "$out/sample-beside-cpu.json" || [ $? -eq 1 ] # not to the bit
+    $bin/trainwreck diff evaluation/sample "$data" --json > "$out/sample-beside-cpu.json" || [ $? -eq 1 ] # not bitwise
 }
 step sample sample
 if [ -n "${SMALL:-}" ]; then # proofs at the size small, 6 layers of width 256: hours; resumes when called again

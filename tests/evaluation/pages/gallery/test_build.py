@@ -53,8 +53,8 @@ def text(sample_page):
 def test_every_scenario_has_a_card(text, shipped):
     tags = Page(text).tags
     cards = [attrs for tag, attrs in tags if attrs.get("class") == "card"]
-    there = set(shipped.runs["scenario"]) - {""}
-    assert {card["data-id"] for card in cards} == there
+    scenarios = set(shipped.runs["scenario"]) - {""}
+    assert {card["data-id"] for card in cards} == scenarios
 
 
 def test_nothing_is_loaded_from_elsewhere(text):
@@ -111,9 +111,9 @@ def test_the_playbooks_rules_are_those_that_made_it_alarm(text, facts_in, shippe
     (run,) = facts["scenarios"]["mask_zeroed"]["runs"]
     fired = {int(place): step for place, step in run["rules"].items()}
     assert fired == firings(shipped.trace(run["run"]))
-    said = replay(Playbook, shipped.trace(run["run"]))
-    assert min(fired.values()) == said.first_alarm
-    assert RULES[min(fired, key=lambda place: (fired[place], place))].cause == said.causes[0]
+    alarms = replay(Playbook, shipped.trace(run["run"]))
+    assert min(fired.values()) == alarms.first_alarm
+    assert RULES[min(fired, key=lambda place: (fired[place], place))].cause == alarms.causes[0]
     assert "mask_zeroed" in {RULES[place].cause for place in fired}
 
 

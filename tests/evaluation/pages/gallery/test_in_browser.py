@@ -156,14 +156,14 @@ def test_alarms_are_those_of_the_chosen_threshold(opened):
     for kind, wanted in expected.items():
         page.select_option('[data-control="alarms"]', kind)
         settled(page)
-        said = page.locator("[data-part=own] .chart >> nth=0 >> [data-alarm] title").all_text_contents()
-        assert said == [f"{name}: alarm at step {', '.join(map(str, steps))}" for name, steps in wanted.items()]
+        titles = page.locator("[data-part=own] .chart >> nth=0 >> [data-alarm] title").all_text_contents()
+        assert titles == [f"{name}: alarm at step {', '.join(map(str, steps))}" for name, steps in wanted.items()]
 
 
 def test_the_third_chart_shows_any_signal(opened):
     page = opened("mask_zeroed")
     select = page.locator('[data-control="line"]')
-    assert select.input_value() == "head_entropy"  # the signal that tells
+    assert select.input_value() == "head_entropy"  # the most diagnostic signal
     for name in ("lr", "position_loss", "validation_loss", "layer_update_ratio"):
         select.select_option(name)
         caption = page.locator("[data-part=own] .chart >> nth=2 >> figcaption")

@@ -35,11 +35,11 @@ def test_thresholds_and_alarms_are_the_scorecards(cards, marks, on_show):
         edges = {one.run_id: one.edges.tolist() for one in card.alarms}
         for one in on_show:
             run_id = one.faulty["run_id"]
-            said = next(said for said in marks.of(run_id) if said["detector"] == card.detector)
-            assert said["default"] == edges[run_id]
+            mark = next(mark for mark in marks.of(run_id) if mark["detector"] == card.detector)
+            assert mark["default"] == edges[run_id]
             crashed_or_not = first[run_id] if np.isfinite(first[run_id]) else None
-            assert said["frozen"] == crashed_or_not
-            alarmed += said["frozen"] is not None
+            assert mark["frozen"] == crashed_or_not
+            alarmed += mark["frozen"] is not None
     assert alarmed > 0
 
 
@@ -61,7 +61,7 @@ def test_of_runs_to_learn_from_nothing_need_be_stored(make_run, make_trace, writ
     keep_alarms(tmp_path / "kept", data, score_all(data, ["zclip"]))
     marks = stored([data], exhibits([data])["high_lr"], [tmp_path / "kept"])
     assert marks.of("learn") == []
-    assert [said["detector"] for said in marks.of("test")] == ["zclip"]
+    assert [mark["detector"] for mark in marks.of("test")] == ["zclip"]
 
 
 def test_stored_alarms_of_other_telemetry_are_refused(shipped, cards, on_show, write_small_data_set, tmp_path):
@@ -91,9 +91,9 @@ def test_without_calibration_runs_nothing_is_frozen(make_run, make_trace, write_
     runs = [make_run("f", scenario="high_lr", kind="failing", last_step=39)]
     data = write_data_set(tmp_path, runs, [make_trace("f", steps=40, loss=np.linspace(2.0, 90.0, 40))])
     shown = exhibits([data])["high_lr"]
-    (said,) = replayed([data], shown, ["loss_over_minimum"]).of("f")
-    assert said["default"]
-    assert said["frozen"] is None
+    (mark,) = replayed([data], shown, ["loss_over_minimum"]).of("f")
+    assert mark["default"]
+    assert mark["frozen"] is None
 
 
 def test_a_wrong_detector_is_told_before_any_work(shipped, on_show):

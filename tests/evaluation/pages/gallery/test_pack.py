@@ -1,4 +1,4 @@
-"""What is packed comes back: to the bit where nothing was rounded, within the stated error elsewhere."""
+"""Packed telemetry is unpacked bitwise where nothing was rounded, and within the stated error elsewhere."""
 
 import numpy as np
 import pytest

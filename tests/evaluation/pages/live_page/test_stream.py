@@ -30,10 +30,10 @@ def test_a_late_reader_gets_it_all_in_parts():
         stream.add({"number": number})
     place, found = 0, []
     while place < len(stream):
-        said = since(stream, place, 100.0)
-        place = said["next"]
-        found += [event["number"] for event in said["events"]]
-        assert len(said["events"]) <= MOST
+        answer = since(stream, place, 100.0)
+        place = answer["next"]
+        found += [event["number"] for event in answer["events"]]
+        assert len(answer["events"]) <= MOST
     assert found == list(range(2 * MOST + 1))
 
 

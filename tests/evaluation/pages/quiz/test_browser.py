@@ -201,11 +201,11 @@ def test_after_the_answer_stand_label_clocks_page_twin_and_detectors(begun, quiz
             assert "A false alarm at step 10" in truth
         has_twin = page.evaluate("panels[0].chart.series.some((one) => one.id === 'twin')")
         assert has_twin == bool(row["twin_id"])
-        said = quiz.said["grad_norm_zscore"][row["run_id"]]
+        entry = quiz.said["grad_norm_zscore"][row["run_id"]]
         cells = page.eval_on_selector_all("[data-detectors] tbody tr", "all => all.map(r => r.innerText.split('\\t'))")
         alarms = {name: int(at) for name, at, *_ in cells}
-        assert alarms.get("grad_norm_zscore") == said.first
-        assert ("grad_norm_zscore" in page.inner_text("[data-silent]")) == (said.first is None)
+        assert alarms.get("grad_norm_zscore") == entry.first
+        assert ("grad_norm_zscore" in page.inner_text("[data-silent]")) == (entry.first is None)
 
 
 def test_a_reload_keeps_answers_and_place_and_begin_anew_forgets_them(begun, quiz, tmp_path):

@@ -35,9 +35,9 @@ def scores(row):
 
 def test_who_answers_as_a_detector_did_has_its_row(quiz, sheet_of):
     def as_playbook(number, run_id):
-        said = quiz.said["playbook"][run_id]
-        stopped = said.first is not None
-        return Answer(number, "stop" if stopped else "healthy", said.first, said.causes[:3] if stopped else (), 5)
+        entry = quiz.said["playbook"][run_id]
+        stopped = entry.first is not None
+        return Answer(number, "stop" if stopped else "healthy", entry.first, entry.causes[:3] if stopped else (), 5)
 
     known = replace(
         quiz, families={**quiz.families, **{c: "?" for s in quiz.said["playbook"].values() for c in s.causes}}
@@ -50,8 +50,8 @@ def test_who_answers_as_a_detector_did_has_its_row(quiz, sheet_of):
 
 def test_a_detector_has_the_scores_of_its_scorecard(quiz, shipped, sheet_of, late):
     row = by_name(results([sheet_of(quiz, late(0))], {quiz.recipe.id: quiz}))["grad_norm_zscore"]
-    asked = DataSet(shipped.path, shipped.manifest, shipped.runs.loc[quiz.runs["run_id"]])
-    card = score("grad_norm_zscore", asked)
+    drawn = DataSet(shipped.path, shipped.manifest, shipped.runs.loc[quiz.runs["run_id"]])
+    card = score("grad_norm_zscore", drawn)
     assert [row[f"recall{end}"] for end in ("", "_low", "_high")] == list(card.recall["default"][:3])
     assert row["skill"] == card.headline_skill.value
     assert row["stopped"] == card.false_stop["healthy"].value
@@ -108,18 +108,18 @@ def answers_at(*steps):
     ],
 )  # fmt: skip
 def test_the_room_stops_when_more_than_half_have(steps, first):
-    said = room_alarms("r", range(60), answers_at(*steps))
-    assert said.first_alarm == first
-    for at, value in zip(said.steps.tolist(), said.scores.tolist(), strict=True):
+    alarms = room_alarms("r", range(60), answers_at(*steps))
+    assert alarms.first_alarm == first
+    for at, value in zip(alarms.steps.tolist(), alarms.scores.tolist(), strict=True):
         assert value == sum(step is not None and step <= at for step in steps) / len(steps)
 
 
 def test_the_room_names_what_those_who_stopped_named():
-    said = [
+    answers = [
         Answer(1, "stop", 10, ("b", "a")), Answer(1, "stop", 11, ("a",)), Answer(1, "stop", 12, ("b",)),
         Answer(1, "stop", 50, ("late",)),
     ]  # fmt: skip
-    assert room_alarms("r", range(60), said).causes == ("b", "a")
+    assert room_alarms("r", range(60), answers).causes == ("b", "a")
     assert room_alarms("r", range(60), []).status != OK
 
 

@@ -1,4 +1,4 @@
-"""Nothing that would answer a quiz stands in its page as it is written."""
+"""The page of a quiz has none of its answers in readable form."""
 
 import base64
 import json
@@ -28,13 +28,13 @@ def data(page):
 def test_the_data_of_a_page_names_no_run_no_label_and_no_alarm(pages, quiz):
     for page in pages.values():
         content = data(page)
-        there = json.dumps(
+        readable = json.dumps(
             {name: value for name, value in content.items() if name not in ("choices", "signals", "quiz")}
         )
         for run_id in quiz.runs["run_id"]:
             assert run_id not in page
         for secret in (*SECRETS, "grad_norm_zscore", "playbook", *quiz.families):
-            assert secret not in there
+            assert secret not in readable
         # Every cause that may be named is in the list of choices, true or not, and nowhere else.
         assert {one["name"] for one in content["choices"]} == set(quiz.families)
 
@@ -46,10 +46,10 @@ def unpacked(text):
 def test_every_run_and_its_truth_stand_in_their_place(pages, shipped, quiz):
     content = data(pages["open"])
     for number, run_id in enumerate(quiz.runs["run_id"], start=1):
-        told = unpacked(content["truths"][number - 1])
+        truth = unpacked(content["truths"][number - 1])
         row = shipped.run(run_id)
-        assert told["kind"] == row["kind"]
-        assert told["causes"] == ([row["cause"]] if row["cause"] else [])
+        assert truth["kind"] == row["kind"]
+        assert truth["causes"] == ([row["cause"]] if row["cause"] else [])
         shown = unpacked(content["runs"][number - 1])
         assert shown["steps"][-1] == row["last_step"]
         loss = shipped.trace(run_id)["loss"]

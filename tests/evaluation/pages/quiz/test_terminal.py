@@ -52,9 +52,9 @@ def test_what_was_typed_wrong_is_asked_again(shipped, quiz, monkeypatch, capsys)
 def test_the_truth_comes_after_the_answer_and_not_before(shipped, quiz, monkeypatch, capsys):
     _, out = played(["healthy"] * 12, shipped, quiz, monkeypatch, capsys)
     for number, run_id in enumerate(quiz.runs["run_id"], start=1):
-        told = out.split(f"run {number} of 12\n")[1]
+        printed = out.split(f"run {number} of 12\n")[1]
         row = quiz.runs.loc[run_id]
-        before, _, after = told.partition("\n> ")
+        before, _, after = printed.partition("\n> ")
         assert row["kind"] not in before
         assert after.startswith(f"{row['kind']}: ")
         if row["kind"] == "failing":
