@@ -20,8 +20,8 @@ PATIENCE, PAUSE = 30_000, 25  # milliseconds
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    asked = config.option.markexpr
-    os.environ[SWITCH] = "on" if "monitors" in asked and "not monitors" not in asked else "off"
+    markers = config.option.markexpr
+    os.environ[SWITCH] = "on" if "monitors" in markers and "not monitors" not in markers else "off"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

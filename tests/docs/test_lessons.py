@@ -40,9 +40,9 @@ def test_a_lesson_runs_from_top_to_bottom(name, tmp_path):
     print(f"{name}: {seconds:.0f} s of processor time")
     lines = printed(notebook)
     verdicts = [found[1] for line in lines if (found := re.search(r": (right|open|not right yet)\b", line))]
-    asked = sum("# fill in" in cell.source for cell in notebook.cells if cell.cell_type == "code")
+    questions = sum("# fill in" in cell.source for cell in notebook.cells if cell.cell_type == "code")
     assert set(verdicts) == {"right" if name.startswith("answers/") else "open"}
-    assert len(verdicts) >= asked > 5
+    assert len(verdicts) >= questions > 5
     assert not [line for line in lines if "Warning" in line]
     drawn = [o for cell in notebook.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
     assert len(drawn) >= 4

@@ -73,10 +73,10 @@ def test_no_link_leads_nowhere(pages):
             file, _, anchor = target.partition("#")
             to = Path(os.path.normpath(path.parent / file)) if file else path
             seen += 1
-            there = to.is_file() and pages in to.parents
-            if there and anchor and to.suffix == ".md":
-                there = anchor in anchors(to)
-            if not there:
+            reachable = to.is_file() and pages in to.parents
+            if reachable and anchor and to.suffix == ".md":
+                reachable = anchor in anchors(to)
+            if not reachable:
                 dead.append(f"{path.relative_to(pages)}: {target}")
     assert seen > 1000
     assert dead == []

@@ -33,18 +33,20 @@ def jobs(count):
 def test_double_precision_is_the_cpu_s():
     """In float64 the two devices differ by rounding alone, which 20 steps amplify to far less than 1e-6."""
     here = train(jobs(1), dtype=torch.float64)[0].trace
-    there = train(jobs(1), dtype=torch.float64, device="cuda")[0].trace
+    on_device = train(jobs(1), dtype=torch.float64, device="cuda")[0].trace
     for signal in SIGNALS:
-        np.testing.assert_allclose(there[signal.name], here[signal.name], rtol=1e-5, atol=1e-6, err_msg=signal.name)
+        np.testing.assert_allclose(on_device[signal.name], here[signal.name], rtol=1e-5, atol=1e-6, err_msg=signal.name)
 
 
 def test_a_first_step_in_single_precision_is_the_cpu_s():
     """Where the kernels are Triton's. The share of dead units counts units that a rounding may tip."""
     one = [Job("run", 0, replaced(healthy(Size.MICRO), steps=1))]
-    here, there = train(one)[0].trace, train(one, device="cuda")[0].trace
+    here, on_device = train(one)[0].trace, train(one, device="cuda")[0].trace
     for signal in SIGNALS:
         slack = 1e-2 if signal.name == "dead_share" else 1e-4
-        np.testing.assert_allclose(there[signal.name], here[signal.name], rtol=1e-3, atol=slack, err_msg=signal.name)
+        np.testing.assert_allclose(
+            on_device[signal.name], here[signal.name], rtol=1e-3, atol=slack, err_msg=signal.name
+        )
 
 
 def test_neighbours_do_not_matter():

@@ -77,8 +77,8 @@ def test_draws_are_the_same_in_another_process_with_another_hash_seed() -> None:
     code = "from trainwreck.kernels.random import generator; print(generator(9, 'init/x', 2).random())"
     hash_seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert float(told.stdout) == generator(9, "init/x", 2).random()
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert float(result.stdout) == generator(9, "init/x", 2).random()
 
 
 def test_draws_across_seeds_and_steps_are_uniform() -> None:

@@ -91,9 +91,9 @@ def wrong_ways(file: str, source: str) -> list[str]:
     here = room(".".join(["trainwreck", *Path(file).with_suffix("").parts]))
     found = []
     for name in sorted(imported(source, package)):
-        there = room(name)
+        other = room(name)
         own = name.split(".")[1:2] == [Path(file).parts[0]]
-        if own and here and there and here[1] != there[1] and there[0] >= here[0]:
+        if own and here and other and here[1] != other[1] and other[0] >= here[0]:
             found.append(name)
     return found
 

@@ -1,7 +1,7 @@
 """Every scenario gives the numbers that it gave before: one short faulty run each, against stored checksums.
 
 A run is of the scenario's own size, default severity and seed 0, over STEPS steps, with its onset inside. The
-checksum is of the whole telemetry, bit by bit, and holds where it was recorded: bits depend on PyTorch, NumPy and
+checksum is of the whole telemetry, bitwise, and holds where it was recorded: bits depend on PyTorch, NumPy and
 the processor. Elsewhere the loss and the gradient norm of some rows are compared with a tolerance.
 
 `python tests/regressions/test_same_numbers.py` records again, after a change that is meant to move numbers.

@@ -1,4 +1,4 @@
-"""A small setup, jobs made from it, and comparison to the bit."""
+"""A small setup, jobs made from it, and bitwise comparison."""
 
 from collections.abc import Callable
 
@@ -53,13 +53,13 @@ def _equal_states(a: State, b: State) -> bool:
 
 @pytest.fixture(scope="session")
 def differing() -> Callable[..., list[str]]:
-    """Names of the signals that are not the same to the bit in rows first:last of two results."""
+    """Names of the signals that are not bitwise the same in rows first:last of two results."""
     return _differing
 
 
 @pytest.fixture(scope="session")
 def equal_states() -> Callable[[State, State], bool]:
-    """Whether two states are the same to the bit."""
+    """Whether two states are bitwise the same."""
     return _equal_states
 
 

@@ -21,7 +21,7 @@ TINY = (
 
 
 @dataclass(frozen=True)
-class Said:
+class Result:
     """What a command left: exit code and both streams."""
 
     code: int
@@ -38,12 +38,12 @@ class Said:
             assert part in line
 
 
-def _call(*words: object) -> Said:
+def _call(*words: object) -> Result:
     out, err = io.StringIO(), io.StringIO()
     argv = ["trainwreck", *map(str, words)]
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", argv), pytest.raises(SystemExit) as end:
         main()
-    return Said(end.value.code or 0, out.getvalue(), err.getvalue())
+    return Result(end.value.code or 0, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +53,7 @@ def tiny() -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="session")
-def call() -> Callable[..., Said]:
+def call() -> Callable[..., Result]:
     """`trainwreck` with these words, in this process and folder."""
     return _call
 
@@ -76,8 +76,8 @@ def sweep() -> tuple[str, ...]:
 def data_set(tmp_path_factory: pytest.TempPathFactory, sweep: tuple[str, ...]) -> Path:
     """Two scenarios on two seeds with their twins, a cure, and eight calibration runs. Read only."""
     folder = tmp_path_factory.mktemp("trained") / "data"
-    said = _call("generate", *sweep, "--out", folder, "--workers", "1")
-    assert said.code == 0, said.err
+    result = _call("generate", *sweep, "--out", folder, "--workers", "1")
+    assert result.code == 0, result.err
     return folder
 
 

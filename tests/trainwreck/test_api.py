@@ -32,9 +32,9 @@ def test_the_examples_of_the_docstring_run():
 
 def test_the_checker_is_told_the_same_names():
     (block,) = [node for node in ast.parse(inspect.getsource(trainwreck)).body if isinstance(node, ast.If)]
-    told = {alias.name: node.module for node in block.body for alias in node.names}
-    assert told == {name: f"trainwreck.{home}" for name, home in trainwreck._HOMES.items()}
-    assert set(trainwreck.__all__) == {*told, "scenarios"}
+    typed = {alias.name: node.module for node in block.body for alias in node.names}
+    assert typed == {name: f"trainwreck.{home}" for name, home in trainwreck._HOMES.items()}
+    assert set(trainwreck.__all__) == {*typed, "scenarios"}
 
 
 def test_scenarios_is_the_catalogue_and_the_package():

@@ -13,9 +13,9 @@ from trainwreck.evaluation.replay.profiles import PROFILES
 
 
 def test_audit_of_a_small_data_set(call, data_set):
-    said = call("audit", data_set, "--json")
-    assert said.code == 0, said.err
-    found = json.loads(said.out)
+    result = call("audit", data_set, "--json")
+    assert result.code == 0, result.err
+    found = json.loads(result.out)
     assert [one["name"] for one in found["channels"]] == list(CHANNELS)
     assert {one["verdict"] for one in found["channels"]} == {UNKNOWN}  # two seeds are no evidence
     assert not found["leaks"]
@@ -24,7 +24,7 @@ def test_audit_of_a_small_data_set(call, data_set):
     assert all(name in text.out for name in CHANNELS)
 
 
-TOLD = {"won": 0.5, "low": 0.1, "high": 0.9, "t": 0.0, "p": 0.5}
+PAIR = {"won": 0.5, "low": 0.1, "high": 0.9, "t": 0.0, "p": 0.5}
 FOUND = {
     "causes": ["a", "b", "c"],
     "left_out": {"d": "failing runs of 3 seeds; 8 are needed"},
@@ -34,7 +34,7 @@ FOUND = {
     "profiles": {
         "full": {
             "sets": [["a", "b"]], "undetectable": ["c"], "pairs": 3, "separated": 2,
-            "not_separated": [TOLD | {"a": "a", "b": "b", "one_set": True}], "doubtful": [],
+            "not_separated": [PAIR | {"a": "a", "b": "b", "one_set": True}], "doubtful": [],
             "detection": {}, "control": {"pairs": 0, "share": None, "strangers": 0, "strangers_t": None},
         }
     },
@@ -43,19 +43,19 @@ FOUND = {
 
 def test_equivalence_prints_what_was_found(call, data_set, monkeypatch):
     """What is measured has tests of its own; this is the way from there to the user."""
-    asked = []
+    requests = []
 
     def measured(datasets, profiles, tick):
-        asked.append(([len(one) for one in datasets], tuple(profiles)))
+        requests.append(([len(one) for one in datasets], tuple(profiles)))
         return FOUND
 
     monkeypatch.setattr("trainwreck.evaluation.audits.confusable.equivalence.equivalence", measured)
-    said = call("equivalence", data_set, data_set, "--json")
-    assert json.loads(said.out) == FOUND
-    assert asked == [([len(load(data_set))] * 2, tuple(PROFILES))]
+    result = call("equivalence", data_set, data_set, "--json")
+    assert json.loads(result.out) == FOUND
+    assert requests == [([len(load(data_set))] * 2, tuple(PROFILES))]
     text = call("equivalence", data_set, "--profile", "full")
     assert text.out.strip() == page(FOUND, "trainwreck equivalence").strip()
-    assert asked[1][1] == ("full",)
+    assert requests[1][1] == ("full",)
     for part in (
         "- `a`, `b`",
         "Not detected: `c`.",
@@ -73,20 +73,21 @@ def leaking(dataset, tick):
 
 def test_a_leak_is_told_by_the_exit_code(call, data_set, monkeypatch):
     monkeypatch.setattr("trainwreck.evaluation.audits.leakage.audit", leaking)
-    said = call("audit", data_set)
-    assert said.code == 1
+    result = call("audit", data_set)
+    assert result.code == 1
     assert (
-        "plan: as many healthy and look-alike runs as failing ones for every base; 8 are lacking on 1 of 1" in said.out
+        "plan: as many healthy and look-alike runs as failing ones for every base; 8 are lacking on 1 of 1"
+        in result.out
     )
-    assert "w, x, y and 1 more" in said.out
+    assert "w, x, y and 1 more" in result.out
     found = call("audit", data_set, "--json")
     assert (found.code, json.loads(found.out)["leaks"]) == (1, True)
 
 
 def test_equivalence_refuses_too_few_seeds(call, data_set, here):
-    said = call("equivalence", data_set)
-    assert (said.code, said.out) == (2, "")
-    assert said.err == "trainwreck: data sets: no cause has failing runs of 8 seeds on bases with 8 healthy runs\n"
+    result = call("equivalence", data_set)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "trainwreck: data sets: no cause has failing runs of 8 seeds on bases with 8 healthy runs\n"
     assert list(here.iterdir()) == []
 
 
@@ -101,17 +102,17 @@ def test_equivalence_refuses_too_few_seeds(call, data_set, here):
     ids=" ".join,
 )
 def test_bad_input_is_one_line(words, part, call, data_set, here):
-    said = call(*(data_set if word == "DATA" else word for word in words))
-    assert (said.code, said.out) == (2, "")
-    assert len(said.err.splitlines()) == 1
-    assert part in said.err
+    result = call(*(data_set if word == "DATA" else word for word in words))
+    assert (result.code, result.out) == (2, "")
+    assert len(result.err.splitlines()) == 1
+    assert part in result.err
     assert list(here.iterdir()) == []
 
 
 def test_diff_of_a_data_set_with_itself_and_with_one_that_was_changed(call, data_set, tmp_path):
-    said = call("diff", data_set, data_set)
+    result = call("diff", data_set, data_set)
     runs = len(load(data_set))
-    assert (said.code, f"{runs} of {runs} runs are identical to the bit" in said.out) == (0, True), said.err
+    assert (result.code, f"{runs} of {runs} runs are identical to the bit" in result.out) == (0, True), result.err
     other = shutil.copytree(data_set, tmp_path / "other")
     data = load(other)
     victim = str(data.runs["run_id"].iloc[0])
@@ -122,9 +123,9 @@ def test_diff_of_a_data_set_with_itself_and_with_one_that_was_changed(call, data
             trace.signals["loss"][5] += 0.5 * (trace.run_id == victim)
         write_telemetry(other, name, traces)
     write_manifest(other, facts | {"environment": {**facts["environment"], "torch": "0.0"}})
-    said = call("diff", data_set, other, "--json")
-    assert said.code == 1, said.err
-    found = json.loads(said.out)
+    result = call("diff", data_set, other, "--json")
+    assert result.code == 1, result.err
+    found = json.loads(result.out)
     assert (found["runs"], found["identical"], found["only_in_first"]) == (runs, runs - 1, [])
     (only,) = found["differences"]
     assert (only["run_id"], only["step"], only["signal"], only["changed"]) == (victim, 5, "loss", ["torch"])

@@ -28,10 +28,10 @@ def score(call, data_set, here, source, name="Mine"):
     ],
 )
 def test_what_is_no_detector_is_refused(source, parts, call, data_set, here):
-    said = score(call, data_set, here, source)
-    assert said.code == 2
-    assert said.out == ""
-    (line,) = said.err.splitlines()
+    result = score(call, data_set, here, source)
+    assert result.code == 2
+    assert result.out == ""
+    (line,) = result.err.splitlines()
     assert line.startswith("trainwreck: detector mine.py: ")
     assert all(part in line for part in parts)
 
@@ -50,10 +50,10 @@ def test_what_is_no_detector_is_refused(source, parts, call, data_set, here):
     ],
 )  # fmt: skip
 def test_a_detector_that_fails_is_told(source, part, call, data_set, here):
-    said = score(call, data_set, here, source)
-    (card,) = json.loads(said.out)
-    assert said.code == 2
-    (line,) = said.err.splitlines()
+    result = score(call, data_set, here, source)
+    (card,) = json.loads(result.out)
+    assert result.code == 2
+    (line,) = result.err.splitlines()
     assert line.startswith("trainwreck: detector mine.py:Mine: ")
     assert part in line
     assert f"on {len(card['alarms'])} runs" in line
@@ -71,11 +71,11 @@ def test_limits_and_commands_that_cannot_be_are_refused(call, data_set, here):
         (("--detector", "cmd:"), "allowed: cmd:PROGRAM WORD ..."),
         (("--detector", "cmd:no_such_program"), "'no_such_program' is no program"),
     ):
-        said = call("score", data_set, *words)
-        assert said.code == 2
-        assert said.out == ""
-        assert len(said.err.splitlines()) == 1
-        assert part in said.err
+        result = call("score", data_set, *words)
+        assert result.code == 2
+        assert result.out == ""
+        assert len(result.err.splitlines()) == 1
+        assert part in result.err
 
 
 def test_limits_reach_the_detector(call, data_set, here):
@@ -83,10 +83,10 @@ def test_limits_reach_the_detector(call, data_set, here):
     (here / "mine.py").write_text(source, encoding="utf-8")
     words = ("score", data_set, "--detector", "mine.py:Mine")
     assert call(*words).code == 0
-    said = call(*words, "--output-kb", "16")
-    assert said.code == 2
-    assert "output: printed more than 16 KiB in a run" in said.err
-    assert "note: output on " in said.out
+    result = call(*words, "--output-kb", "16")
+    assert result.code == 2
+    assert "output: printed more than 16 KiB in a run" in result.err
+    assert "note: output on " in result.out
 
 
 def test_unknown_names_are_refused(call, data_set):
@@ -98,9 +98,9 @@ def test_unknown_names_are_refused(call, data_set):
         (("leaderboard", data_set, "--detector", "zclp"), "did you mean 'zclip'?"),
         (("leaderboard", data_set, "--profile", "ful"), "did you mean 'full'?"),
     ):
-        said = call(*words)
-        assert said.code == 2
-        assert said.out == ""
-        assert len(said.err.splitlines()) == 1
-        assert part in said.err
+        result = call(*words)
+        assert result.code == 2
+        assert result.out == ""
+        assert len(result.err.splitlines()) == 1
+        assert part in result.err
     assert not (data_set / "scores.json").exists()

@@ -30,7 +30,7 @@ def removed(path):
 
 
 def relabelled(folder):
-    """The runs table, written anew with another onset."""
+    """The runs table, rewritten with another onset."""
     rows = pq.read_table(folder / "runs.parquet").to_pylist()
     faulty = next(row for row in rows if row["onset_step"] is not None)
     faulty["onset_step"] -= 1
@@ -116,7 +116,7 @@ def test_out_that_is_a_file_is_refused(out, call, here, sweep, tiny):
 def test_a_picture_or_page_that_cannot_be_written_is_named(call, copied, here, tiny):
     (here / "file").write_text("mine", encoding="utf-8")
     for words in (("run", "mask_missing", *tiny, "--plot", "file/a.png"), ("report", copied, "--out", "file/a.html")):
-        said = call(*words)
-        assert said.code == 2
-        assert said.err.splitlines()[-1].startswith("trainwreck: file/a.")
+        result = call(*words)
+        assert result.code == 2
+        assert result.err.splitlines()[-1].startswith("trainwreck: file/a.")
     assert [path.name for path in here.iterdir()] == ["file"]

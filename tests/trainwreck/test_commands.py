@@ -11,9 +11,9 @@ from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.spec.scenario import Family
 
 
-def parsed(said):
-    assert said.code == 0, said.err
-    return json.loads(said.out)
+def parsed(result):
+    assert result.code == 0, result.err
+    return json.loads(result.out)
 
 
 def test_list(call):
@@ -52,18 +52,18 @@ def test_run_draws_a_picture(call, here, tiny):
 
 
 def test_run_of_a_look_alike_as_text(call, here, tiny):
-    said = call("run", "benign_clean_resume", *tiny, "--plot", "deep/er.png")
-    assert said.code == 0
-    assert "signature: None" in said.out
-    assert "picture: deep/er.png" in said.out
+    result = call("run", "benign_clean_resume", *tiny, "--plot", "deep/er.png")
+    assert result.code == 0
+    assert "signature: None" in result.out
+    assert "picture: deep/er.png" in result.out
     assert (here / "deep" / "er.png").is_file()
 
 
 def test_verify_of_what_is_not_proven(call, here, tiny):
     words = ("verify", "mask_missing", *tiny, "--seeds", "2", "--workers", "1", "--out", "proofs")
-    said = call(*words, "--json")
-    (row,) = json.loads(said.out)
-    assert said.code == 1
+    result = call(*words, "--json")
+    (row,) = json.loads(result.out)
+    assert result.code == 1
     assert row["proven"] is False
     assert row["bitwise"] is True
     assert row["seeds"] == 2
@@ -75,25 +75,27 @@ def test_verify_of_what_is_not_proven(call, here, tiny):
 def test_a_quick_look_is_one_slice_of_one_seed_and_shares_healthy_runs(call, here, tiny):
     shape = [word for word in tiny if not word.startswith("steps")]
     words = ("verify", "mask_missing", "mask_zeroed", *shape, "steps=10", "--workers", "1", "--out", "proofs")
-    said = call(*words, "--quick", "--json")
-    assert {row["scenario"]: (row["seeds"], row["proven"], row["holds"]) for row in json.loads(said.out)} == {
+    result = call(*words, "--quick", "--json")
+    assert {row["scenario"]: (row["seeds"], row["proven"], row["holds"]) for row in json.loads(result.out)} == {
         "mask_missing": (1, False, False),
         "mask_zeroed": (1, False, False),
     }
-    assert said.code == 1
+    assert result.code == 1
     (folder,) = (here / "proofs").iterdir()
     twins = load(folder).runs.query("kind == 'healthy'")
-    assert len(twins) == 2  # one seed, and a re-seed to hold it against
+    assert len(twins) == 2  # one seed, and a healthy run of another seed to compare with
     text = call(*words, "--quick").out
     assert "| severity | holds | seeds |" in text  # nothing is proven on one seed, and the table doesn't say so
     assert call(*words, "--quick", "--record").code == 2
 
 
 def test_verify_of_a_family_is_its_scenarios(call, here, tiny, monkeypatch):
-    asked = []
-    monkeypatch.setattr("trainwreck.scenarios.proof.verify.verify", lambda names, *a, **k: asked.extend(names) or [])
+    requested = []
+    monkeypatch.setattr(
+        "trainwreck.scenarios.proof.verify.verify", lambda names, *a, **k: requested.extend(names) or []
+    )
     assert call("verify", "--family", "numerics").code == 0
-    assert asked == [name for name, entry in scenarios().items() if entry.family is Family.NUMERICS]
+    assert requested == [name for name, entry in scenarios().items() if entry.family is Family.NUMERICS]
 
 
 def test_generate_again_trains_nothing(call, copied, sweep, monkeypatch):
@@ -145,9 +147,9 @@ def test_leaderboard(call, copied):
 
 
 def test_report_is_one_file_without_links_to_others(call, copied):
-    said = parsed(call("report", copied, "--json"))
+    facts = parsed(call("report", copied, "--json"))
     page = (copied / "report.html").read_text(encoding="utf-8")
-    assert said["report"] == str(copied / "report.html")
+    assert facts["report"] == str(copied / "report.html")
     assert "mask_missing" in page
     assert "benign_clean_resume" in page
     assert page.count("data:image/png;base64,") >= 2
@@ -160,8 +162,8 @@ def test_report_with_a_detector_that_says_nothing_of_itself(call, copied, here):
         "class Mine:\n    def reset(self, context): pass\n    def update(self, row): return False\n", encoding="utf-8"
     )
     assert call("leaderboard", copied, "--detector", "mine.py:Mine").code == 0
-    said = call("report", copied, "--out", here / "page.html")
-    assert said.code == 0, said.err
+    result = call("report", copied, "--out", here / "page.html")
+    assert result.code == 0, result.err
     assert "mine.py:Mine" in (here / "page.html").read_text(encoding="utf-8")
 
 
@@ -190,10 +192,10 @@ def test_demo_plans_trains_scores_and_reports(call, here, sweep, monkeypatch):
 
     _, specs = plans.resolve(sweep)
     monkeypatch.setitem(plans.PLANS, "demo", lambda: specs)
-    said = call("demo", "--workers", "1")
-    assert said.code == 0, said.err
-    assert "data set: demo" in said.out
-    assert "zclip" in said.out
+    result = call("demo", "--workers", "1")
+    assert result.code == 0, result.err
+    assert "data set: demo" in result.out
+    assert "zclip" in result.out
     assert (here / "demo" / "report.html").is_file()
     facts = parsed(call("demo", "--workers", "1", "--json"))
     assert facts["report"] == "demo/report.html"

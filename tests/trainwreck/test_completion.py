@@ -116,8 +116,8 @@ def test_completion_loads_nothing_heavy(words):
         "import sys\nfrom trainwreck.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
         "print('loaded', sorted({'torch', 'numpy', 'pandas', 'rich', 'hydra', 'sklearn'} & {*sys.modules}))"
     )
-    asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
-    environment = os.environ | asked | {"_TRAINWRECK_COMPLETE": "bash_complete"}
+    typed = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+    environment = os.environ | typed | {"_TRAINWRECK_COMPLETE": "bash_complete"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     *suggested, loaded = done.stdout.splitlines()
     assert suggested

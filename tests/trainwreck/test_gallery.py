@@ -6,9 +6,9 @@ import pytest
 
 
 def test_the_page_of_a_data_set_that_was_just_made(call, data_set, here):
-    said = call("gallery", data_set, "--detector", "zclip", "--workers", "1", "--json")
-    assert said.code == 0, said.err
-    facts = json.loads(said.out)
+    result = call("gallery", data_set, "--detector", "zclip", "--workers", "1", "--json")
+    assert result.code == 0, result.err
+    facts = json.loads(result.out)
     assert (facts["gallery"], facts["scenarios"]) == ("gallery.html", 2)
     text = (here / "gallery.html").read_text(encoding="utf-8")
     assert len(text.encode()) == facts["bytes"] < 400_000
@@ -19,9 +19,9 @@ def test_the_page_of_a_data_set_that_was_just_made(call, data_set, here):
 def test_stored_alarms_are_read_in_place_of_a_replay(call, data_set, here):
     kept = call("score", data_set, "--detector", "nonfinite_loss", "--alarms", "kept")
     assert kept.code == 0, kept.err
-    said = call("gallery", data_set, "--alarms", "kept", "--out", "g.html")
-    assert said.code == 0, said.err
-    assert said.out.startswith("g.html: 2 scenarios, ")
+    result = call("gallery", data_set, "--alarms", "kept", "--out", "g.html")
+    assert result.code == 0, result.err
+    assert result.out.startswith("g.html: 2 scenarios, ")
     assert "Alarms are of nonfinite_loss:" in (here / "g.html").read_text(encoding="utf-8")
 
 
@@ -39,6 +39,6 @@ def test_stored_alarms_are_read_in_place_of_a_replay(call, data_set, here):
     ids=str,
 )
 def test_bad_input_is_one_line_and_nothing_is_written(call, here, words, parts):
-    said = call("gallery", *words)
-    said.refused(*parts)
+    result = call("gallery", *words)
+    result.refused(*parts)
     assert list(here.iterdir()) == []

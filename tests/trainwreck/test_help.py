@@ -27,9 +27,9 @@ EVERY = dict(commands())
 
 @pytest.mark.parametrize("words", [(), ("bench",)], ids=str)
 def test_without_words_the_help_is_printed_as_it_is_laid_out(words, call):
-    alone, asked = call(*words), call(*words, "--help")
+    alone, with_help = call(*words), call(*words, "--help")
     assert (alone.code, alone.err) == (0, "")
-    assert alone.out == asked.out
+    assert alone.out == with_help.out
     assert len(alone.out.splitlines()) > 20
 
 
@@ -80,10 +80,10 @@ def test_the_line_of_a_command_is_the_first_of_its_help(name):
     ids=str,
 )  # fmt: skip
 def test_a_wrong_word_is_one_line(words, line, call, here):
-    said = call(*words)
-    assert (said.code, said.out) == (2, "")
-    (told,) = said.err.splitlines()
-    assert told.startswith(f"trainwreck: {line}")
+    result = call(*words)
+    assert (result.code, result.out) == (2, "")
+    (message,) = result.err.splitlines()
+    assert message.startswith(f"trainwreck: {line}")
     assert list(here.iterdir()) == []
 
 
@@ -101,9 +101,9 @@ def test_a_wrong_word_is_one_line(words, line, call, here):
     ids=str,
 )
 def test_a_missing_argument_shows_the_usage(words, usage, missing, call):
-    said = call(*words)
-    assert (said.code, said.out) == (2, "")
-    assert said.err == f"Usage: {usage}\ntrainwreck: Missing argument '{missing}'.\n"
+    result = call(*words)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"Usage: {usage}\ntrainwreck: Missing argument '{missing}'.\n"
 
 
 def test_playing_is_the_quiz_where_nothing_else_is_named(call):

@@ -11,9 +11,9 @@ from trainwreck.scenarios.datasets.generate import PlannedBundle
 from trainwreck.scenarios.proof import no_return_dataset
 
 
-def parsed(said):
-    assert said.code == 0, said.err
-    return json.loads(said.out)
+def parsed(result):
+    assert result.code == 0, result.err
+    return json.loads(result.out)
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +93,9 @@ def test_points_measured_elsewhere_are_taken_over(call, copied, elsewhere, label
 
     monkeypatch.setattr(no_return_dataset, "search", refuse)
     points = len(list((labelled / "no_return").glob("*.json")))
-    said = call("label", copied, "--from", elsewhere)
-    assert said.code == 0, said.err
-    assert f"{points} points of no return taken over" in said.err
+    result = call("label", copied, "--from", elsewhere)
+    assert result.code == 0, result.err
+    assert f"{points} points of no return taken over" in result.err
     assert (copied / "runs.parquet").read_bytes() == (labelled / "runs.parquet").read_bytes()
     assert (copied / "manifest.json").read_bytes() == (labelled / "manifest.json").read_bytes()
     assert "0 points of no return taken over" in call("label", copied, "--from", elsewhere).err
@@ -119,7 +119,7 @@ def test_a_slice_of_a_split_leaves_the_others(call, copied):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "parts"),
     [
         (["--split", "tset"], ["split: 'tset'", "did you mean 'test'?"]),
         (["--split", "test", "--visible"], ["split", "--visible"]),
@@ -130,12 +130,12 @@ def test_a_slice_of_a_split_leaves_the_others(call, copied):
         (["--visible", "--from", "sample"], ["--from: not allowed beside --visible; allowed: one of them"]),
     ],
 )
-def test_bad_words_are_one_line(call, copied, words, said):
+def test_bad_words_are_one_line(call, copied, words, parts):
     before = (copied / "runs.parquet").read_bytes()
     ended = call("label", copied, *words)
     assert ended.code == 2
     assert len(ended.err.splitlines()) == 1
-    assert all(part in ended.err for part in said)
+    assert all(part in ended.err for part in parts)
     assert (copied / "runs.parquet").read_bytes() == before
 
 

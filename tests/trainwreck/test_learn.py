@@ -17,24 +17,24 @@ ABOUT = {
 @pytest.fixture
 def trained(monkeypatch):
     """What is trained has tests of its own; this is the way from there to the user."""
-    asked = []
+    requests = []
 
     def learn(dataset, tick):
-        asked.append(len(dataset))
+        requests.append(len(dataset))
         model = read_model(shipped())
         return Model(model.trees, model.head, 0.75, ABOUT)
 
     monkeypatch.setattr("trainwreck.evaluation.learning.training.learn", learn)
-    return asked
+    return requests
 
 
 def test_learn_writes_weights_and_says_what_they_do(call, data_set, here, trained):
-    said = call("learn", data_set)
-    assert said.code == 0, said.err
+    result = call("learn", data_set)
+    assert result.code == 0, result.err
     assert len(trained) == 1
     assert read_model(here / "learned.npz").about == ABOUT
     for part in (*PROFILES, "in-time recall at 1%", "0.250", "0.500", "12% of the time", "from 12 failing, 6 healthy"):
-        assert part in said.out
+        assert part in result.out
     facts = json.loads(call("learn", data_set, "--out", "deep/mine.npz", "--json").out)
     assert facts["weights"] == "deep/mine.npz"
     assert facts["bytes"] == (here / "deep" / "mine.npz").stat().st_size
@@ -54,14 +54,14 @@ def test_learn_writes_weights_and_says_what_they_do(call, data_set, here, traine
 def test_bad_input_is_one_line_and_writes_nothing(call, data_set, here, words, message):
     (here / "folder.npz").mkdir()
     (here / "file").write_text("")
-    said = call("learn", data_set, *words)
-    assert said.code == 2
-    assert message in said.err
-    assert len(said.err.splitlines()) == 1
+    result = call("learn", data_set, *words)
+    assert result.code == 2
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1
     assert sorted(path.name for path in here.iterdir()) == ["file", "folder.npz"]
 
 
 def test_no_data_set(call, here):
-    said = call("learn", "nowhere")
-    assert said.code == 2
-    assert "is not a folder" in said.err
+    result = call("learn", "nowhere")
+    assert result.code == 2
+    assert "is not a folder" in result.err

@@ -17,24 +17,24 @@ def log(here: Path) -> Path:
 
 
 def test_import_and_score(call, here, log):
-    said = call("import", log, "--out", "mine")
-    assert said.code == 0, said.err
-    assert "60 decimal commas" in said.out
-    assert "ignored: note (no known signal)" in said.out
-    assert "mine: 1 runs" in said.out
+    result = call("import", log, "--out", "mine")
+    assert result.code == 0, result.err
+    assert "60 decimal commas" in result.out
+    assert "ignored: note (no known signal)" in result.out
+    assert "mine: 1 runs" in result.out
     (run_id,) = load("mine").runs["run_id"]
-    said = call("score", "mine", "--detector", "nonfinite_loss", "--detector", "zclip")
-    assert said.code == 0, said.err
-    assert run_id in said.out
-    assert "imported runs have no label by experiment: alarms only, no score" in said.out
+    result = call("score", "mine", "--detector", "nonfinite_loss", "--detector", "zclip")
+    assert result.code == 0, result.err
+    assert run_id in result.out
+    assert "imported runs have no label by experiment: alarms only, no score" in result.out
     entries = json.loads(call("score", "mine", "--detector", "nonfinite_loss", "--json").out)
     assert [(entry["run_id"], entry["first_alarm"], entry["label"]) for entry in entries] == [(run_id, 600, None)]
 
 
 def test_import_as_json_with_a_map_and_labels(call, here, log):
     (here / "said.csv").write_text("file,outcome,failure_step\nrun.csv,failed,600\n", encoding="utf-8")
-    said = call("import", log, "--out", "mine", "--map", "train/loss=lr", "--labels", "said.csv", "--json")
-    (entry,) = json.loads(said.out)["runs"]
+    result = call("import", log, "--out", "mine", "--map", "train/loss=lr", "--labels", "said.csv", "--json")
+    (entry,) = json.loads(result.out)["runs"]
     assert entry["columns"] == {"train/loss": "lr"}
     assert entry["label"]["failure_step"] == 600
     assert entry == load("mine").manifest["imported"][0]
@@ -74,16 +74,16 @@ def test_a_detector_that_crashes_on_a_log_is_told(call, here, log):
         "class Mine:\n    def reset(self, context): pass\n    def update(self, row): return row['lr'] > 1\n",
         encoding="utf-8",
     )
-    said = call("score", "mine", "--detector", "mine.py:Mine", "--json")
-    assert said.code == 2
-    assert json.loads(said.out)[0]["status"].startswith("crashed: TypeError")
-    assert "detector mine.py:Mine: crashed: TypeError" in said.err
+    result = call("score", "mine", "--detector", "mine.py:Mine", "--json")
+    assert result.code == 2
+    assert json.loads(result.out)[0]["status"].startswith("crashed: TypeError")
+    assert "detector mine.py:Mine: crashed: TypeError" in result.err
 
 
 def test_export(call, data_set, here):
     runs = load(data_set).runs
-    said = call("export", data_set, "--to", "trackio", "--out", "out")
-    assert said.code == 0, said.err
+    result = call("export", data_set, "--to", "trackio", "--out", "out")
+    assert result.code == 0, result.err
     assert {path.name for path in (here / "out").iterdir()} == {"runs.csv", *(f"{run_id}.csv" for run_id in runs.index)}
     one = runs.index[0]
     facts = json.loads(call("export", data_set, one, "--to", "tensorboard", "--out", "events", "--json").out)

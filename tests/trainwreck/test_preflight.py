@@ -64,18 +64,20 @@ def code(here, monkeypatch):
 
 @pytest.mark.parametrize("target", ["mine/setup.py:make", "own_factory:make"])
 def test_a_sound_start_passes(target, call, code):
-    said = call("preflight", target, "--json")
-    found = {f["check"]: f["verdict"] for f in json.loads(said.out)}
-    assert said.code == 0, said.out
+    result = call("preflight", target, "--json")
+    found = {f["check"]: f["verdict"] for f in json.loads(result.out)}
+    assert result.code == 0, result.out
     assert set(found.values()) == {"pass"}
     assert len(found) == 8
-    assert said.err == ""
+    assert result.err == ""
 
 
 def test_a_start_that_is_not(call, code):
-    said = call("preflight", "mine/setup.py:shifted")
-    assert said.code == 1
-    assert "targets[t] is inputs[t+1] for 0.0% of 56 scored targets, but inputs[t+2] for 100.0%: off by +1" in said.out
+    result = call("preflight", "mine/setup.py:shifted")
+    assert result.code == 1
+    assert (
+        "targets[t] is inputs[t+1] for 0.0% of 56 scored targets, but inputs[t+2] for 100.0%: off by +1" in result.out
+    )
     full = call("preflight", "mine/setup.py:in_full", "--check", "token_ids_in_range", "--json")
     assert full.code == 1
     (found,) = json.loads(full.out)
@@ -113,19 +115,19 @@ def test_the_interface_has_the_class():
     ids=" ".join,
 )
 def test_bad_input_is_one_line(words, parts, call, code):
-    said = call("preflight", *words)
-    assert said.code == 2
-    assert said.out == ""
-    (line,) = said.err.splitlines()
+    result = call("preflight", *words)
+    assert result.code == 2
+    assert result.out == ""
+    (line,) = result.err.splitlines()
     assert line.startswith("trainwreck: ")
     for part in parts:
         assert part in line
 
 
 def test_a_scenario(call, tiny):
-    said = call("preflight", "corrupt_tokens", *tiny, "--check", "token_ids_in_range", "--json")
-    found = json.loads(said.out)
-    assert said.code == 1
+    result = call("preflight", "corrupt_tokens", *tiny, "--check", "token_ids_in_range", "--json")
+    found = json.loads(result.out)
+    assert result.code == 1
     assert [f["verdict"] for f in found["faulty"]] == ["fail"]
     assert [f["verdict"] for f in found["twin"]] == ["pass"]
     text = call("preflight", "mask_zeroed", *tiny, "--check", "token_ids_in_range")
@@ -139,7 +141,7 @@ def test_all_of_them(call, monkeypatch, tmp_path):
     one = table.examine("corrupt_tokens", overrides=("steps=24",), names=["token_ids_in_range"])
     monkeypatch.setattr(table, "examine", lambda name, **where: one)
     monkeypatch.chdir(tmp_path)
-    said = call("preflight", "--all", "--record")
-    assert said.code == 0
-    assert said.out.count("| `corrupt_tokens`, clear |") > 10
+    result = call("preflight", "--all", "--record")
+    assert result.code == 0
+    assert result.out.count("| `corrupt_tokens`, clear |") > 10
     assert (tmp_path / "results" / "preflight" / "README.md").is_file()

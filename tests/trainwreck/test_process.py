@@ -46,11 +46,11 @@ def test_ctrl_c_leaves_a_folder_that_goes_on(workers, tmp_path, tiny, call, monk
     ) as process:
         assert "bundle 0/4" in process.stderr.readline()
         os.killpg(process.pid, signal.SIGINT)
-        printed, said = process.communicate()
+        printed, errors = process.communicate()
     assert process.returncode == 130
     assert printed == ""
-    assert said.splitlines()[-1] == "trainwreck: interrupted; the same command goes on from here"
-    assert "Traceback" not in said
+    assert errors.splitlines()[-1] == "trainwreck: interrupted; the same command goes on from here"
+    assert "Traceback" not in errors
     assert (out / "plan.json").is_file()
     with pytest.raises(InputError, match="not finished"):
         load(out)
@@ -60,6 +60,6 @@ def test_ctrl_c_leaves_a_folder_that_goes_on(workers, tmp_path, tiny, call, monk
         raise KeyboardInterrupt
 
     monkeypatch.setattr("trainwreck.scenarios.datasets.generate.train", again)
-    said = call(*words, 1)
-    assert said.code == 130
-    assert said.err.splitlines()[-1] == "trainwreck: interrupted; the same command goes on from here"
+    errors = call(*words, 1)
+    assert errors.code == 130
+    assert errors.err.splitlines()[-1] == "trainwreck: interrupted; the same command goes on from here"

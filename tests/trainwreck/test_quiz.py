@@ -17,11 +17,11 @@ ONE = ("--detector", "zclip")
 def made(call, tmp_path_factory):
     """A sealed quiz of six runs, and two answers to it."""
     root = tmp_path_factory.mktemp("class")
-    said = call(
+    result = call(
         "quiz", "--runs", "6", "--sealed", "--choices", "set", *ONE, "--out", root / "six.html", "--no-open", "--json"
     )
-    assert said.code == 0, said.err
-    facts = json.loads(said.out)
+    assert result.code == 0, result.err
+    facts = json.loads(result.out)
     assert facts["quiz"] == str(root / "six.html")
     assert facts["key"] == str(root / "six.key.json")
     quiz = read_key(root / "six.key.json")
@@ -33,10 +33,10 @@ def made(call, tmp_path_factory):
 
 
 def test_the_same_command_makes_the_same_page(call, made, here):
-    said = call("quiz", "--runs", "6", "--sealed", "--choices", "set", *ONE, "--out", "six.html", "--no-open")
-    assert said.code == 0, said.err
+    result = call("quiz", "--runs", "6", "--sealed", "--choices", "set", *ONE, "--out", "six.html", "--no-open")
+    assert result.code == 0, result.err
     assert (here / "six.html").read_text(encoding="utf-8") == (made / "six.html").read_text(encoding="utf-8")
-    assert said.out.splitlines()[1].startswith("key:  six.key.json")
+    assert result.out.splitlines()[1].startswith("key:  six.key.json")
 
 
 def test_a_class_is_scored_with_the_key_as_with_the_data_set(call, made, here):
@@ -50,9 +50,9 @@ def test_a_class_is_scored_with_the_key_as_with_the_data_set(call, made, here):
 
 
 def test_the_summary_is_a_page_and_tables(call, made, here):
-    said = call("quiz", "grade", made / "answers", "--key", made / "six.key.json", "--out", "class")
-    assert said.code == 0, said.err
-    assert said.out.endswith("page: class/class.html\n")
+    result = call("quiz", "grade", made / "answers", "--key", made / "six.key.json", "--out", "class")
+    assert result.code == 0, result.err
+    assert result.out.endswith("page: class/class.html\n")
     page = (here / "class" / "class.html").read_text(encoding="utf-8")
     assert "Guess the failure: 2 players, 6 runs" in page
     people = (here / "class" / "people.csv").read_text(encoding="utf-8").splitlines()
@@ -65,8 +65,8 @@ def test_a_name_is_text_in_the_page(call, made, here):
     quiz = read_key(made / "six.key.json")
     answers = tuple(Answer(run, "healthy") for run in range(1, 7))
     write_sheet(here / "a.json", Sheet("<b>&", "3" * 16, quiz.recipe, answers))
-    said = call("quiz", "grade", "a.json", "--key", made / "six.key.json", "--out", "class")
-    assert said.code == 0, said.err
+    result = call("quiz", "grade", "a.json", "--key", made / "six.key.json", "--out", "class")
+    assert result.code == 0, result.err
     page = (here / "class" / "class.html").read_text(encoding="utf-8")
     assert "&lt;b&gt;&amp;" in page
     assert "<b>&" not in page
@@ -74,9 +74,9 @@ def test_a_name_is_text_in_the_page(call, made, here):
 
 def test_play_in_a_pipe(call, here, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("20\nstop\n" + "healthy\n" * 3))
-    said = call("quiz", "--runs", "4", "--terminal", "--player", "Ada", "--choices", "set", *ONE)
-    assert said.code == 0, said.err
-    assert said.out.endswith("answers: answers.json\n")
+    result = call("quiz", "--runs", "4", "--terminal", "--player", "Ada", "--choices", "set", *ONE)
+    assert result.code == 0, result.err
+    assert result.out.endswith("answers: answers.json\n")
     content = json.loads((here / "answers.json").read_text(encoding="utf-8"))
     assert [one["said"] for one in content["answers"]] == ["stop", "healthy", "healthy", "healthy"]
     again = call("quiz", "grade", "answers.json", *ONE)
@@ -108,9 +108,9 @@ def test_play_in_a_pipe(call, here, monkeypatch):
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(words, complaint, call, here):
-    said = call(*words)
-    assert said.code == 2
-    lines = [line for line in said.err.splitlines() if line.startswith("trainwreck: ")]
+    result = call(*words)
+    assert result.code == 2
+    lines = [line for line in result.err.splitlines() if line.startswith("trainwreck: ")]
     assert len(lines) == 1
     assert complaint in lines[0]
     assert list(here.iterdir()) == []
@@ -118,9 +118,9 @@ def test_bad_input_is_one_line_and_leaves_nothing(words, complaint, call, here):
 
 def test_a_room_without_every_run_has_no_row_on_the_board(call, made, here):
     words = ("--submission", "us", "--code", "https://example.org/answers", "--contact", "me", "--out", "class")
-    said = call("quiz", "grade", made / "answers", "--key", made / "six.key.json", *words, "--submissions", "entries")
-    assert said.code == 2
-    assert "submission: 62 of 68 runs have no answer" in said.err
+    result = call("quiz", "grade", made / "answers", "--key", made / "six.key.json", *words, "--submissions", "entries")
+    assert result.code == 2
+    assert "submission: 62 of 68 runs have no answer" in result.err
     assert list(here.iterdir()) == []
 
 
@@ -137,7 +137,7 @@ def test_edited_foreign_and_double_exports_leave_nothing(call, made, here):
         (("foreign.json",), "foreign.json: quiz_id: "),
         ((ada, made / "answers" / "Ada.json"), "is in"),
     ):
-        said = call("quiz", "grade", *words, "--key", made / "six.key.json", "--out", "class")
-        assert said.code == 2
-        assert complaint in said.err
+        result = call("quiz", "grade", *words, "--key", made / "six.key.json", "--out", "class")
+        assert result.code == 2
+        assert complaint in result.err
         assert not (here / "class").exists()

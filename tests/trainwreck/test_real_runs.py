@@ -19,14 +19,14 @@ def mine(call, here: Path) -> Path:
 
 
 def test_score(call, mine):
-    said = call("score", "mine", "--labels", "said.csv", "--detector", "nonfinite_loss")
-    assert said.code == 0, said.err
-    lines = said.out.splitlines()
+    result = call("score", "mine", "--labels", "said.csv", "--detector", "nonfinite_loss")
+    assert result.code == 0, result.err
+    lines = result.out.splitlines()
     assert lines[0] == "nonfinite_loss on 1 failed and 1 healthy real runs in 2 clusters (0 unknown left out)"
-    assert "found, at or after the step  1.00 [0.03, 1.00] by run" in said.out
-    assert "healthy runs stopped                     0.00 [0.00, 0.97] by run" in said.out
-    assert "not defined: lead (needs the first visible step and the point of no return)" in said.out
-    assert "note: 1 failed runs in 1 clusters can't rank detectors" in said.out
+    assert "found, at or after the step  1.00 [0.03, 1.00] by run" in result.out
+    assert "healthy runs stopped                     0.00 [0.00, 0.97] by run" in result.out
+    assert "not defined: lead (needs the first visible step and the point of no return)" in result.out
+    assert "note: 1 failed runs in 1 clusters can't rank detectors" in result.out
     (facts,) = json.loads(call("score", "mine", "--labels", "said.csv", "--detector", "nonfinite_loss", "--json").out)
     assert facts["found"]["run"]["value"] == 1.0
     assert facts["delay"] == {"value": 0.0, "low": None, "high": None}
@@ -37,9 +37,9 @@ def test_report(call, mine, monkeypatch):
     from trainwreck.evaluation.logs.real_runs import page
 
     monkeypatch.setattr(page, "builtin_detectors", lambda: {"nonfinite_loss": NonfiniteLoss})
-    said = call("report", "mine", "--labels", "said.csv", "--detector", "zclip")
-    assert said.code == 0, said.err
-    assert said.out == "mine/report.html\n"
+    result = call("report", "mine", "--labels", "said.csv", "--detector", "zclip")
+    assert result.code == 0, result.err
+    assert result.out == "mine/report.html\n"
     assert "These are real runs." in (mine / "mine" / "report.html").read_text(encoding="utf-8")
 
 
@@ -57,6 +57,6 @@ def test_what_is_refused(call, mine, data_set):
 
 
 def test_without_labels_alarms_are_listed_and_the_way_is_told(call, mine):
-    said = call("score", "mine", "--detector", "nonfinite_loss")
-    assert said.code == 0
-    assert "alarms only, no score; --labels FILE scores them" in said.out
+    result = call("score", "mine", "--detector", "nonfinite_loss")
+    assert result.code == 0
+    assert "alarms only, no score; --labels FILE scores them" in result.out

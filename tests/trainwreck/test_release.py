@@ -15,14 +15,14 @@ from trainwreck.scenarios.spec.run_spec import RunSpec
 @pytest.fixture(scope="module")
 def released(call, data_set, tmp_path_factory):
     out = tmp_path_factory.mktemp("released") / "rel"
-    said = call("release", data_set, "--out", out, "--json")
-    assert said.code == 0, said.err
-    return out, json.loads(said.out)
+    result = call("release", data_set, "--out", out, "--json")
+    assert result.code == 0, result.err
+    return out, json.loads(result.out)
 
 
 def test_release(released, data_set):
-    out, said = released
-    assert said == {"release": str(out), "runs": len(load(data_set)), "splits": {"calibration": 8, "test": 8}}
+    out, facts = released
+    assert facts == {"release": str(out), "runs": len(load(data_set)), "splits": {"calibration": 8, "test": 8}}
     assert load(out).runs["spec"].tolist() == load(data_set).runs["spec"].tolist()
     assert json.loads((out / "manifest.json").read_text("utf-8"))["backend"]
 
@@ -41,7 +41,7 @@ def test_a_run_of_it_is_trained_again(call, released):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--private"], "has no run of split 'private'"),
         (["--published", "yesterday"], "published: 'yesterday' is not allowed"),
@@ -49,18 +49,18 @@ def test_a_run_of_it_is_trained_again(call, released):
         (["--profile", "ful"], "did you mean 'full'"),
     ],
 )
-def test_bad_words_are_one_line(words, said, call, data_set, here):
+def test_bad_words_are_one_line(words, message, call, data_set, here):
     found = call("release", data_set, "--out", "rel", *words, "--json")
     assert found.code == 2
-    assert said in found.err
+    assert message in found.err
     assert len(found.err.splitlines()) == 1
     assert list(here.iterdir()) == []
 
 
 def test_the_sample_is_scored_by_its_name(call, here):
-    said = call("score", "sample", "--detector", "nonfinite_loss", "--json")
-    assert said.code == 0, said.err
-    (card,) = json.loads(said.out)
+    result = call("score", "sample", "--detector", "nonfinite_loss", "--json")
+    assert result.code == 0, result.err
+    (card,) = json.loads(result.out)
     assert card["detector"] == "nonfinite_loss"
     assert len(card["alarms"]) == len(load(sample()))
     assert list(here.iterdir()) == []

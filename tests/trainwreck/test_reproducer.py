@@ -9,13 +9,13 @@ from trainwreck.scenarios.spec.scenario import Severity
 
 
 def test_a_scenario_is_one_file(call, here):
-    said = call("reproducer", "high_lr")
-    assert (said.code, said.out) == (0, "high_lr.py\n"), said.err
+    result = call("reproducer", "high_lr")
+    assert (result.code, result.out) == (0, "high_lr.py\n"), result.err
     text = (here / "high_lr.py").read_text(encoding="utf-8")
     ast.parse(text)
     assert text == program_text(Program("high_lr"))
-    said = call("reproducer", "high_lr", "--seed", 3, "--severity", "severe", "--out", "other.py", "--json")
-    assert json.loads(said.out) == {"scenario": "high_lr", "file": "other.py"}
+    result = call("reproducer", "high_lr", "--seed", 3, "--severity", "severe", "--out", "other.py", "--json")
+    assert json.loads(result.out) == {"scenario": "high_lr", "file": "other.py"}
     assert (here / "other.py").read_text(encoding="utf-8") == program_text(Program("high_lr", 3, Severity.SEVERE))
 
 

@@ -36,9 +36,9 @@ def events(address):
     place = 0
     while True:
         with urllib.request.urlopen(f"{address}events?since={place}", timeout=PATIENCE) as answer:
-            said = json.load(answer)
-        place = said["next"]
-        for event in said["events"]:
+            answered = json.load(answer)
+        place = answered["next"]
+        for event in answered["events"]:
             yield event
             if "state" in event:
                 return
@@ -62,10 +62,10 @@ def test_a_page_follows_the_run_and_stays_until_ctrl_c(tmp_path, tiny):
         assert "signature: " in printed
         assert list(events(address)) == [*blocks, end]  # a reload, long after
         process.send_signal(signal.SIGINT)
-        rest, said = process.communicate(timeout=PATIENCE)
+        rest, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert rest == ""
-    assert "Traceback" not in said
+    assert "Traceback" not in errors
     assert (tmp_path / "mask_missing.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(address, timeout=PATIENCE)
@@ -87,20 +87,20 @@ def test_ctrl_c_in_the_middle_is_told_to_the_page(tmp_path, tiny):
         assert begun.wait(PATIENCE)
         process.send_signal(signal.SIGINT)
         reader.join(PATIENCE)
-        printed, said = process.communicate(timeout=PATIENCE)
+        printed, errors = process.communicate(timeout=PATIENCE)
     assert found[0]["role"] in ("faulty", "twin", "cured")
     assert found[-1] == {"state": "interrupted", "reason": ""}
     assert process.returncode == 130
     assert printed == ""
-    assert said.splitlines()[-1] == "trainwreck: interrupted"
-    assert "Traceback" not in said
+    assert errors.splitlines()[-1] == "trainwreck: interrupted"
+    assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
 
 
-def refused(said, *parts):
-    assert said.code == 2
-    assert said.out == ""
-    (line,) = said.err.splitlines()
+def refused(result, *parts):
+    assert result.code == 2
+    assert result.out == ""
+    (line,) = result.err.splitlines()
     assert line.startswith("trainwreck: ")
     assert all(part in line for part in parts)
 
@@ -141,12 +141,12 @@ def test_a_taken_port_is_refused_before_training(call, here):
 
 
 def test_a_failure_is_told_to_the_page(call, here, tiny, monkeypatch):
-    told = []
-    monkeypatch.setattr(Stream, "add", lambda stream, event: told.append(event))
+    events = []
+    monkeypatch.setattr(Stream, "add", lambda stream, event: events.append(event))
     (here / "file").write_text("")
-    said = call("run", "mask_missing", *tiny, "--serve", "--plot", "file/a.png")
-    assert said.code == 2
-    reason = said.err.splitlines()[-1].removeprefix("trainwreck: ")
+    result = call("run", "mask_missing", *tiny, "--serve", "--plot", "file/a.png")
+    assert result.code == 2
+    reason = result.err.splitlines()[-1].removeprefix("trainwreck: ")
     assert "file" in reason
-    assert told[-1] == {"state": "failed", "reason": reason}
-    assert "Traceback" not in said.err
+    assert events[-1] == {"state": "failed", "reason": reason}
+    assert "Traceback" not in result.err

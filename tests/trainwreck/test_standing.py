@@ -33,9 +33,9 @@ def submission(call, tmp_path_factory):
     (root / "mine.py").write_text(SOURCE, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        said = call(*words(root / "entries"), "--causal", "--profile", "full", "--profile", "minimal")
-    assert said.code == 0, said.err
-    assert said.out.endswith(f"submission: {root / 'entries' / 'over-six'}\n")
+        result = call(*words(root / "entries"), "--causal", "--profile", "full", "--profile", "minimal")
+    assert result.code == 0, result.err
+    assert result.out.endswith(f"submission: {root / 'entries' / 'over-six'}\n")
     return root / "entries" / "over-six"
 
 
@@ -46,17 +46,17 @@ def kept(call, tmp_path_factory):
     names = ("nonfinite_loss", "loss_over_minimum", "grad_norm_zscore", "any_zscore")
     detectors = [word for name in names for word in ("--detector", name)]
     for profile in ("full", "minimal"):
-        said = call("score", "sample", *detectors, "--profile", profile, "--alarms", folder)
-        assert said.code == 0, said.err
+        result = call("score", "sample", *detectors, "--profile", profile, "--alarms", folder)
+        assert result.code == 0, result.err
     assert len(list(folder.iterdir())) == 8
     return folder
 
 
 def test_one_detector_beside_the_others(call, kept, submission):
     stored = ("--from", kept, "--from", submission)
-    said = call("compare", "sample", "loss_over_minimum", *stored, "--json")
-    assert said.code == 0, said.err
-    rows = json.loads(said.out)
+    result = call("compare", "sample", "loss_over_minimum", *stored, "--json")
+    assert result.code == 0, result.err
+    rows = json.loads(result.out)
     assert [row["profile"] for row in rows] == ["full"] * 4 + ["minimal"] * 4
     cards = {
         (card["profile"], card["detector"]): card["recall"]
@@ -80,9 +80,9 @@ def test_one_detector_beside_the_others(call, kept, submission):
 
 def test_detectors_are_replayed_where_no_alarms_are_given(call, kept):
     words = ("compare", "sample", "loss_over_minimum", "nonfinite_loss", "--profile", "minimal", "--json")
-    said = call(*words)
-    assert said.code == 0, said.err
-    (row,) = json.loads(said.out)
+    result = call(*words)
+    assert result.code == 0, result.err
+    (row,) = json.loads(result.out)
     stored = call("compare", "sample", "loss_over_minimum", "nonfinite_loss", "--from", kept, "--json")
     assert row == next(one for one in json.loads(stored.out) if one["profile"] == "minimal")
 
@@ -113,9 +113,9 @@ def test_it_is_scored_again_to_the_same_numbers(call, submission, here):
 
 
 def test_a_board_from_stored_alarms_and_submissions(call, kept, submission, here):
-    said = call("leaderboard", "sample", "--from", kept, "--from", submission.parent, "--out", "board", "--json")
-    assert said.code == 0, said.err
-    rows = json.loads(said.out)
+    result = call("leaderboard", "sample", "--from", kept, "--from", submission.parent, "--out", "board", "--json")
+    assert result.code == 0, result.err
+    rows = json.loads(result.out)
     assert {row["detector"] for row in rows} >= {"over-six", "any_zscore", "oracle_at_v"}
     assert {row["profile"] for row in rows} == {"full", "minimal"}
     page = (here / "board" / "leaderboard.html").read_text(encoding="utf-8")
@@ -165,10 +165,10 @@ def edited(submission, tmp_path, change):
     ],
 )
 def test_a_submission_that_is_wrong_is_one_line(change, part, call, submission, tmp_path):
-    said = call("rescore", "sample", edited(submission, tmp_path, change))
-    assert said.code == 2
-    assert said.out == ""
-    (line,) = said.err.splitlines()
+    result = call("rescore", "sample", edited(submission, tmp_path, change))
+    assert result.code == 2
+    assert result.out == ""
+    (line,) = result.err.splitlines()
     assert part in line
 
 
@@ -184,9 +184,9 @@ def test_a_submission_that_is_wrong_is_one_line(change, part, call, submission, 
 )
 def test_facts_that_are_wrong_are_told_before_any_work(changed, part, call, here):
     (here / "mine.py").write_text(SOURCE, encoding="utf-8")
-    said = call(*words("entries", **changed), "--causal")
-    assert (said.code, said.out) == (2, "")
-    (line,) = said.err.splitlines()
+    result = call(*words("entries", **changed), "--causal")
+    assert (result.code, result.out) == (2, "")
+    (line,) = result.err.splitlines()
     assert part in line
     assert [path.name for path in here.iterdir()] == ["mine.py"]
 
@@ -209,8 +209,8 @@ def test_bad_words(call, kept, submission, here, data_set):
         (("rescore", "nowhere", submission), "data set: 'nowhere' is not a folder"),
         (("rescore", "sample", kept, kept), "are in"),
     ):
-        said = call(*line)
-        assert (said.code, said.out) == (2, ""), line
-        (told,) = said.err.splitlines()
-        assert part in told
+        result = call(*line)
+        assert (result.code, result.out) == (2, ""), line
+        (message,) = result.err.splitlines()
+        assert part in message
     assert not list(here.iterdir())

@@ -21,27 +21,27 @@ def log(here: Path) -> Path:
 
 
 def test_the_exit_code_says_whether_there_was_an_alarm(call, log):
-    said = call("watch", log, *ONE)
-    assert said.code == 1
-    assert said.out.splitlines() == [
+    result = call("watch", log, *ONE)
+    assert result.code == 1
+    assert result.out.splitlines() == [
         "ALARM  nonfinite_loss: alarm at step 600 (loss nan; score 1)",
         "the log ends: 61 rows, to step 600, 1 alarms",
     ]
-    said = call("watch", "calm.csv", *ONE)
-    assert (said.code, said.out) == (0, "the log ends: 60 rows, to step 590, 0 alarms\n")
+    result = call("watch", "calm.csv", *ONE)
+    assert (result.code, result.out) == (0, "the log ends: 60 rows, to step 590, 0 alarms\n")
 
 
 def test_json_is_one_object_a_line(call, log):
-    said = call("watch", log, *ONE, "--detector", "zclip", "--json")
-    note, alarm, end = [json.loads(line) for line in said.out.splitlines()]
+    result = call("watch", log, *ONE, "--detector", "zclip", "--json")
+    note, alarm, end = [json.loads(line) for line in result.out.splitlines()]
     assert note["note"] == "not logged in 50 rows: zclip lacks grad_norm (all that it reads)"
     assert (alarm["event"], alarm["step"], alarm["signals"]) == ("alarm", 600, {"loss": "NaN"})
     assert end == {"event": "end", "reason": "end", "rows": 61, "last_step": 600, "alarms": 1, "rules": {}}
 
 
 def test_what_is_not_logged_is_said_on_stderr(call, log):
-    said = call("watch", "calm.csv", "--detector", "zclip")
-    assert said.err == "note: not logged in 50 rows: zclip lacks grad_norm (all that it reads)\n"
+    result = call("watch", "calm.csv", "--detector", "zclip")
+    assert result.err == "note: not logged in 50 rows: zclip lacks grad_norm (all that it reads)\n"
 
 
 def test_a_command_gets_the_alarm_on_its_stdin(call, here, log):
@@ -50,24 +50,24 @@ def test_a_command_gets_the_alarm_on_its_stdin(call, here, log):
         "pathlib.Path('heard').write_text(f\"{alarm['detector']} {alarm['step']}\")\nsys.exit(3)\n",
         encoding="utf-8",
     )
-    said = call("watch", log, *ONE, "--on-alarm", f"cmd:{sys.executable} hook.py")
-    assert said.code == 1
+    result = call("watch", log, *ONE, "--on-alarm", f"cmd:{sys.executable} hook.py")
+    assert result.code == 1
     assert (here / "heard").read_text() == "nonfinite_loss 600"
-    assert f"{sys.executable}: exit code 3" in said.err
-    assert "the log ends" in said.out
+    assert f"{sys.executable}: exit code 3" in result.err
+    assert "the log ends" in result.out
 
 
 def test_stop_sends_a_signal_to_the_training(call, log):
     training = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        said = call("watch", log, *ONE, "--follow", "--on-alarm", "stop", "--pid", training.pid, "--every", "0.01")
+        result = call("watch", log, *ONE, "--follow", "--on-alarm", "stop", "--pid", training.pid, "--every", "0.01")
         assert training.wait(timeout=60) == -signal.SIGTERM
     finally:
         training.kill()
         training.wait()
-    assert said.code == 1
-    assert f"SIGTERM sent to process {training.pid}" in said.err
-    assert "stopped by the alarm: 61 rows, to step 600" in said.out
+    assert result.code == 1
+    assert f"SIGTERM sent to process {training.pid}" in result.err
+    assert "stopped by the alarm: 61 rows, to step 600" in result.out
 
 
 def test_it_ends_with_the_training(call, log):
@@ -88,10 +88,10 @@ def test_it_ends_with_the_training(call, log):
     real = watching._alive
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(watching, "_alive", alive)
-        said = call("watch", "calm.csv", *ONE, "--follow", "--pid", training.pid, "--every", "0.01")
-    assert said.code == 1
-    assert "step 600  loss nan" in said.out  # what came before it ended was read
-    assert "the process is gone: 61 rows" in said.out
+        result = call("watch", "calm.csv", *ONE, "--follow", "--pid", training.pid, "--every", "0.01")
+    assert result.code == 1
+    assert "step 600  loss nan" in result.out  # what came before it ended was read
+    assert "the process is gone: 61 rows" in result.out
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -134,7 +134,7 @@ def test_a_detector_that_crashes_is_told(call, here, log):
         "class Mine:\n    def reset(self, context): pass\n    def update(self, row): return row['lr'] > 1\n",
         encoding="utf-8",
     )
-    said = call("watch", log, "--detector", "mine.py:Mine", *ONE)
-    assert said.code == 2
-    assert "nonfinite_loss: alarm at step 600" in said.out  # the other one goes on
-    assert said.err.splitlines()[-1].startswith("trainwreck: detector mine.py:Mine: crashed: TypeError")
+    result = call("watch", log, "--detector", "mine.py:Mine", *ONE)
+    assert result.code == 2
+    assert "nonfinite_loss: alarm at step 600" in result.out  # the other one goes on
+    assert result.err.splitlines()[-1].startswith("trainwreck: detector mine.py:Mine: crashed: TypeError")

@@ -1,4 +1,4 @@
-"""A healthy run of any base deviates by about 1; what nobody knows tells nothing."""
+"""A healthy run of any base deviates by about 1; values that are missing do not count."""
 
 from typing import Any
 

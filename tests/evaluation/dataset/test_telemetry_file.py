@@ -64,19 +64,19 @@ def test_a_trace_can_be_copied_and_sent(another: Any, path: Path, traces: dict[s
 
 def test_lists_are_read_with_the_first_that_is_asked_for(path: Path) -> None:
     file = TelemetryFile(path)
-    asked = []
+    requests = []
     read = file._file.read_row_group
 
     def noted(group: int, columns: list[str]) -> pa.Table:
-        asked.append((group, tuple(columns)))
+        requests.append((group, tuple(columns)))
         return read(group, columns=columns)
 
     file._file.read_row_group = noted  # type: ignore[method-assign]
     one, two = file.trace("a"), file.trace("b")
     one["loss"], two["grad_norm"]
-    assert asked == [(0, ("step", *SCALARS))]
+    assert requests == [(0, ("step", *SCALARS))]
     one["head_entropy"], two["head_entropy"], two["position_loss"]
-    assert asked == [(0, ("step", *SCALARS)), (0, LISTS)]
+    assert requests == [(0, ("step", *SCALARS)), (0, LISTS)]
 
 
 def test_what_one_reader_does_to_a_scalar_does_not_reach_another(path: Path, traces: dict[str, Trace]) -> None:

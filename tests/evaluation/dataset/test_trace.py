@@ -1,4 +1,4 @@
-"""The telemetry of a run in memory and as a table: the same numbers, bit by bit."""
+"""The telemetry of a run in memory and as a table: the same numbers, bitwise."""
 
 from typing import Any
 

@@ -54,9 +54,9 @@ def test_the_score_is_the_log_odds_of_a_young_segment() -> None:
     fed(detector, x[:-1])
     chances = posterior(x, 0.05)
     odds = math.log(chances[:4].sum() / chances[4:].sum())
-    said = detector.update({"loss": float(x[-1])})
-    assert said.score == pytest.approx(odds, abs=1e-9)
-    assert said.alarm is (odds > 0.0) is True
+    verdict = detector.update({"loss": float(x[-1])})
+    assert verdict.score == pytest.approx(odds, abs=1e-9)
+    assert verdict.alarm is (odds > 0.0) is True
 
 
 def test_the_longest_run_length_stands_for_all_longer_ones() -> None:
@@ -72,8 +72,8 @@ def test_a_jump_alarms_at_once_and_calm_does_not() -> None:
     x[200:] += 8.0
     detector = Bocpd()
     detector.reset(None)
-    said = [detector.update({"loss": float(v)}).alarm for v in x]
-    assert said.index(True) == 200
+    alarms = [detector.update({"loss": float(v)}).alarm for v in x]
+    assert alarms.index(True) == 200
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
@@ -83,8 +83,8 @@ def test_one_value_that_is_not_finite_silences_it_for_ever_but_not_behind_the_ga
     found = {}
     for detector in (Bocpd(), BocpdGated()):
         detector.reset(None)
-        said = [detector.update({"loss": float(loss)}).alarm for loss in losses]
-        found[type(detector)] = [step for step, alarm in enumerate(said) if alarm]
+        alarms = [detector.update({"loss": float(loss)}).alarm for loss in losses]
+        found[type(detector)] = [step for step, alarm in enumerate(alarms) if alarm]
     assert found[Bocpd] == []
     assert 100 in found[BocpdGated]
     assert 201 in found[BocpdGated]

@@ -15,11 +15,11 @@ LOSSES = [3.0, 2.0, 2.0, 2.5, 1.9, 2.0, 2.1, 1.95, 2.2, math.nan, 1.0, math.inf,
 
 def alarms(detector: Any, losses: list[float]) -> list[int]:
     detector.reset(None)
-    said = []
+    fired = []
     for i, loss in enumerate(losses):
-        said.append(detector.update({"step": 2 * i, "validation_loss": loss}).alarm)
+        fired.append(detector.update({"step": 2 * i, "validation_loss": loss}).alarm)
         assert not detector.update({"step": 2 * i + 1, "validation_loss": None}).alarm
-    return [i for i, alarm in enumerate(said) if alarm]
+    return [i for i, alarm in enumerate(fired) if alarm]
 
 
 def test_lightning_by_hand() -> None:

@@ -62,17 +62,17 @@ def test_weights_in_a_file_of_ones_own(weights: Path, monkeypatch: pytest.Monkey
 def test_causes_are_looked_at_again_ever_more_rarely(
     weights: Path, make_trace: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    calls = []
 
     def ranked(self: CauseHead, row: np.ndarray) -> tuple[str, ...]:
-        asked.append(1)
-        return ("high_lr",) if len(asked) > 2 else ("corrupt_tokens",)
+        calls.append(1)
+        return ("high_lr",) if len(calls) > 2 else ("corrupt_tokens",)
 
     monkeypatch.setattr(CauseHead, "ranked", ranked)
     alarms = replay(with_weights(weights), jumped(make_trace))
     rows = int(alarms.alarm.sum())
     assert rows > 40
-    assert len(asked) == rows.bit_length()  # at the 1st, 2nd, 4th, 8th ... of them
+    assert len(calls) == rows.bit_length()  # at the 1st, 2nd, 4th, 8th ... of them
     assert alarms.causes == ("corrupt_tokens",)
 
 

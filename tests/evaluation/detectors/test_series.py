@@ -82,9 +82,9 @@ def test_a_loss_that_is_not_finite_alarms_and_is_not_shown() -> None:
     rows = [{"loss": 4.0, "grad_norm": 1.0}] * 40
     broken = [{"loss": math.nan}, {"loss": -math.inf}, {"loss": 4.0, "grad_norm": math.nan, "skipped": 0.0}]
     detector = SeenGated()
-    said = shown(detector, [*rows, *broken, *rows])
-    assert [step for step, one in enumerate(said) if one.alarm] == [40, 41, 42]
-    assert said[40].score == LARGEST_SCORE
+    verdicts = shown(detector, [*rows, *broken, *rows])
+    assert [step for step, one in enumerate(verdicts) if one.alarm] == [40, 41, 42]
+    assert verdicts[40].score == LARGEST_SCORE
     assert len(detector.rows) == 80 - LEAST
     assert all(math.isfinite(value) for row in detector.rows for value in row.values())
     raw = Seen()
@@ -95,8 +95,8 @@ def test_a_loss_that_is_not_finite_alarms_and_is_not_shown() -> None:
 def test_a_step_that_fp16_skipped_is_routine() -> None:
     rows = [{"loss": 4.0, "grad_norm": 1.0}] * 40
     detector = SeenGated()
-    said = shown(detector, [*rows, {"loss": 4.0, "grad_norm": math.inf, "skipped": 1.0}])
-    assert not said[-1].alarm
+    verdicts = shown(detector, [*rows, {"loss": 4.0, "grad_norm": math.inf, "skipped": 1.0}])
+    assert not verdicts[-1].alarm
     assert set(detector.rows[-1]) == {"loss"}
     assert set(detector.rows[-2]) == {"loss", "grad_norm"}
 

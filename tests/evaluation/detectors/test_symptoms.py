@@ -46,7 +46,7 @@ def test_debugger_loss_not_decreasing_compares_every_ten_rows() -> None:
     def alarms(losses: list[float]) -> list[int]:
         return [i for i, one in enumerate(said(SmdebugRules(), [{"loss": x} for x in losses])) if one.alarm]
 
-    assert alarms([4.0] + [9.0] * 9 + [3.99] + [9.0] * 9 + [3.98]) == []  # what lies between is not looked at
+    assert alarms([4.0] + [9.0] * 9 + [3.99] + [9.0] * 9 + [3.98]) == []  # the losses between are not evaluated
     assert alarms([4.0] + [1.0] * 9 + [3.99] + [1.0] * 9 + [3.99]) == [20]
     assert said(SmdebugRules(), [{"loss": 4.0}] * 10 + [{"loss": 6.0}])[-1].score == 1.5
 

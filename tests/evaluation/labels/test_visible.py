@@ -288,8 +288,8 @@ def test_a_fault_is_found_in_its_signal_and_never_before_it_begins(
     assert set(found) <= {name}
     assert all(step >= start for step in found.values())
     if factor == 50.0:
-        there = np.flatnonzero(twin.evaluated[start:]) if name in EVALUATIONS else np.array([0])
-        assert found == ({name: start + int(there[0])} if len(there) else {})
+        shown = np.flatnonzero(twin.evaluated[start:]) if name in EVALUATIONS else np.array([0])
+        assert found == ({name: start + int(shown[0])} if len(shown) else {})
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in EVALUATIONS])

@@ -1,4 +1,4 @@
-"""From stored alarms come the scores of the replay, to the last bit, and no alarms that a replay can't have given."""
+"""Stored alarms give the scores of the replay, bitwise; alarms that no replay can give are refused."""
 
 import json
 import shutil
@@ -83,17 +83,17 @@ def test_the_board_is_that_of_the_replay(tmp_path: Path, write_small_data_set: C
 
 def test_alarms_outlive_a_new_label_and_no_new_telemetry(folder: Path, data_set: DataSet, tmp_path: Path) -> None:
     files = alarm_files([folder])
-    there = Path(shutil.copytree(data_set.path, tmp_path / "copy"))
+    copy = Path(shutil.copytree(data_set.path, tmp_path / "copy"))
     runs = data_set.runs.astype(object).where(data_set.runs.notna(), None)
     runs.loc[runs["kind"] == "failing", "no_return_step"] = None
-    write_runs(there, runs.to_dict("records"))
-    write_manifest(there, {})
-    (card, *_), (old, *_) = rescore(load_labels(there), files), rescore(data_set, files)
+    write_runs(copy, runs.to_dict("records"))
+    write_manifest(copy, {})
+    (card, *_), (old, *_) = rescore(load_labels(copy), files), rescore(data_set, files)
     assert card.counts["no_return_measured"] == 0 < old.counts["no_return_measured"]
-    (there / "telemetry" / "a.parquet").write_bytes(b"other")
-    write_manifest(there, {})
+    (copy / "telemetry" / "a.parquet").write_bytes(b"other")
+    write_manifest(copy, {})
     with pytest.raises(InputError, match="made on other telemetry"):
-        rescore(load_labels(there), files)
+        rescore(load_labels(copy), files)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -131,9 +131,9 @@ WRONG: list[tuple[Callable[[AlarmFile], AlarmFile], str]] = [
     (lambda file: replace(file, track="seen"), "track: 'seen' is not allowed"),
     (lambda file: replace(file, k=5), "k: 5 is not allowed; allowed: 10"),
     (lambda file: replace(file, detector="oracle_at_v"), "detector: 'oracle_at_v' knows the label"),
-    (runs_of(lambda said: said[2:]), "runs missing: calibration-100, calibration-101; allowed: each run once"),
-    (runs_of(lambda said: (*said, said[0])), "runs there twice: calibration-100"),
-    (runs_of(lambda said: (*said, replace(said[0], run_id="x"))), "runs not of this data set: x"),
+    (runs_of(lambda stored: stored[2:]), "runs missing: calibration-100, calibration-101; allowed: each run once"),
+    (runs_of(lambda stored: (*stored, stored[0])), "runs there twice: calibration-100"),
+    (runs_of(lambda stored: (*stored, replace(stored[0], run_id="x"))), "runs not of this data set: x"),
     (of(edges=[-1]), "alarm at step -1, before the run; allowed: 0 to 119"),
     (of(edges=[500]), "alarm at step 500, after the run's last step 119"),
     (of(edges=[50, 50]), "alarm steps 50, 50 are not allowed"),
@@ -190,11 +190,11 @@ def empty(folder: Path) -> Path:
 
 
 def test_labels_that_are_damaged_are_refused_without_telemetry(data_set: DataSet, tmp_path: Path) -> None:
-    there = labels_alone(data_set, tmp_path / "labels")
-    assert len(load_labels(there)) == len(data_set)
+    labels = labels_alone(data_set, tmp_path / "labels")
+    assert len(load_labels(labels)) == len(data_set)
     with pytest.raises(InputError, match=r"a\.parquet: missing"):
-        load(there)
-    with (there / "runs.parquet").open("r+b") as runs:
+        load(labels)
+    with (labels / "runs.parquet").open("r+b") as runs:
         runs.write(b"XXXX")
     with pytest.raises(InputError, match=r"runs\.parquet: damaged or edited"):
-        load_labels(there)
+        load_labels(labels)

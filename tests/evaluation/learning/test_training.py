@@ -99,7 +99,7 @@ def test_progress_ends_where_it_should(learned: Any) -> None:
 
 
 def test_nothing_but_the_train_split_is_read(taught: DataSet, quick: Any, tmp_path: Path, learned: Any) -> None:
-    """Every other run's telemetry is out of reach, and the model the same to the byte."""
+    """Every other run's telemetry is out of reach, and the model is bitwise the same."""
 
     class Guarded(DataSet):
         def trace(self, run_id: str) -> Any:

@@ -70,9 +70,9 @@ def test_a_healthy_training_goes_to_its_end() -> None:
 
 
 def test_a_hook_is_called_and_stops_only_by_returning_true() -> None:
-    heard: list[Any] = []
-    assert train(lightning_callback("nonfinite_loss", heard.append), spike_at=2).global_step == BATCHES
-    assert [alarm.step for alarm in heard] == [3]
+    alarms: list[Any] = []
+    assert train(lightning_callback("nonfinite_loss", alarms.append), spike_at=2).global_step == BATCHES
+    assert [alarm.step for alarm in alarms] == [3]
 
 
 def test_rows_have_what_is_logged_and_validation_once() -> None:

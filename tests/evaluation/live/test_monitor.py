@@ -34,7 +34,7 @@ class Seen(Detector):
 
 
 @pytest.fixture
-def said() -> list[str]:
+def messages() -> list[str]:
     return []
 
 
@@ -43,8 +43,8 @@ def test_the_examples_run() -> None:
     assert doctest.testmod(monitor).failed == 0
 
 
-def test_names_units_and_what_is_no_signal(said: list[str]) -> None:
-    live = Monitor(Seen, mapping={"quality": "log_z"}, say=said.append)
+def test_names_units_and_what_is_no_signal(messages: list[str]) -> None:
+    live = Monitor(Seen, mapping={"quality": "log_z"}, say=messages.append)
     live.update({"Train/Loss": 3.5, "epoch": 0.1, "lr": np.float64(0.1), "quality": 2, "note": "warm"}, 7)
     live.update({"global_step": 8, "train": {"loss": np.array([3.25])}, "layer_grad_norm": [1.0, 2.0]})
     live.update({"global_step": 9, "loss": True, "layer_grad_norm": np.array([4.0])})
@@ -54,7 +54,7 @@ def test_names_units_and_what_is_no_signal(said: list[str]) -> None:
     assert third["loss"] == 1.0
     assert third["layer_grad_norm"][0] == 4.0
     assert math.isnan(third["layer_grad_norm"][1])
-    assert said == []
+    assert messages == []
 
 
 def test_a_tensor_of_one_element_is_a_number() -> None:
@@ -105,19 +105,19 @@ def test_a_live_run_is_alarmed_as_its_imported_log_is(tmp_path: Path) -> None:
     assert sum(map(bool, live.values())) >= 5  # most of them found something
 
 
-def test_late_values(said: list[str]) -> None:
-    live = Monitor(Seen, say=said.append)
+def test_late_values(messages: list[str]) -> None:
+    live = Monitor(Seen, say=messages.append)
     live.update({"loss": 3.0}, 10)
     live.update({"eval_loss": 2.5}, 10)  # after the row of its step
     live.update({"grad_norm": 1.0}, 10)
     live.update({"loss": 2.75}, 20)
     assert Seen.rows == [{"step": 10, "loss": 3.0}, {"step": 20, "loss": 2.75, "validation_loss": 2.5}]
     assert live.counts == {"late": 1}
-    assert said == []
+    assert messages == []
 
 
-def test_a_signal_that_goes_back_is_a_resumed_run(said: list[str]) -> None:
-    live = Monitor(Seen, say=said.append)
+def test_a_signal_that_goes_back_is_a_resumed_run(messages: list[str]) -> None:
+    live = Monitor(Seen, say=messages.append)
     for step in (10, 20, 30):
         live.update({"loss": 3.0}, step)
     live.update({"lr": 0.5}, 15)  # a signal that never was there: late, not back
@@ -127,7 +127,7 @@ def test_a_signal_that_goes_back_is_a_resumed_run(said: list[str]) -> None:
     assert said == ["step 20 after step 30: the run was resumed; detectors are reset"]
 
 
-def test_a_crash_takes_nothing_down(said: list[str]) -> None:
+def test_a_crash_takes_nothing_down(messages: list[str]) -> None:
     class Broken(Detector):
         name = "broken"
 
@@ -139,7 +139,7 @@ def test_a_crash_takes_nothing_down(said: list[str]) -> None:
             row["layer_grad_norm"].append(1.0)  # of its own copy
             return Verdict(math.nan)
 
-    live = Monitor([Broken, Garbled, Seen, "nonfinite_loss"], say=said.append)
+    live = Monitor([Broken, Garbled, Seen, "nonfinite_loss"], say=messages.append)
     live.update({"loss": 3.0, "layer_grad_norm": [1.0]}, 1)
     (alarm,) = live.update({"loss": math.nan, "layer_grad_norm": [1.0]}, 2)
     assert alarm.detector == "nonfinite_loss"
@@ -148,31 +148,31 @@ def test_a_crash_takes_nothing_down(said: list[str]) -> None:
         "broken": "SystemExit: gone",
         "Garbled": "OutputError: score: nan is not allowed; allowed: a finite number",
     }
-    assert len(said) == 2
+    assert len(messages) == 2
 
 
-def test_signals_that_never_come_are_said_once(said: list[str]) -> None:
-    live = Monitor(["zclip", "olmo_stability", "nonfinite_loss"], say=said.append)
+def test_signals_that_never_come_are_said_once(messages: list[str]) -> None:
+    live = Monitor(["zclip", "olmo_stability", "nonfinite_loss"], say=messages.append)
     for step in range(60):
         live.update({"loss": 3.0}, step)
     live.close()
-    assert said == [
+    assert messages == [
         "not logged in 50 rows: zclip lacks grad_norm (all that it reads); olmo_stability lacks grad_norm (of 2)"
     ]
 
 
-def test_a_short_run_is_told_at_its_end(said: list[str]) -> None:
-    live = Monitor("zclip", say=said.append)
+def test_a_short_run_is_told_at_its_end(messages: list[str]) -> None:
+    live = Monitor("zclip", say=messages.append)
     live.update({"loss": 3.0}, 1)
-    assert said == []
+    assert messages == []
     live.close()
-    assert said == ["not logged in 1 rows: zclip lacks grad_norm (all that it reads)"]
+    assert messages == ["not logged in 1 rows: zclip lacks grad_norm (all that it reads)"]
 
 
-def test_rows_without_a_known_name_are_said_once(said: list[str]) -> None:
-    live = Monitor("zclip", say=said.append)
+def test_rows_without_a_known_name_are_said_once(messages: list[str]) -> None:
+    live = Monitor("zclip", say=messages.append)
     assert live.update({"quality": 3.0}, 1) == live.update({"quality": 3.0}, 2) == []
-    assert said == ["no known signal among 'quality'; name yours with a mapping"]
+    assert messages == ["no known signal among 'quality'; name yours with a mapping"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""CSV and JSON Lines under a writer's hands: partial lines, rotation, files that are written anew."""
+"""CSV and JSON Lines while they are written: partial lines, rotation, rewritten files."""
 
 import json
 import os

@@ -68,14 +68,14 @@ def test_a_healthy_training_goes_to_its_end(tmp_path: Any) -> None:
 
 def test_log_goes_on_and_a_hook_stops_by_returning_true(tmp_path: Any) -> None:
     assert train(transformers_callback("nonfinite_loss"), tmp_path, broken_from=5).state.global_step == 12
-    heard = []
+    alarms = []
 
     def hook(alarm: Any) -> bool:
-        heard.append(alarm)
+        alarms.append(alarm)
         return True
 
     assert train(transformers_callback("nonfinite_loss", hook), tmp_path, broken_from=3).state.global_step == 3
-    assert [alarm.step for alarm in heard] == [3]
+    assert [alarm.step for alarm in alarms] == [3]
 
 
 def test_the_trainers_filter_is_warned_of(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -75,29 +75,29 @@ DATASETS = """
 import json, sys
 from datasets import get_dataset_config_names, load_dataset
 root = sys.argv[1]
-said = {"configs": get_dataset_config_names(root)}
-for config in said["configs"]:
+found = {"configs": get_dataset_config_names(root)}
+for config in found["configs"]:
     splits = load_dataset(root, config, cache_dir="cache")
-    said[config] = {name: len(split) for name, split in splits.items()}
-    said["columns of " + config] = splits["test"].column_names
+    found[config] = {name: len(split) for name, split in splits.items()}
+    found["columns of " + config] = splits["test"].column_names
 first = load_dataset(root, "telemetry", split="test", cache_dir="cache")[0]
-said["first"] = {name: first[name] for name in ("run_id", "step", "loss", "head_entropy", "validation_loss")}
-print(json.dumps(said))
+found["first"] = {name: first[name] for name in ("run_id", "step", "loss", "head_entropy", "validation_loss")}
+print(json.dumps(found))
 """
 
 
 def test_hugging_face_datasets_loads_configs_and_splits(released: Path, tmp_path: Path) -> None:
-    said = elsewhere(DATASETS, tmp_path, released)
-    assert said["configs"] == ["runs", "telemetry"]
-    assert said["runs"] == {"calibration": 4, "test": 16}
-    assert said["telemetry"] == {"calibration": 160, "test": 640}
-    assert said["columns of runs"] == [name for name, _, _ in RUN_FIELDS]
-    assert said["columns of telemetry"] == COLUMNS[:-2]
-    trace = load(released).trace(said["first"]["run_id"])
-    assert said["first"]["step"] == 0
-    assert said["first"]["loss"] == float(trace["loss"][0])
-    assert said["first"]["head_entropy"] == trace["head_entropy"][0].tolist()
-    assert said["first"]["validation_loss"] is None
+    found = elsewhere(DATASETS, tmp_path, released)
+    assert found["configs"] == ["runs", "telemetry"]
+    assert found["runs"] == {"calibration": 4, "test": 16}
+    assert found["telemetry"] == {"calibration": 160, "test": 640}
+    assert found["columns of runs"] == [name for name, _, _ in RUN_FIELDS]
+    assert found["columns of telemetry"] == COLUMNS[:-2]
+    trace = load(released).trace(found["first"]["run_id"])
+    assert found["first"]["step"] == 0
+    assert found["first"]["loss"] == float(trace["loss"][0])
+    assert found["first"]["head_entropy"] == trace["head_entropy"][0].tolist()
+    assert found["first"]["validation_loss"] is None
 
 
 CROISSANT = """
@@ -105,33 +105,33 @@ import json, sys
 import mlcroissant
 data = mlcroissant.Dataset(jsonld=sys.argv[1])
 issues = data.metadata.ctx.issues
-said = {"errors": sorted(issues.errors), "warnings": sorted(issues.warnings)}
-said["version"] = str(data.metadata.ctx.conforms_to.value)
+found = {"errors": sorted(issues.errors), "warnings": sorted(issues.warnings)}
+found["version"] = str(data.metadata.ctx.conforms_to.value)
 plain = lambda value: value.decode() if isinstance(value, bytes) else value
 for name in ("splits", "runs"):
-    said[name] = [{key: plain(value) for key, value in record.items()} for record in data.records(name)]
-said["telemetry"] = {key: plain(value) for key, value in next(iter(data.records("telemetry"))).items()}
-said["rai"] = {key: bool(value) for key, value in data.metadata.to_json().items() if key.startswith("rai:")}
-print(json.dumps(said, default=float))
+    found[name] = [{key: plain(value) for key, value in record.items()} for record in data.records(name)]
+found["telemetry"] = {key: plain(value) for key, value in next(iter(data.records("telemetry"))).items()}
+found["rai"] = {key: bool(value) for key, value in data.metadata.to_json().items() if key.startswith("rai:")}
+print(json.dumps(found, default=float))
 """
 
 
 def test_croissant_is_valid_and_gives_the_records(released: Path, tmp_path: Path) -> None:
-    said = elsewhere(CROISSANT, tmp_path, released / "croissant.json")
-    assert said["version"] == "http://mlcommons.org/croissant/1.1"
-    assert said["errors"] == []
-    assert said["warnings"] == []
-    assert [split["splits/name"] for split in said["splits"]] == ["calibration", "test"]
+    found = elsewhere(CROISSANT, tmp_path, released / "croissant.json")
+    assert found["version"] == "http://mlcommons.org/croissant/1.1"
+    assert found["errors"] == []
+    assert found["warnings"] == []
+    assert [split["splits/name"] for split in found["splits"]] == ["calibration", "test"]
     runs = load(released).runs
-    assert [run["runs/run_id"] for run in said["runs"]] == runs["run_id"].tolist()
-    assert [run["runs/onset_step"] for run in said["runs"]] == [None if v != v else v for v in runs["onset_step"]]
-    assert set(said["runs"][0]) == {f"runs/{name}" for name, _, _ in RUN_FIELDS}
-    row = said["telemetry"]
+    assert [run["runs/run_id"] for run in found["runs"]] == runs["run_id"].tolist()
+    assert [run["runs/onset_step"] for run in found["runs"]] == [None if v != v else v for v in runs["onset_step"]]
+    assert set(found["runs"][0]) == {f"runs/{name}" for name, _, _ in RUN_FIELDS}
+    row = found["telemetry"]
     assert set(row) == {f"telemetry/{name}" for name in COLUMNS[:-2]}
     trace = load(released).trace(row["telemetry/run_id"])
     assert row["telemetry/layer_grad_norm"] == trace["layer_grad_norm"][row["telemetry/step"]].tolist()
-    assert len(said["rai"]) >= 12
-    assert all(said["rai"].values())
+    assert len(found["rai"]) >= 12
+    assert all(found["rai"].values())
 
 
 def test_croissant_without_a_day_is_valid_with_a_warning(released: Path, rel: Path, tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_croissant_without_a_day_is_valid_with_a_warning(released: Path, rel: Pa
     assert content.pop("datePublished") == "2026-01-31"
     assert content.pop("url") == "https://example.org/data"
     (rel / "croissant.json").write_text(json.dumps(content), "utf-8")
-    code = CROISSANT.split('said["version"]')[0] + "print(json.dumps(said))"
-    said = elsewhere(code, tmp_path, rel / "croissant.json")
-    assert said["errors"] == []
-    assert len(said["warnings"]) == 1
-    assert "datePublished" in said["warnings"][0]
+    code = CROISSANT.split('said["version"]')[0] + "print(json.dumps(found))"
+    found = elsewhere(code, tmp_path, rel / "croissant.json")
+    assert found["errors"] == []
+    assert len(found["warnings"]) == 1
+    assert "datePublished" in found["warnings"][0]

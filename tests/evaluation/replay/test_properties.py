@@ -55,8 +55,8 @@ def frame(runs: pd.DataFrame) -> Baseline:
 Firsts = dict[str, int | None]
 
 
-def card(runs: pd.DataFrame, frame: Baseline, said: Mapping[str, Alarms]) -> Scorecard:
-    return measure("d", "full", "blind", {}, runs, said, frame)
+def card(runs: pd.DataFrame, frame: Baseline, alarms: Mapping[str, Alarms]) -> Scorecard:
+    return measure("d", "full", "blind", {}, runs, alarms, frame)
 
 
 def alarmed(runs: pd.DataFrame, frame: Baseline, firsts: Firsts) -> Scorecard:
@@ -206,7 +206,7 @@ def test_latched_and_refractory_repeats_change_nothing(
 
     once = {run: labelled_alarms(run, T, first) for run in runs["run_id"]}
     many = dict.fromkeys(once, _replayed(Repeats, T + 1))
-    one, other = (_results(card(runs, frame, said)) for said in (once, many))
+    one, other = (_results(card(runs, frame, alarms)) for alarms in (once, many))
     assert one == other
 
 
@@ -258,8 +258,8 @@ def test_run_order_and_ids_change_nothing(runs: pd.DataFrame) -> None:
     renamed = shuffled.assign(run_id=shuffled["run_id"].map(names))
     results = []
     for table, name in ((runs, {run: run for run in firsts}), (renamed, names)):
-        said = {name[run]: labelled_alarms(name[run], T, at if at <= T else None) for run, at in firsts.items()}
-        results.append(_rounded(_results(card(table, baseline(table, resamples=200), said))))
+        alarms = {name[run]: labelled_alarms(name[run], T, at if at <= T else None) for run, at in firsts.items()}
+        results.append(_rounded(_results(card(table, baseline(table, resamples=200), alarms))))
     assert results[0] == results[1]
 
 

@@ -235,13 +235,13 @@ def test_an_empty_trace_has_no_rows() -> None:
 
 def test_rows_of_a_log_are_its_steps_and_what_it_has(make_trace: Any) -> None:
     made = make_trace("r", steps=40)
-    there = np.arange(40) % 4 == 0
+    present = np.arange(40) % 4 == 0
     signals = {name: made[name] for name in ("loss", "layer_grad_norm", "validation_loss")}
     nowhere = np.zeros(40, bool)
-    trace = Trace("r", signals, made.evaluated, np.arange(40) * 10, {"loss": there, "lr": nowhere})
+    trace = Trace("r", signals, made.evaluated, np.arange(40) * 10, {"loss": present, "lr": nowhere})
     found = list(rows(trace))
     assert [row["step"] for row in found] == list(range(0, 400, 10))
-    assert [row["loss"] is None for row in found] == (~there).tolist()
+    assert [row["loss"] is None for row in found] == (~present).tolist()
     assert {row["lr"] for row in found} == {row["fresh_loss"] for row in found} == {None}
     assert [row["step"] for row in found if row["validation_loss"] is not None] == [190, 390]
     assert replay(scripted(190), trace).first_alarm == 190

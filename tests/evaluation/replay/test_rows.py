@@ -43,7 +43,7 @@ def joined(row: dict[str, Any]) -> object:
 
 
 def late(row: dict[str, Any]) -> object:
-    """Changed before it was ever looked at as a whole."""
+    """Changed before the whole row was read."""
     row["mine"], row["loss"] = 1, -1.0
     row["head_entropy"].append(7.0)
     return list(row.items())
@@ -123,18 +123,18 @@ def test_what_was_deleted_stays_away(trace: Trace) -> None:
 
 
 def test_only_what_is_asked_for_is_read(trace: Trace) -> None:
-    asked = []
+    requests = []
 
     class Watched(dict[str, np.ndarray]):
         def get(self, name: str, default: Any = None) -> Any:
-            asked.append(name)
+            requests.append(name)
             return super().get(name, default)
 
     trace.signals = Watched(trace.signals)
     for row in rows(trace):
         assert row["loss"] == row.get("loss")
         assert "grad_norm" in row
-    assert asked == ["loss"] * 2, "once a block"
+    assert requests == ["loss"] * 2, "once a block"
 
 
 def test_lists_are_each_rows_own(trace: Trace) -> None:

@@ -29,8 +29,8 @@ def test_labels_and_alarms_side_by_side(make_run: Any) -> None:
         make_run("f", seed=1, kind="failing", cause="high_lr", onset_step=20, visible_step=30, no_return_step=60),
         make_run("g", seed=2, kind="failing", cause="high_lr", onset_step=20),
     )
-    said = {"h": labelled_alarms("h", 119, None), "f": labelled_alarms("f", 119, 33, ("high_lr",))}
-    found = outcomes(runs, said | {"g": labelled_alarms("g", 119, 10)})
+    stored = {"h": labelled_alarms("h", 119, None), "f": labelled_alarms("f", 119, 33, ("high_lr",))}
+    found = outcomes(runs, stored | {"g": labelled_alarms("g", 119, 10)})
     assert found.first.tolist() == [math.inf, 33.0, 10.0]
     assert found.onset.tolist() == [math.inf, 20.0, 20.0]
     assert found.visible.tolist() == [math.inf, 30.0, math.inf]
@@ -60,13 +60,13 @@ def test_a_crash_is_a_miss_but_undoes_no_false_alarm(make_run: Any) -> None:
     fault = {"kind": "failing", "cause": "high_lr", "onset_step": 20, "visible_step": 30}
     latent = make_run("latent", **(fault | {"kind": "latent"}))
     runs = frame(make_run("late", **fault), make_run("early", **fault), make_run("healthy"), latent)
-    said = {
+    stored = {
         "late": crashed(labelled_alarms("late", 119, 40)),
         "early": crashed(labelled_alarms("early", 119, 5)),
         "healthy": crashed(labelled_alarms("healthy", 119, 5)),
         "latent": crashed(labelled_alarms("latent", 119, 50)),
     }
-    assert outcomes(runs, said).first.tolist() == [math.inf, 5.0, 5.0, 50.0]
+    assert outcomes(runs, stored).first.tolist() == [math.inf, 5.0, 5.0, 50.0]
 
 
 @pytest.mark.parametrize(

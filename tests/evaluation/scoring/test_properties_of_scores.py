@@ -20,7 +20,7 @@ from trainwreck.evaluation.scoring.scorecard import Scorecard, measure
 T, N = 59, 12
 CAUSES = ("high_lr", "no_warmup", "corrupt_tokens")
 SEEDS = st.integers(0, 2**32 - 1)
-Said = dict[str, Alarms]
+Stored = dict[str, Alarms]
 
 
 @pytest.fixture(scope="module")
@@ -55,20 +55,20 @@ def alarms(run_id: str, scores: np.ndarray, limit: float = 2.2, causes: tuple[st
     return Alarms(run_id, steps, scores.astype(np.float64), raised, edges, first, named, "ok", 1.0, 10)
 
 
-def drawn(runs: pd.DataFrame, seed: int) -> Said:
+def drawn(runs: pd.DataFrame, seed: int) -> Stored:
     """Scores that rise after the onset in some of the failing runs."""
     random = np.random.default_rng(seed)
-    said = {}
+    stored = {}
     for run in runs.itertuples():
         scores = random.normal(size=T + 1)
         if run.kind == "failing" and random.random() < 0.7:
             scores[int(run.onset_step) + int(random.integers(0, 6)) :] += 3.0 * random.random()
-        said[str(run.run_id)] = alarms(str(run.run_id), scores)
-    return said
+        stored[str(run.run_id)] = alarms(str(run.run_id), scores)
+    return stored
 
 
-def card(runs: pd.DataFrame, frame: Baseline, said: Mapping[str, Alarms]) -> Scorecard:
-    return measure("d", "full", "blind", {}, runs, said, frame)
+def card(runs: pd.DataFrame, frame: Baseline, stored: Mapping[str, Alarms]) -> Scorecard:
+    return measure("d", "full", "blind", {}, runs, stored, frame)
 
 
 def headlines(found: Scorecard) -> list[float]:
@@ -97,8 +97,8 @@ def test_no_score_is_more_than_one(seed: int, runs: pd.DataFrame, frame: Baselin
 @settings(max_examples=20)
 @given(step=st.integers(0, T))
 def test_no_clock_is_worth_more_than_nothing(step: int, runs: pd.DataFrame, frame: Baseline) -> None:
-    said = {run: alarms(run, np.where(np.arange(T + 1) == step, 3.0, 0.0)) for run in runs["run_id"]}
-    found = card(runs, frame, said)
+    stored = {run: alarms(run, np.where(np.arange(T + 1) == step, 3.0, 0.0)) for run in runs["run_id"]}
+    found = card(runs, frame, stored)
     assert max(found.skill[cost][prevalence].value for cost in COSTS for prevalence in PREVALENCES) <= 1e-12
     assert [found.recall[str(budget)].value for budget in BUDGETS] == [0.0, 0.0]
 
@@ -108,12 +108,12 @@ def test_no_clock_is_worth_more_than_nothing(step: int, runs: pd.DataFrame, fram
 def test_a_monotone_transform_leaves_what_needs_no_default(
     seed: int, other: int, runs: pd.DataFrame, frame: Baseline
 ) -> None:
-    said = drawn(runs, seed)
-    values = np.unique(np.concatenate([one.scores for one in said.values()]))
+    stored = drawn(runs, seed)
+    values = np.unique(np.concatenate([one.scores for one in stored.values()]))
     mapped = np.sort(np.random.default_rng(other).standard_cauchy(len(values)) * 1e3)
     mapped += np.arange(len(mapped)) * 1e-3  # equal draws stay apart
-    changed = {run: replace(one, scores=mapped[np.searchsorted(values, one.scores)]) for run, one in said.items()}
-    before, after = card(runs, frame, said).to_dict(), card(runs, frame, changed).to_dict()
+    changed = {run: replace(one, scores=mapped[np.searchsorted(values, one.scores)]) for run, one in stored.items()}
+    before, after = card(runs, frame, stored).to_dict(), card(runs, frame, changed).to_dict()
     for facts in (before, after):
         for point in facts["recall"].values():
             point["threshold"] = None
@@ -124,8 +124,8 @@ def test_a_monotone_transform_leaves_what_needs_no_default(
 @settings(max_examples=20)
 @given(value=st.floats(-1e300, 1e300))
 def test_a_constant_score_is_chance(value: float, runs: pd.DataFrame, frame: Baseline) -> None:
-    said = {run: alarms(run, np.full(T + 1, value), np.inf) for run in runs["run_id"]}
-    found = card(runs, frame, said)
+    stored = {run: alarms(run, np.full(T + 1, value), np.inf) for run in runs["run_id"]}
+    found = card(runs, frame, stored)
     assert [recall.value for recall in found.recall.values()] == [0.0, 0.0, 0.0]
     stopped, recall = found.curve()
     assert recall[stopped < 1.0].max(initial=0.0) == 0.0
@@ -137,12 +137,12 @@ def test_order_and_names_of_runs_change_nothing(seed: int, order: int, runs: pd.
     shuffled = runs.sample(frac=1.0, random_state=order).reset_index(drop=True)
     names = {old: f"x{i}" for i, old in enumerate(shuffled["run_id"])}
     renamed = shuffled.assign(run_id=shuffled["run_id"].map(names))
-    said = drawn(runs, seed)
-    one = card(runs, baseline(runs, resamples=20), said).to_dict()
+    stored = drawn(runs, seed)
+    one = card(runs, baseline(runs, resamples=20), stored).to_dict()
     other = card(
         renamed,
         baseline(renamed, resamples=20),
-        {names[run]: replace(said[run], run_id=names[run]) for run in names},
+        {names[run]: replace(stored[run], run_id=names[run]) for run in names},
     ).to_dict()
     for facts in (one, other):
         facts.pop("alarms")
@@ -163,15 +163,15 @@ def test_a_higher_score_where_all_is_well_never_improves_a_headline(
     seed: int, data: st.DataObject, runs: pd.DataFrame, frame: Baseline
 ) -> None:
     """One more false alarm, on a calibration run as well, at the detector's own threshold and at any other."""
-    said = drawn(runs, seed)
-    name = data.draw(st.sampled_from(sorted(said)))
+    stored = drawn(runs, seed)
+    name = data.draw(st.sampled_from(sorted(stored)))
     onset = runs.set_index("run_id").loc[name, "onset_step"]
     last_healthy = T if pd.isna(onset) else int(onset) - 1
     if last_healthy < 0:
         return
-    scores = said[name].scores.copy()
+    scores = stored[name].scores.copy()
     scores[data.draw(st.integers(0, last_healthy))] += data.draw(st.sampled_from([0.5, 2.0, 9.0]))
-    before, after = card(runs, frame, said), card(runs, frame, said | {name: alarms(name, scores)})
+    before, after = card(runs, frame, stored), card(runs, frame, stored | {name: alarms(name, scores)})
     own = [headlines(found)[:1] + headlines(found)[4:7] for found in (before, after)]  # own alarm: recall, lead, delay
     assert all(new <= old + 1e-12 for new, old in zip(own[1], own[0], strict=True))
     for budget in BUDGETS:
@@ -194,8 +194,8 @@ def test_the_same_alarm_later_never_raises_a_score(
     def peaked(step: int) -> Alarms:
         return alarms(str(run.name), np.where(np.arange(T + 1) == step, 9.0, 0.0), causes=tuple(causes[:2]))
 
-    said = drawn(runs, seed)
-    before, after = (headlines(card(runs, frame, said | {str(run.name): peaked(step)})) for step in (at, later))
+    stored = drawn(runs, seed)
+    before, after = (headlines(card(runs, frame, stored | {str(run.name): peaked(step)})) for step in (at, later))
     assert all(new <= old + 1e-12 for new, old in zip(after, before, strict=True))
 
 
@@ -204,12 +204,12 @@ def test_the_same_alarm_later_never_raises_a_score(
 def test_to_know_before_it_shows_is_worth_no_more_than_when_it_does(
     seed: int, data: st.DataObject, runs: pd.DataFrame, frame: Baseline
 ) -> None:
-    said, early = drawn(runs, seed), {}
+    stored, early = drawn(runs, seed), {}
     for run in runs[runs["kind"] == "failing"].itertuples():
         visible, onset = int(run.visible_step), int(run.onset_step)
-        for there, at in ((said, visible), (early, data.draw(st.integers(onset, visible)))):
-            there[str(run.run_id)] = alarms(str(run.run_id), np.where(np.arange(T + 1) == at, 9.0, 0.0))
-    first, second = (card(runs, frame, found) for found in (said, said | early))
+        for stream, at in ((stored, visible), (early, data.draw(st.integers(onset, visible)))):
+            stream[str(run.run_id)] = alarms(str(run.run_id), np.where(np.arange(T + 1) == at, 9.0, 0.0))
+    first, second = (card(runs, frame, found) for found in (stored, stored | early))
     assert first.skill == second.skill
     assert (first.lead, first.recall["default"]) == (second.lead, second.recall["default"])
     assert first.delay["from_visible"]["restricted_mean_steps"] == second.delay["from_visible"]["restricted_mean_steps"]
@@ -220,15 +220,15 @@ def test_to_know_before_it_shows_is_worth_no_more_than_when_it_does(
 def test_a_failure_is_worth_no_more_than_silence_and_is_told(
     seed: int, data: st.DataObject, runs: pd.DataFrame, frame: Baseline
 ) -> None:
-    said = drawn(runs, seed)
-    name = data.draw(st.sampled_from([f"f{i}" for i in range(N)]) | st.sampled_from(sorted(said)))
+    stored = drawn(runs, seed)
+    name = data.draw(st.sampled_from([f"f{i}" for i in range(N)]) | st.sampled_from(sorted(stored)))
     judged = data.draw(st.integers(0, T - 4))  # an alarm in the last steps costs more than it saves
-    cut = said[name].scores[:judged].copy()
+    cut = stored[name].scores[:judged].copy()
     if name.startswith("f"):  # an alarm under the fault, which the failure takes back
         cut[int(runs.set_index("run_id").loc[name, "onset_step"]) + 1 :] += 6.0
     whole = alarms(name, np.concatenate([cut, np.full(T + 1 - judged, -9.0)]))
     crashed = replace(alarms(name, cut), status="crashed: why")
-    silent, failed = card(runs, frame, said | {name: whole}), card(runs, frame, said | {name: crashed})
+    silent, failed = card(runs, frame, stored | {name: whole}), card(runs, frame, stored | {name: crashed})
     gains = [new - old for new, old in zip(headlines(failed), headlines(silent), strict=True)]
     assert max(gains) <= 1e-12
     assert (silent.counts["crashed"], failed.counts["crashed"]) == (0, 1)
@@ -262,25 +262,25 @@ def test_a_comparison_has_no_side(seed: int, size: int) -> None:
 def test_an_alarm_before_the_onset_is_worth_less_than_none(
     seed: int, at: int, runs: pd.DataFrame, frame: Baseline
 ) -> None:
-    said = drawn(runs, seed)
+    stored = drawn(runs, seed)
     for name in ("f1", "f4", "f7"):
         if at >= runs.set_index("run_id").loc[name, "onset_step"]:
             continue
-        early = np.where(np.arange(T + 1) == at, 9.0, said[name].scores)
-        after = card(runs, frame, said | {name: alarms(name, early)})
-        none = card(runs, frame, said | {name: alarms(name, np.zeros(T + 1))})
+        early = np.where(np.arange(T + 1) == at, 9.0, stored[name].scores)
+        after = card(runs, frame, stored | {name: alarms(name, early)})
+        none = card(runs, frame, stored | {name: alarms(name, np.zeros(T + 1))})
         assert after.skill["rollback"][0.1].value < none.skill["rollback"][0.1].value
         assert after.recall["default"].value <= none.recall["default"].value
         assert not after.detected("default")[after.outcomes.run_id == name].any()
 
 
 def test_the_right_cause_too_soon_is_no_diagnosis(runs: pd.DataFrame, frame: Baseline) -> None:
-    said = {
+    stored = {
         str(run.run_id): alarms(str(run.run_id), np.where(np.arange(T + 1) == 0, 9.0, 0.0), causes=(str(run.cause),))
         for run in runs.itertuples()
     }
     failing = runs[runs["kind"] == "failing"]
     expected = (failing["onset_step"] == 0).groupby(failing["cause"]).mean().mean()
-    found = card(runs, frame, said).diagnosis
+    found = card(runs, frame, stored).diagnosis
     assert expected < 0.5
     assert [found[level]["1"]["macro"].value for level in ("cause", "cause_within_set")] == [expected, expected]

@@ -65,7 +65,7 @@ def test_a_detector_in_a_process_of_its_own_gets_the_seed(data: DataSet, tmp_pat
     few = DataSet(data.path, data.manifest, data.runs[:20])
     isolated, here = (score_all(few, [one], seeds=2)[0] for one in (f"{file}:Draws", AfterTwo))
     np.testing.assert_equal(isolated.seeds, here.seeds)  # NaN equals NaN
-    assert [said.first_alarm for said in isolated.alarms] == [80] * len(few)  # not 7 x 40, and not in this process
+    assert [stream.first_alarm for stream in isolated.alarms] == [80] * len(few)  # not 7 x 40, and not in this process
 
 
 @pytest.mark.parametrize(

@@ -126,13 +126,13 @@ def _looped(problem: Problem) -> tuple[Tensor, Arrays]:
         for s, share in ((s, w / total) for s, w in weight.items()):
             kept = 1.0 if keep is None else float(keep[i, j, m, row, s])
             out[i, j, m, row] += share * kept * v[i, j, m, s]
-            there = p.documents[i, j, s]
+            other = p.documents[i, j, s]
             stats["entropy"][i, j, m, row] -= share * math.log(share) if share else 0.0
             stats["distance"][i, j, m, row] += share * abs(row - s)
             stats["mass_self"][i, j, m, row] += share * (s == row)
             stats["mass_future"][i, j, m, row] += share * (s > row)
-            stats["mass_padding"][i, j, m, row] += share * bool(there < 0)
-            stats["mass_other_document"][i, j, m, row] += share * bool(there >= 0 and there != here)
+            stats["mass_padding"][i, j, m, row] += share * bool(other < 0)
+            stats["mass_other_document"][i, j, m, row] += share * bool(other >= 0 and other != here)
         stats["logit_max"][i, j, m, row] = top
         stats["lse"][i, j, m, row] = top + math.log(total)
     return out, stats

@@ -38,7 +38,7 @@ def peer(monkeypatch):
 
 @pytest.mark.usefixtures("tiny")
 def test_few_runs_many_runs_their_parts_and_the_peer(peer, tmp_path):
-    table = measure("score", lambda *said: None)
+    table = measure("score", lambda *message: None)
     assert len(table.rows) == OWN + 1
     few, many = table.rows[:2]
     assert (many[1], many[2]) == (2 * few[1], 2 * few[2])
@@ -62,7 +62,7 @@ def test_few_runs_many_runs_their_parts_and_the_peer(peer, tmp_path):
 @pytest.mark.usefixtures("tiny")
 def test_without_the_peer_its_row_is_left_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "TSB_AD", None)  # importing it raises ModuleNotFoundError
-    table = measure("score", lambda *said: None)
+    table = measure("score", lambda *message: None)
     assert len(table.rows) == OWN
     assert PEER not in " ".join(table.columns)
     assert "TSB-AD is left out: it is not installed; `pip install --no-deps TSB-AD`" in table.how
@@ -78,9 +78,9 @@ def test_copies_are_scored_as_the_runs_are(tmp_path):
     one, three = score("zclip", small), score("zclip", many)
     assert three.recall["default"].value == one.recall["default"].value
     assert three.counts["failing"] == 3 * one.counts["failing"]
-    said = {alarms.run_id: alarms for alarms in three.alarms}
+    stored = {alarms.run_id: alarms for alarms in three.alarms}
     for alarms in one.alarms:
-        assert np.array_equal(said[f"{alarms.run_id}-2"].scores, alarms.scores)
+        assert np.array_equal(stored[f"{alarms.run_id}-2"].scores, alarms.scores)
 
 
 def test_labels_are_1_from_the_onset_on():

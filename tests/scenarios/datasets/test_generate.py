@@ -279,13 +279,13 @@ def test_too_little_memory_for_one_run_is_told_before_anything_is_trained(specs,
 
 
 def test_progress_counts_bundles_and_run_steps(specs, tmp_path):
-    told = []
-    generate(specs, tmp_path / "out", progress=lambda *counts: told.append(counts))
+    reports = []
+    generate(specs, tmp_path / "out", progress=lambda *counts: reports.append(counts))
     total = sum(spec.setup.steps for spec in specs)
-    assert told[0] == (0, 6, 0, total, None)
-    assert told[-1] == (6, 6, total, total, 0.0)
-    assert [counts[:4] for counts in told] == sorted(counts[:4] for counts in told)
-    assert all(counts[4] > 0 for counts in told[1:-1])
+    assert reports[0] == (0, 6, 0, total, None)
+    assert reports[-1] == (6, 6, total, total, 0.0)
+    assert [counts[:4] for counts in reports] == sorted(counts[:4] for counts in reports)
+    assert all(counts[4] > 0 for counts in reports[1:-1])
 
 
 @pytest.mark.parametrize("changed", [{"lengths": (16, 20)}, {"seed": 1}], ids=str)

@@ -1,4 +1,4 @@
-"""A run trained again is the run on record to the bit, and a record that was changed is found out."""
+"""A run trained again is bitwise the recorded run, and a changed record is detected."""
 
 import json
 import shutil

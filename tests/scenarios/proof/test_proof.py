@@ -160,7 +160,7 @@ def harmed(spec, trace):
 
 
 def early(spec, trace):
-    """Frightens before the onset, as its twin does: that is not the scenario's doing."""
+    """Resembles a failure before the onset, as its twin does: the scenario is not the cause."""
     spike(trace, 60)
 
 
@@ -263,13 +263,13 @@ def test_what_every_proof_at_small_has_is_said_once():
     from trainwreck.scenarios.proof.record import AS_TEXT, AT_SMALL, carried
 
     known = [*AS_TEXT, *AT_SMALL]
-    there = [[*known, "optimizer.lr=0.1"], known]
-    rows = [row_of(size="small", overrides=o) for o in there]
+    settings = [[*known, "optimizer.lr=0.1"], known]
+    rows = [row_of(size="small", overrides=o) for o in settings]
     page = carried([row_of(), *rows, row_of(overrides=[*AS_TEXT, "steps=160"])])
     where = [line.split("|")[2].strip() for line in page.splitlines()[-3:]]
     assert sorted(where) == ["real text at small", "real text at small, optimizer.lr=0.1", "real text, steps=160"]
-    said = " ".join(page.split())
-    assert all(word in said for word in known)
+    text = " ".join(page.split())
+    assert all(word in text for word in known)
 
 
 def test_a_scenario_counts_once_and_is_proven_at_whichever_strength_holds():

@@ -1,4 +1,4 @@
-"""What a run is told, as plain values; and positions as expressions."""
+"""The settings of a run as plain values; positions as expressions."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from trainwreck.scenarios.spec.faults import At, Setting, TableEdit, UpdateEdit,
 
 @pytest.fixture
 def of(tiny, make_job):
-    """What a run with one change is told."""
+    """The settings of a run with one change."""
     return lambda *changes: told(make_job(0, tiny, *(At(0, change) for change in changes)).segment(0))
 
 

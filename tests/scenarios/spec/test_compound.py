@@ -159,15 +159,15 @@ PAIRS = random.Random(0).sample(list(itertools.combinations(scenarios(), 2)), 12
 
 @pytest.mark.parametrize("names", PAIRS, ids="+".join)
 def test_a_sample_of_pairs_trains_or_is_refused_in_one_line(names):
-    entry, said = None, ""
+    entry, message = None, ""
     try:
         entry = scenario("+".join(names))
     except InputError as refusal:
-        said = str(refusal)
+        message = str(refusal)
     if entry is None:
-        assert "\n" not in said
-        assert names[0] in said
-        assert names[1] in said
+        assert "\n" not in message
+        assert names[0] in message
+        assert names[1] in message
         return
     steps = 24
     specs = specs_of(entry.id, overrides=(f"steps={steps}", "evaluation.rows=4"))
@@ -207,10 +207,10 @@ def test_a_sample_of_pairs_trains_or_is_refused_in_one_line(names):
 def test_a_pair_that_can_not_be_is_refused_with_the_reason(name, parts):
     with pytest.raises(InputError) as refusal:
         scenario(name)
-    said = str(refusal.value)
-    assert "\n" not in said
+    message = str(refusal.value)
+    assert "\n" not in message
     for part in parts:
-        assert part in said
+        assert part in message
 
 
 def test_a_pair_is_not_proven(tmp_path):

@@ -171,15 +171,15 @@ def test_a_clock_counts_from_its_start_and_moves_time_alone(tiny, make_job, diff
 
 
 def test_a_stream_knows_step_start_and_seed_and_is_entered_from_a_checkpoint(tiny, make_job, differing):
-    asked = []
+    calls = []
 
     def edit(batch, step, start, seed):
-        asked.append((step, start, seed))
+        calls.append((step, start, seed))
         return dataclasses.replace(batch, targets=(batch.targets + step - start) % 28)
 
     job = make_job(3, tiny, At(5, Stream(edit)))
     whole = train([job, make_job(4, tiny)], keep={job.run_id: [9]})[0]
-    assert asked == [(step, 5, 3) for step in range(5, 20)]
+    assert calls == [(step, 5, 3) for step in range(5, 20)]
     entered = train([job], enter={job.run_id: (9, whole.states[9])})[0]
     assert all(np.array_equal(entered.trace[n], v[9:], equal_nan=True) for n, v in whole.trace.signals.items())
 

@@ -50,8 +50,8 @@ def test_another_version_of_a_scenario_is_another_run_but_not_another_twin(monke
 
 def test_an_override_that_says_what_is_so_anyway_changes_no_id():
     knobs = scenario("high_lr").knobs_of(Severity.CLEAR)
-    said = dataclasses.replace(FAULTY, overrides=(f"fault.factor={knobs.factor}", "steps=50"))
-    assert said.run_id == FAULTY.run_id
+    respelt = dataclasses.replace(FAULTY, overrides=(f"fault.factor={knobs.factor}", "steps=50"))
+    assert respelt.run_id == FAULTY.run_id
 
 
 def test_the_id_says_nothing_of_split_and_label():

@@ -1,4 +1,4 @@
-"""Every catalogue entry: the faulty run is its twin to the bit before the onset, and differs from it on."""
+"""Every catalogue entry: the faulty run is bitwise its twin before the onset, and differs from then on."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ LATER = {
 
 
 def first_difference(a, b) -> int | None:
-    """The first step at which some signal is not the same to the bit."""
+    """The first step at which some signal is not bitwise the same."""
     count = min(len(a.trace), len(b.trace))
     steps = [
         int(np.flatnonzero(differs)[0])

@@ -1,4 +1,4 @@
-"""A run entered at a step from its state goes on as the run that never stopped, to the bit."""
+"""A run entered at a step from its state goes on bitwise as the run that never stopped."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A run's telemetry and weights are the same to the bit alone, in a bundle, and beside a run gone NaN."""
+"""A run's telemetry and weights are bitwise the same alone, in a bundle, and beside a run that went NaN."""
 
 import dataclasses
 

@@ -33,9 +33,9 @@ def poison(state: dict[str, torch.Tensor], earlier: object) -> dict[str, torch.T
 
 
 def trained(jobs: list[Any], **options: Any) -> tuple[list[Any], int]:
-    told: list[int] = []
-    results = train(jobs, keep={job.run_id: [job.setup.steps] for job in jobs}, progress=told.append, **options)
-    return results, sum(told)
+    steps: list[int] = []
+    results = train(jobs, keep={job.run_id: [job.setup.steps] for job in jobs}, progress=steps.append, **options)
+    return results, sum(steps)
 
 
 def test_twin_faulty_and_cured_share_their_past(tiny, make_job, differing, equal_states, work) -> None:
@@ -47,8 +47,8 @@ def test_twin_faulty_and_cured_share_their_past(tiny, make_job, differing, equal
         make_job(2, tiny, name="of another seed"),
         make_job(1, replaced(tiny, optimizer__lr=2e-3), name="of another setup"),
     ]
-    together, told = trained(jobs)
-    assert told == 5 * tiny.steps  # progress is in runs, however they were made
+    together, steps = trained(jobs)
+    assert steps == 5 * tiny.steps  # progress is in runs, however they were made
     assert sum(work) == 8 * 3 + (14 - 8) * 4 + (20 - 14) * 5
     for job, result in zip(jobs, together, strict=True):
         alone = trained([job])[0][0]

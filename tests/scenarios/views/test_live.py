@@ -19,13 +19,13 @@ TINY = ["steps=60", "model.width=16", "model.heads=2", "model.context=16", "data
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def recorded(tmp_path_factory):
     picture = tmp_path_factory.mktemp("live") / "deep" / "a.png"
     return run_live("mask_missing", 2, None, None, TINY, picture, quiet=True), picture
 
 
-def test_the_facts_are_those_of_the_runs(told):
-    facts, picture = told
+def test_the_facts_are_those_of_the_runs(recorded):
+    facts, picture = recorded
     specs = family_of("mask_missing", [2], overrides=TINY)
     traces = [result.trace for result in train([spec.job() for spec in specs])]
     assert [run["run_id"] for run in facts["runs"]] == [spec.run_id for spec in specs]
@@ -47,7 +47,7 @@ def test_a_look_alike_has_no_cure_and_no_signature(tmp_path):
 
 
 class Page:
-    """Stands in for the page: remembers what it is told."""
+    """Stands in for the page: remembers its arguments."""
 
     def __init__(self):
         self.show, self.blocks, self.facts = None, {}, None

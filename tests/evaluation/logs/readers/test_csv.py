@@ -88,9 +88,9 @@ def test_every_dialect_says_the_same(rows: list[tuple[Any, ...]], dialect: dict[
         if not found:
             assert name not in trace.signals
             continue
-        there = trace.logged.get(name, np.ones(len(trace), bool))
-        assert trace.steps[there].tolist() == sorted(found)
-        np.testing.assert_array_equal(trace[name][there], np.array([found[s] for s in sorted(found)], np.float32))
+        logged = trace.logged.get(name, np.ones(len(trace), bool))
+        assert trace.steps[logged].tolist() == sorted(found)
+        np.testing.assert_array_equal(trace[name][logged], np.array([found[s] for s in sorted(found)], np.float32))
         assert account[name]["points"] == len(found)
         wrote = sum(row[SIGNALS.index(name) + 1] is not None for row in rows)
         assert account[name]["points"] + account[name]["repeated"] == wrote

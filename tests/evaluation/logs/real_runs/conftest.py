@@ -1,4 +1,4 @@
-"""Logs as people have them, made here: three sweeps, runs that fail in different ways, one that nobody knows."""
+"""Synthetic logs of real runs: three sweeps, runs that fail in different ways, and an unlabelled one."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -81,14 +81,14 @@ def test_questions_are_what_the_schema_says(make_trace: Any) -> None:
     trace["loss"][[3, 4, 5]] = math.nan, math.inf, -math.inf
     trace["head_entropy"][3] = math.nan
     context = {"lr": 0.1, "clip": math.inf, "layers": [1, math.nan], "name": "NaN", "none": None}
-    said = [messages.hello(), messages.reset(None), messages.reset(context)]
-    said += [messages.row(dict(row)) for row in rows(trace)]
-    said += [messages.end(), *(messages.rows(batch) for batch in batches(trace, "full", 1, 8))]
-    for line in said:
+    lines = [messages.hello(), messages.reset(None), messages.reset(context)]
+    lines += [messages.row(dict(row)) for row in rows(trace)]
+    lines += [messages.end(), *(messages.rows(batch) for batch in batches(trace, "full", 1, 8))]
+    for line in lines:
         assert fits(strict(line), part("question"))
-    assert strict(said[2])["context"] == context | {"clip": "Infinity", "layers": [1, "NaN"]}
-    assert repr(messages.numbers(strict(said[2])["context"] | {"name": "n"})) == repr(context | {"name": "n"})
-    seen = [strict(line)["row"] for line in said[3:33]]
+    assert strict(lines[2])["context"] == context | {"clip": "Infinity", "layers": [1, "NaN"]}
+    assert repr(messages.numbers(strict(lines[2])["context"] | {"name": "n"})) == repr(context | {"name": "n"})
+    seen = [strict(line)["row"] for line in lines[3:33]]
     assert [row["loss"] for row in seen[3:6]] == ["NaN", "Infinity", "-Infinity"]
     assert seen[3]["head_entropy"] == ["NaN"] * 4
     assert seen[0]["validation_loss"] is None

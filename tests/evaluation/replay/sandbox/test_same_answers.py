@@ -1,4 +1,4 @@
-"""A detector says the same in a process of its own as in this one, and is shown the same rows, to the bit."""
+"""A detector returns the same verdicts in a process of its own as in this one, and gets bitwise the same rows."""
 
 import math
 from collections.abc import Iterator
@@ -72,9 +72,9 @@ def test_in_this_process_and_in_its_own(
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_rows_of_an_imported_log(pairs: Any, profile: str, make_trace: Any) -> None:
     made = make_trace("r", steps=50)
-    there = np.arange(50) % 3 != 0
+    present = np.arange(50) % 3 != 0
     signals = {name: made[name] for name in ("loss", "layer_grad_norm", "validation_loss")}
-    logged = {"loss": there, "layer_grad_norm": ~there, "lr": np.zeros(50, bool)}
+    logged = {"loss": present, "layer_grad_norm": ~present, "lr": np.zeros(50, bool)}
     trace = Trace("r", signals, made.evaluated, np.arange(50) * 10 + 2**40, logged)
     for name in ("Echo", "Looks"):
         same(*(replay(detector, trace, profile, k=1) for detector in pairs[name]))

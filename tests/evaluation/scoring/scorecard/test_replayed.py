@@ -38,10 +38,10 @@ def test_tracks(by_hand: DataSet) -> None:
 
 
 def test_progress(by_hand: DataSet) -> None:
-    heard: list[tuple[int, int, str]] = []
-    score("never", by_hand, progress=lambda *said: heard.append(said))
+    reports: list[tuple[int, int, str]] = []
+    score("never", by_hand, progress=lambda *report: reports.append(report))
     order = replay_order(by_hand.runs["run_id"])
-    assert heard == [(done, 30, run_id) for done, run_id in enumerate(order, start=1)]
+    assert reports == [(done, 30, run_id) for done, run_id in enumerate(order, start=1)]
 
 
 def test_runs_are_replayed_in_an_order_that_does_not_depend_on_the_table(by_hand: DataSet) -> None:

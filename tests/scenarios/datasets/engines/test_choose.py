@@ -15,8 +15,8 @@ def test_each_name_gives_its_settings(tmp_path):
     assert engine("local", tmp_path, 3, 2**30, NOTHING) == Local(3, 2**30)
     assert engine("ray", tmp_path, None, None, NOTHING | {"ray_address": "auto"}) == Ray(address="auto")
     assert engine("slurm", tmp_path, None, None, NOTHING) == Slurm(tmp_path)
-    asked = NOTHING | {"slurm_partition": "short", "slurm_minutes": 5}
-    assert engine("slurm", tmp_path, 40, 2**30, asked) == Slurm(tmp_path, 40, "short", minutes=5, memory=2**30)
+    options = NOTHING | {"slurm_partition": "short", "slurm_minutes": 5}
+    assert engine("slurm", tmp_path, 40, 2**30, options) == Slurm(tmp_path, 40, "short", minutes=5, memory=2**30)
 
 
 def test_a_setting_of_another_engine_is_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""The dispatcher on simulated workers: nothing is lost, nobody idles for long, and the time left is told honestly."""
+"""The dispatcher on simulated workers: no piece is lost, no worker idles for long, and the time left is estimated."""
 
 import random
 from collections import Counter
@@ -59,18 +59,18 @@ def test_ten_thousand_runs_take_hardly_longer_than_they_must(workers, deaths, si
     runs = Runs(workers, deaths)
     engine = simulated(workers, runs.fate, START)
     dispatch = make(engine, runs.costs)
-    told = []
+    estimates = []
     for done, (piece, value) in enumerate(dispatch.results(), 1):
         assert value == piece.args[0]
         if done % (RUNS // 20) == 0:
-            told.append(engine.clock.now + dispatch.left())
+            estimates.append(engine.clock.now + dispatch.left())
     assert done == RUNS
     assert not dispatch.failed
     ideal = START + (sum(runs.seconds) + runs.wasted) / workers  # no worker idle for a moment
     assert ideal <= engine.clock.now * 1.001
     assert ideal / engine.clock.now >= 0.97
-    # The end as it was told after each twentieth of the work, against the end as it was.
-    wrong = np.array(told) / engine.clock.now - 1
+    # The estimated end after each twentieth of the work, against the actual end.
+    wrong = np.array(estimates) / engine.clock.now - 1
     assert abs(np.median(wrong)) < 0.04
     assert np.abs(wrong).max() < 0.08
 
@@ -79,14 +79,14 @@ def test_the_time_left_counts_on_more_deaths_where_there_were_many(simulated):
     runs = Runs(1, deaths=0.1)
     engine = simulated(16, runs.fate, START)
     dispatch = make(engine, runs.costs)
-    told = [engine.clock.now + dispatch.left() for _ in dispatch.results()]
-    wrong = np.array(told[RUNS // 20 :]) / engine.clock.now - 1
+    estimates = [engine.clock.now + dispatch.left() for _ in dispatch.results()]
+    wrong = np.array(estimates[RUNS // 20 :]) / engine.clock.now - 1
     assert runs.wasted > 0.08 * sum(runs.seconds)
     assert abs(np.median(wrong)) < 0.03
 
 
 def test_the_measure_sees_an_order_that_is_worse(simulated):
-    """One long run among short ones: last, where nobody knows that it is long."""
+    """One long run among short ones: it comes last where its length is not known."""
     seconds = [1.0] * 60 + [20.0]
     ends = []
     for costs in (seconds, [1.0] * 61):
@@ -129,9 +129,9 @@ def test_what_is_lost_again_and_again_is_given_up_by_name_after_all_else(simulat
     engine = simulated(2, lambda call, worker: Fate(1.0, End.LOST if call.args[0] in (0, 4) else End.DONE))
     found = in_workers(work, pieces([2.0] * 6, width=2), engine=engine, so_far=lambda: "4 of 6 bundles are done")
     assert {next(found).value for _ in range(4)} == {1, 2, 3, 5}  # all else first
-    with pytest.raises(WorkerLostError) as said:
+    with pytest.raises(WorkerLostError) as lost:
         next(found)
-    assert str(said.value) == (
+    assert str(lost.value) == (
         "2 of 6 bundles failed 3 times: p0 died, p4 died; 4 of 6 bundles are done, "
         "and the same command goes on from here"
     )

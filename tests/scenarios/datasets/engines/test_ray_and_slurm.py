@@ -29,8 +29,8 @@ SBATCH = """#!{python}
 import os, re, subprocess, sys
 file = sys.argv[1]
 text = open(file).read()
-with open({said!r}, "a") as said:
-    said.write("".join(line + "\\n" for line in text.splitlines() if line.startswith("#SBATCH")))
+with open({log!r}, "a") as log:
+    log.write("".join(line + "\\n" for line in text.splitlines() if line.startswith("#SBATCH")))
 found = re.search(r"--array=0-([0-9]+)", text)
 for task in range(int(found.group(1)) + 1 if found else 1):
     own = {{"SLURM_JOB_ID": "77", "SLURM_NTASKS": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_NODEID": "0",
@@ -51,23 +51,23 @@ echo '77_0|FAILED|here'
 echo '77|FAILED|here'
 """
 SCANCEL = """#!/bin/bash
-echo "scancel $*" >> {said}
+echo "scancel $*" >> {log}
 """
 
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    """Commands named as SLURM's, first on the path; what sbatch and scancel were told, as text."""
-    said = tmp_path / "said.txt"
+    """Commands named as SLURM's, first on the path; the arguments of sbatch and scancel are kept, as text."""
+    log = tmp_path / "log.txt"
     scripts = {"sbatch": SBATCH, "srun": SRUN, "sacct": SACCT, "scancel": SCANCEL}
     for name, text in scripts.items():
         file = tmp_path / "bin" / name
         file.parent.mkdir(exist_ok=True)
-        python, path = sys.executable, str(said)
-        file.write_text(text.format(python=python, said=path) if "{said" in text else text, encoding="utf-8")
+        python, path = sys.executable, str(log)
+        file.write_text(text.format(python=python, log=path) if "{log" in text else text, encoding="utf-8")
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    return said
+    return log
 
 
 @pytest.fixture(params=["ray", "submitit", "sbatch"])
@@ -138,11 +138,11 @@ def test_what_is_asked_of_slurm_is_what_sbatch_is_told(cluster, tmp_path):
     engine.submit([Call(i, lambda width: width, (), i) for i in (1, 2)])
     assert {ended.value for ended in hear(engine, 2).values()} == {1, 2}
     engine.close()
-    told = set(cluster.read_text(encoding="utf-8").splitlines())
+    options = set(cluster.read_text(encoding="utf-8").splitlines())
     assert {
         "#SBATCH --partition=short", "#SBATCH --account=lab", "#SBATCH --cpus-per-task=2", "#SBATCH --gpus-per-node=1",
         "#SBATCH --time=7", "#SBATCH --mem=1536MB", "#SBATCH --array=0-1%2", "#SBATCH --job-name=trainwreck",
-    } <= told  # fmt: skip
+    } <= options  # fmt: skip
     assert not (tmp_path / FOLDER).exists()
 
 
@@ -151,9 +151,9 @@ def test_jobs_that_a_killed_parent_left_are_cancelled_by_the_next(cluster, tmp_p
     first.submit([Call(i, lambda width: width, (), i) for i in (1, 2)])
     assert read_json(tmp_path / FOLDER / "jobs.json")["jobs"] == ["77_0", "77_1"]
     second = Slurm(tmp_path).start(2)  # the first is never closed
-    told = cluster.read_text(encoding="utf-8")
-    assert "scancel 77_0" in told
-    assert "scancel 77_1" in told
+    record = cluster.read_text(encoding="utf-8")
+    assert "scancel 77_0" in record
+    assert "scancel 77_1" in record
     second.close()
 
 

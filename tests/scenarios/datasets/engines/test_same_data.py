@@ -1,4 +1,4 @@
-"""The same plan is the same data set to the byte on every engine, whichever began it."""
+"""The same plan gives bitwise the same data set on every engine, whichever began it."""
 
 from importlib import import_module
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""Who is fed which rows."""
+"""Which ranks get which rows."""
 
 import dataclasses
 
