@@ -32,8 +32,8 @@ def page(program: "Program", leave_out: Sequence[str]) -> str:
     level = f" at severity {program.severity.value}" if program.severity else ""
     how = (
         f"`python {entry.id}.py [FILE.npz]`, with PyTorch and NumPy alone, trains one small GPT with seed "
-        f"{program.seed}{level}, prints the most diagnostic signals, and exits with 0 if the signature and the "
-        "cure are as stated above. FILE.npz keeps every number."
+        f"{program.seed}{level}, prints key signals, and exits with 0 if all this holds. FILE.npz keeps every "
+        "number."
     )
     return text + "\n" * (not leave_out) + textwrap.fill(how, 118) + '\n"""\n\n'
 
