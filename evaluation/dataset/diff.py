@@ -44,7 +44,7 @@ class Comparison:
     def text(self) -> str:
         """One to three lines for a person."""
         if self.identical:
-            return f"{self.run_id}: identical, {self.rows} rows to the bit" + self._labels()
+            return f"{self.run_id}: {self.rows} rows, bitwise identical" + self._labels()
         by = f" by {self.difference:.3g}" if self.difference is not None else ", finite in one of the two"
         lines = [f"{self.run_id}: differs from step {self.step} on, first in {self.signal}{by}" + self._labels()]
         lines.append(

@@ -40,7 +40,7 @@ class Axis(Enum):
 
 
 class Role(Enum):
-    """Outcome: what the run did. Setting: what it was told. Input: what it was fed. Hash: equal or not, no more."""
+    """Outcome: what the run did. Setting: how it was configured. Input: the batches it got. Hash: equal or not, no more."""
 
     OUTCOME = "outcome"
     SETTING = "setting"
@@ -168,7 +168,7 @@ class RunKind(Enum):
     LOOK_ALIKE = "look-alike"
     LATENT = "latent"
     CURED = "cured"
-    IMPORTED = "imported"  # someone else's log: what is said of it is no label by experiment, see the manifest
+    IMPORTED = "imported"  # someone else's log: its labels are people's, not measured, see the manifest
 
 
 # Runs that are to be found.

@@ -34,7 +34,7 @@ def adopt(folder: Path, source: Path) -> int:
         if others[file]["sha256"] != files[dataset.run(run_id)["file"]]["sha256"]:
             raise InputError(
                 f"from: {source}: telemetry of run {run_id} is not the same; allowed: labels of a data set that is "
-                "the same to the bit"
+                "bitwise the same"
             )
     wanted = measured[~measured.index.isin(list(present))]
     for row in wanted.to_dict("records"):

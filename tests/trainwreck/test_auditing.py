@@ -112,7 +112,7 @@ def test_bad_input_is_one_line(words, part, call, data_set, here):
 def test_diff_of_a_data_set_with_itself_and_with_one_that_was_changed(call, data_set, tmp_path):
     result = call("diff", data_set, data_set)
     runs = len(load(data_set))
-    assert (result.code, f"{runs} of {runs} runs are identical to the bit" in result.out) == (0, True), result.err
+    assert (result.code, f"{runs} of {runs} runs are bitwise identical" in result.out) == (0, True), result.err
     other = shutil.copytree(data_set, tmp_path / "other")
     data = load(other)
     victim = str(data.runs["run_id"].iloc[0])
@@ -136,6 +136,6 @@ def test_diff_of_a_data_set_with_itself_and_with_one_that_was_changed(call, data
 
 
 def test_the_sample_goes_by_its_name(call, here):
-    assert call("diff", "sample", "sample").out.endswith("68 of 68 runs are identical to the bit\n")
+    assert call("diff", "sample", "sample").out.endswith("68 of 68 runs are bitwise identical\n")
     call("equivalence", "sample").refused("no cause has failing runs of 8 seeds")
     call("audit", "nowhere").refused("'nowhere' is not a folder")

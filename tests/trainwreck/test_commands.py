@@ -171,7 +171,7 @@ def test_reproduce(call, data_set):
     run_id = load(data_set).runs["run_id"].iloc[0]
     found = parsed(call("reproduce", data_set, run_id, "--json"))
     assert found["identical"] is True
-    assert "identical, 24 rows to the bit" in call("reproduce", data_set, run_id).out
+    assert "24 rows, bitwise identical" in call("reproduce", data_set, run_id).out
 
 
 def test_doctor(call):

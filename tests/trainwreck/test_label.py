@@ -107,7 +107,7 @@ def test_points_of_other_telemetry_or_of_other_runs_are_refused(call, copied, el
         if name.startswith("telemetry"):
             facts["sha256"] = "0" * 64
     (elsewhere / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    call("label", copied, "--from", elsewhere).refused("telemetry of run", "the same to the bit")
+    call("label", copied, "--from", elsewhere).refused("telemetry of run", "bitwise the same")
     call("label", copied, "--from", elsewhere, "--check").refused("--check")
     call("label", copied, "--from", tmp_path / "nowhere").refused("nowhere")
     assert not (copied / "no_return").exists()

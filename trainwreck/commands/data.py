@@ -257,7 +257,7 @@ def _print_differences(one: "DataSet", apart: "list[Comparison]", runs: int, mis
                 for c in apart
             ],
         )  # fmt: skip
-    print(f"{runs - sum(not c.identical for c in apart)} of {runs} runs are identical to the bit")
+    print(f"{runs - sum(not c.identical for c in apart)} of {runs} runs are bitwise identical")
     for ids, name in zip(missing, ("first", "second"), strict=True):
         if ids:
             print(f"{len(ids)} runs only in the {name}: {shortened(ids)}")

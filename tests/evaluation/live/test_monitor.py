@@ -124,7 +124,7 @@ def test_a_signal_that_goes_back_is_a_resumed_run(messages: list[str]) -> None:
     assert [row["step"] for row in Seen.rows] == [10, 20, 30]
     live.update({"loss": 3.1}, 20)
     assert Seen.rows == [{"step": 20, "loss": pytest.approx(3.1)}]
-    assert said == ["step 20 after step 30: the run was resumed; detectors are reset"]
+    assert messages == ["step 20 after step 30: the run was resumed; detectors are reset"]
 
 
 def test_a_crash_takes_nothing_down(messages: list[str]) -> None:

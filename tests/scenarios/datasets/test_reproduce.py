@@ -58,7 +58,7 @@ def test_every_run_is_reproduced_to_the_bit(data_set, specs):
         assert found.identical, found.text()
         assert found.rows == 20
         assert found.changed == ()
-        assert found.text() == f"{spec.run_id}: identical, 20 rows to the bit"
+        assert found.text() == f"{spec.run_id}: 20 rows, bitwise identical"
 
 
 @pytest.mark.parametrize("signal", ["loss", "layer_grad_norm", "tokens_per_second", "head_entropy"])
