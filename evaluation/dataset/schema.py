@@ -40,7 +40,7 @@ class Axis(Enum):
 
 
 class Role(Enum):
-    """Outcome: what the run did. Setting: how it was configured. Input: the batches it got. Hash: equal or not, no more."""
+    """Outcome: what the run did. Setting: its configuration. Input: its batches. Hash: equal or not, no more."""
 
     OUTCOME = "outcome"
     SETTING = "setting"

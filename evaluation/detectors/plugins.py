@@ -6,10 +6,8 @@ Listing them imports none of them, so that a broken one fails only where it is r
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 
-from trainwreck.evaluation.detectors.registry import is_builtin
+from trainwreck.evaluation.detectors.registry import GROUP, is_builtin
 from trainwreck.evaluation.errors import InputError
-
-GROUP = "trainwreck.detectors"
 
 
 def plugins() -> dict[str, list[EntryPoint]]:

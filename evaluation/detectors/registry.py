@@ -26,6 +26,7 @@ D = TypeVar("D", bound=type[Detector])
 
 EXTRA = "monitors"
 SWITCH = "TRAINWRECK_MONITORS"
+GROUP = "trainwreck.detectors"  # entry points of installed packages, which `plugins` loads
 NAME = re.compile(r'^    name = "(\w+)"$', re.MULTILINE)
 
 _REGISTERED: dict[str, type[Detector]] = {}

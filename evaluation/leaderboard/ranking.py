@@ -21,9 +21,8 @@ from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.evaluation.scoring.metrics import skill
 from trainwreck.evaluation.scoring.metrics.bootstrap import Estimate
-from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
+from trainwreck.evaluation.scoring.metrics.delay import lead, restricted_delay
 from trainwreck.evaluation.scoring.metrics.diagnosis import diagnosed
-from trainwreck.evaluation.scoring.metrics.lead import lead
 from trainwreck.evaluation.scoring.metrics.significance import holm, mcnemar, paired_permutation, tied_ranks
 from trainwreck.evaluation.scoring.reference import skill_runs
 from trainwreck.evaluation.scoring.scorecard import Scorecard

@@ -17,9 +17,9 @@ from trainwreck.evaluation.dataset.dataset import DataSet, telemetry_digest
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.leaderboard.run import BLIND, TRACKS, known_causes
 from trainwreck.evaluation.leaderboard.stored_alarms import AlarmFile, StoredAlarms, read_alarms, write_alarms
+from trainwreck.evaluation.replay.alarms import OK
 from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 from trainwreck.evaluation.replay.profiles import PROFILES, shown_steps
-from trainwreck.evaluation.replay.status import OK
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored

@@ -6,8 +6,17 @@ from typing import Any
 import numpy as np
 
 from trainwreck.evaluation.constants import REFRACTORY
-from trainwreck.evaluation.detectors.base import Verdict
-from trainwreck.evaluation.replay.status import OK
+from trainwreck.evaluation.detectors.base import OutputError, Verdict
+
+# How a replay ended.
+OK = "ok"
+CRASHED = "crashed"  # raised, or its process ended
+TIMEOUT = "timeout"  # no answer within the limit
+MEMORY = "memory"  # more of it than the limit
+OUTPUT = "output"  # more printed, or a longer answer, than the limit
+GARBAGE = "garbage"  # an answer that is not a verdict
+
+FAILURES_OF_A_DETECTOR = (CRASHED, TIMEOUT, MEMORY, OUTPUT, GARBAGE)
 
 
 @dataclass(frozen=True)
@@ -17,7 +26,7 @@ class Alarms:
     steps, scores, alarm: [R], one entry a row it saw (fewer where it failed). edges: steps of new
     alarms under the monitor protocol. first_alarm: step of the first alarm, which ends the run
     under the stop protocol; None without one. causes: what it named at that alarm. status: "ok",
-    or a kind of `status.FAILURES_OF_A_DETECTOR`, a colon and what happened. update_us: mean time of
+    or a kind of `FAILURES_OF_A_DETECTOR`, a colon and what happened. update_us: mean time of
     an update, microseconds. state_bytes: size of its attributes at the end, containers and arrays
     included; None where it can't be measured (a command, or a failure). stderr: the last lines that a
     detector in a process of its own printed, where it failed.
@@ -147,3 +156,15 @@ def labelled_alarms(run_id: str, last_step: int, first: int | None, causes: tupl
         update_us=0.0,
         state_bytes=0,
     )
+
+
+def raised(error: BaseException) -> tuple[str, str]:
+    """Kind and line of what a detector raised.
+
+    >>> raised(KeyError("loss"))
+    ('crashed', "KeyError: 'loss'")
+    """
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    if isinstance(error, OutputError):
+        return GARBAGE, " ".join(str(error).split())
+    return (MEMORY if isinstance(error, MemoryError) else CRASHED), line

@@ -14,11 +14,10 @@ from trainwreck.evaluation.constants import LOG_EVERY
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.base import Context, Detector, normalise
 from trainwreck.evaluation.detectors.registry import AllowedCauses, load_detector
-from trainwreck.evaluation.replay.alarms import Alarms, Transcript, rising_edges
+from trainwreck.evaluation.replay.alarms import OK, Alarms, Transcript, raised, rising_edges
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.rows import rows
 from trainwreck.evaluation.replay.state_size import state_bytes
-from trainwreck.evaluation.replay.status import OK, raised
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.replay.sandbox.isolated import Isolated

@@ -24,15 +24,14 @@ from trainwreck.evaluation.constants import (
 )
 from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
 from trainwreck.evaluation.intervals import interval_text
-from trainwreck.evaluation.replay.alarms import labelled_alarms
+from trainwreck.evaluation.replay.alarms import FAILURES_OF_A_DETECTOR, labelled_alarms
 from trainwreck.evaluation.replay.replay import Alarms
-from trainwreck.evaluation.replay.status import FAILURES_OF_A_DETECTOR
 from trainwreck.evaluation.scoring.breakdown import breakdown, exposure, operating, peaks, threshold_curves
 from trainwreck.evaluation.scoring.equivalence_sets import Sets, shipped
 from trainwreck.evaluation.scoring.metrics import delay, diagnosis, skill
 from trainwreck.evaluation.scoring.metrics.bootstrap import Estimate
+from trainwreck.evaluation.scoring.metrics.delay import lead
 from trainwreck.evaluation.scoring.metrics.false_alarms import Share, false_alarm_rate, false_stop
-from trainwreck.evaluation.scoring.metrics.lead import lead
 from trainwreck.evaluation.scoring.metrics.recall import first_above, freeze_threshold, in_time
 from trainwreck.evaluation.scoring.outcomes import Outcomes, outcomes
 from trainwreck.evaluation.scoring.reference import Baseline, skill_runs

@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,14 +76,17 @@ def score(
     in any language: docs/protocol.md) runs in a process of its own, within limits.
     """
     from trainwreck.evaluation.dataset.dataset import load
-    from trainwreck.evaluation.detectors.plugins import clashes
+    from trainwreck.evaluation.detectors.registry import GROUP
     from trainwreck.evaluation.leaderboard.run import score_all
 
     dataset = load(dir)
     if dataset.imported and detector_seeds > 1:
         raise InputError("detector-seeds: not allowed for imported runs; allowed: 1")
-    for clash in clashes(detectors):
-        print(f"note: {clash}", file=sys.stderr)
+    if entry_points(group=GROUP):
+        from trainwreck.evaluation.detectors.plugins import clashes
+
+        for clash in clashes(detectors):
+            print(f"note: {clash}", file=sys.stderr)
     if dataset.imported:
         full_and_blind(profile, track)
         if alarms is not None:

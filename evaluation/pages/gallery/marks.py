@@ -21,8 +21,8 @@ from trainwreck.evaluation.leaderboard.run import known_causes
 from trainwreck.evaluation.leaderboard.stored_alarms import StoredAlarms, reduced
 from trainwreck.evaluation.pages.gallery.choose import Exhibit
 from trainwreck.evaluation.progress import Tick
+from trainwreck.evaluation.replay.alarms import OK
 from trainwreck.evaluation.replay.replay import replay
-from trainwreck.evaluation.replay.status import OK
 from trainwreck.evaluation.replay.unlabelled import opened
 from trainwreck.evaluation.scoring.metrics.recall import first_above, freeze_threshold, peak
 

@@ -15,7 +15,7 @@ from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json, write_json
 from trainwreck.evaluation.pages.quiz.quiz import Quiz, Said
 from trainwreck.evaluation.pages.quiz.recipe import Recipe
-from trainwreck.evaluation.replay.status import OK, TIMEOUT
+from trainwreck.evaluation.replay.alarms import OK, TIMEOUT
 
 FORMAT = "trainwreck-quiz-answers"
 VERSION = 1

@@ -14,9 +14,8 @@ from trainwreck.evaluation.leaderboard.run import score_all
 from trainwreck.evaluation.pages.quiz.draw import draw
 from trainwreck.evaluation.pages.quiz.recipe import Recipe
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.replay.alarms import Alarms
+from trainwreck.evaluation.replay.alarms import OK, Alarms
 from trainwreck.evaluation.replay.profiles import shown_steps
-from trainwreck.evaluation.replay.status import OK
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 
 BAR = ("never", "always")  # what a quiz is to be better than

@@ -7,10 +7,9 @@ from typing import Any
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.base import Context
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.replay.alarms import Alarms, Transcript
+from trainwreck.evaluation.replay.alarms import CRASHED, OK, TIMEOUT, Alarms, Transcript
 from trainwreck.evaluation.replay.sandbox.process import FailedError
 from trainwreck.evaluation.replay.sandbox.remote import Remote, Request
-from trainwreck.evaluation.replay.status import CRASHED, OK, TIMEOUT
 
 GIVE_UP = 5  # runs in a row without an answer: the rest would take hours and give the same result
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from trainwreck.evaluation.detectors.base import Context, OutputError, Row, Verdict
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.replay.alarms import CRASHED, FAILURES_OF_A_DETECTOR, GARBAGE, MEMORY
 from trainwreck.evaluation.replay.sandbox.process import FailedError, brief
-from trainwreck.evaluation.replay.status import CRASHED, FAILURES_OF_A_DETECTOR, GARBAGE, MEMORY
 
 VERSION = 1
 ABOUT = {"name": str, "rule": str, "source": str, "blind_spots": str, "causes": list, "signals": list}

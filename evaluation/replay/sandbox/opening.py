@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trainwreck.evaluation.detectors.base import Detector
-from trainwreck.evaluation.detectors.plugins import GROUP, plugin, plugins
-from trainwreck.evaluation.detectors.registry import builtin_detectors, is_builtin, load_detector
+from trainwreck.evaluation.detectors.plugins import plugin, plugins
+from trainwreck.evaluation.detectors.registry import GROUP, builtin_detectors, is_builtin, load_detector
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.replay.sandbox.command import PREFIX, words_of
 from trainwreck.evaluation.replay.sandbox.isolated import Isolated

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
+from trainwreck.evaluation.replay.alarms import CRASHED, GARBAGE, MEMORY, OUTPUT, TIMEOUT
 from trainwreck.evaluation.replay.sandbox.limits import Limits
-from trainwreck.evaluation.replay.status import CRASHED, GARBAGE, MEMORY, OUTPUT, TIMEOUT
 
 LOOK_SECONDS = 0.02  # between two looks at the clock, the memory and the progress of a process
 GRACE_SECONDS = 1.0  # for a process whose output has ended to end as well

@@ -9,14 +9,13 @@ from typing import NamedTuple
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.base import Context, OutputError, normalise
 from trainwreck.evaluation.errors import unknown
-from trainwreck.evaluation.replay.alarms import Transcript
+from trainwreck.evaluation.replay.alarms import GARBAGE, Transcript
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.rows import NAMES, rows
 from trainwreck.evaluation.replay.sandbox import confine, messages
 from trainwreck.evaluation.replay.sandbox.columns import batches
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.process import FailedError, Process
-from trainwreck.evaluation.replay.status import GARBAGE
 
 GRACE = 0.5  # seconds to end after its input has
 

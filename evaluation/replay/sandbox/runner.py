@@ -17,10 +17,10 @@ from typing import Any
 from trainwreck.evaluation.detectors.base import OutputError, normalise
 from trainwreck.evaluation.detectors.registry import as_detector, check_settings, load_detector
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.replay.alarms import raised
 from trainwreck.evaluation.replay.sandbox import messages
 from trainwreck.evaluation.replay.sandbox.columns import unpacked
 from trainwreck.evaluation.replay.state_size import state_bytes
-from trainwreck.evaluation.replay.status import raised
 
 ABOUT = ("rule", "source", "blind_spots", "causes", "signals")
 

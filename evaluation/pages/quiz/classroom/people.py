@@ -12,8 +12,7 @@ import numpy as np
 
 from trainwreck.evaluation.pages.quiz.answers import MOST_NAMED, NOTHING, UNANSWERED, Answer, Sheet
 from trainwreck.evaluation.pages.quiz.quiz import Quiz, spoken
-from trainwreck.evaluation.replay.alarms import Alarms, rising_edges
-from trainwreck.evaluation.replay.status import OK
+from trainwreck.evaluation.replay.alarms import OK, Alarms, rising_edges
 
 ROOM = "room"
 ROOM_RULE = "more than half of the players have said stop"

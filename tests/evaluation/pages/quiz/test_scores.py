@@ -19,7 +19,7 @@ from trainwreck.evaluation.pages.quiz.classroom.summary import confusions, run_r
 from trainwreck.evaluation.pages.quiz.key import read_key, write_key
 from trainwreck.evaluation.pages.quiz.quiz import make
 from trainwreck.evaluation.pages.quiz.recipe import Part
-from trainwreck.evaluation.replay.status import OK
+from trainwreck.evaluation.replay.alarms import OK
 from trainwreck.evaluation.scoring.scorecard import Scorecard
 
 FACTS = Facts("a-class", "1", "https://example.org/answers", "CC-BY-4.0", "teacher@example.org", True)

@@ -11,12 +11,12 @@ import pytest
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.run import score, score_all
+from trainwreck.evaluation.replay.alarms import FAILURES_OF_A_DETECTOR
 from trainwreck.evaluation.replay.replay import replay
 from trainwreck.evaluation.replay.sandbox.isolated import GIVE_UP
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.opening import open_detector
 from trainwreck.evaluation.replay.sandbox.process import Process, how_it_ended
-from trainwreck.evaluation.replay.status import FAILURES_OF_A_DETECTOR
 
 TIGHT = {"memory_mb": 300.0, "output_kb": 64.0}
 

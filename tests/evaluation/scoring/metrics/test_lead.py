@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.scoring.metrics.lead import lead
+from trainwreck.evaluation.scoring.metrics.delay import lead
 
 
 def test_lead_by_hand() -> None:
