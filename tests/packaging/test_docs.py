@@ -4,6 +4,8 @@ import ast
 import re
 import tomllib
 from collections import Counter
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -151,3 +153,16 @@ def test_every_line_of_the_constraints_pins_one_package():
     ] == []
     names = [re.split(r"[\[=]", line)[0].lower() for line in pins]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("page", sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
+def test_what_a_page_imports_is_there(page):
+    """Lessons among them, which run only with `make lessons`."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    missing = []
+    for module, names in re.findall(r"^from (trainwreck[\w.]*) import ([\w, ]+)$", text, re.MULTILINE):
+        home = import_module(module)
+        for name in (name.split(" as ")[0].strip() for name in names.split(",")):
+            if not hasattr(home, name) and find_spec(f"{module}.{name}") is None:
+                missing.append(f"{module}.{name}")
+    assert missing == []
