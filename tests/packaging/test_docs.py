@@ -160,9 +160,9 @@ def test_what_a_page_imports_is_there(page):
     """Lessons among them, which run only with `make lessons`."""
     text = (ROOT / page).read_text(encoding="utf-8")
     missing = []
-    for module, names in re.findall(r"^from (trainwreck[\w.]*) import ([\w, ]+)$", text, re.MULTILINE):
+    for module, imported in re.findall(r"^from (trainwreck[\w.]*) import ([\w, ]+)$", text, re.MULTILINE):
         home = import_module(module)
-        for name in (name.split(" as ")[0].strip() for name in names.split(",")):
+        for name in (name.split(" as ")[0].strip() for name in imported.split(",")):
             if not hasattr(home, name) and find_spec(f"{module}.{name}") is None:
                 missing.append(f"{module}.{name}")
     assert missing == []
