@@ -8,13 +8,16 @@ BIN := .venv/bin
 # Editable, with the versions that the project is tested with.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test monitors browser lessons site engines reproducers proof catalogue sample lint format gpu help clean
+.PHONY: demo test check monitors browser lessons site engines reproducers proof catalogue sample lint format gpu help clean
 
 demo: .venv/run.done ## train, label, score and report the small data set, into demo/
 	$(BIN)/trainwreck demo --out demo
 
 test: .venv/test.done ## all tests but the slow ones
 	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers"
+
+check: .venv/test.done ## the tests to run while working, under 90 s on 2 cores: the files of tests/check.txt
+	$(BIN)/pytest -q -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers" @tests/check.txt
 
 monitors: .venv/monitors.done ## tests that need other projects' libraries (Transformers, Lightning, river ...), which it installs
 	$(BIN)/pytest -n auto -m monitors

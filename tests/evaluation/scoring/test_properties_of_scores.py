@@ -162,7 +162,11 @@ def rounded(value: Any) -> Any:
 def test_a_higher_score_where_all_is_well_never_improves_a_headline(
     seed: int, data: st.DataObject, runs: pd.DataFrame, frame: Baseline
 ) -> None:
-    """One more false alarm, on a calibration run as well, at the detector's own threshold and at any other."""
+    """One more false alarm, at the detector's own threshold and at one that it leaves where it was.
+
+    On a calibration run it may raise the frozen threshold. Then an alarm before an onset may go, and its run be found
+    in time after all: at a budget, in-time recall need not fall with the threshold.
+    """
     stored = drawn(runs, seed)
     name = data.draw(st.sampled_from(sorted(stored)))
     onset = runs.set_index("run_id").loc[name, "onset_step"]
@@ -175,7 +179,8 @@ def test_a_higher_score_where_all_is_well_never_improves_a_headline(
     own = [headlines(found)[:1] + headlines(found)[4:7] for found in (before, after)]  # own alarm: recall, lead, delay
     assert all(new <= old + 1e-12 for new, old in zip(own[1], own[0], strict=True))
     for budget in BUDGETS:
-        assert after.recall[str(budget)].value <= before.recall[str(budget)].value
+        if after.recall[str(budget)].threshold == before.recall[str(budget)].threshold:
+            assert after.recall[str(budget)].value <= before.recall[str(budget)].value
     for cost in COSTS:
         for prevalence in PREVALENCES:
             assert after.skill[cost][prevalence].value <= before.skill[cost][prevalence].value + 1e-12
