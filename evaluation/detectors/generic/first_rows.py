@@ -13,7 +13,7 @@ from trainwreck.evaluation.detectors.registry import EXTRA, register
 from trainwreck.evaluation.extras import require
 
 FIRST = 32  # rows to train on
-TREES = 50  # of an isolation forest: half the library's, as time goes by trees and there are 32 rows to divide
+TREES = 50  # of an isolation forest: half the library's: time is proportional to them, and there are 32 rows to divide
 
 
 class FirstRows(SeriesDetector):

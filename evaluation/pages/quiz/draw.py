@@ -3,7 +3,7 @@
 Half of them fail, a quarter are look-alikes and the rest healthy, so that neither "never" nor "always" does well.
 Drawn are measured runs alone (no calibration or training ones), of failing runs those that the profile shows while they
 can still be saved.
-Everything goes by SHA-256 of seed and run_id: no library's random numbers, no order of the table.
+Every draw is a SHA-256 of seed and run_id: it depends on no library's random numbers and on no order of the table.
 """
 
 import hashlib

@@ -68,7 +68,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     write_alarms(tmp_path / "x.parquet", alarms, **FACTS)
     found = read_alarms(tmp_path / "x.parquet")
     assert {name: getattr(found, name) for name in FACTS} == FACTS
-    assert [one.run_id for one in found.alarms] == ["a", "b", "c"], "in an order that tells nothing"
+    assert [one.run_id for one in found.alarms] == ["a", "b", "c"], "in an order that is independent of labels"
     for one in alarms:
         expected = reduced(one).to_dict(scores=True)
         assert next(other for other in found.alarms if other.run_id == one.run_id).to_dict(scores=True) == expected
