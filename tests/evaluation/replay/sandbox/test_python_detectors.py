@@ -117,8 +117,10 @@ def test_one_that_only_says_that_it_goes_on_is_late(opened: Any, make_trace: Any
 
 def test_answers_to_rows_that_it_was_not_asked_about_are_refused(opened: Any, make_trace: Any) -> None:
     found = replay(opened("Forges"), make_trace("r", steps=40))
-    assert found.status.startswith("garbage: s")  # said something unasked, or of step 32 when asked of another
-    assert found.last_judged == 31  # it is its own answers that it forges: no later row was there to be judged
+    # Which answer is the first that nobody asked for depends on which of the two processes is ahead: one before the
+    # next question, one about another step, or a verdict when asked to end. The run is lost in each case.
+    assert found.outcome == "garbage"
+    assert found.last_judged >= 31
 
 
 @pytest.mark.parametrize(("code", "words"), [(0, "exit code 0"), (-9, "signal SIGKILL"), (-40, "signal 40")])
