@@ -93,7 +93,8 @@ def scenario_page(path: str, facts: dict[str, Any]) -> str:
             body = "\n".join(f"- {references.linked(part, path)}" for part in references.citations(text))
         parts.append(f"## {name}\n\n{body}\n")
         if name == "Signature":
-            parts.append(vocabulary.words_of(id, path))
+            by = [(escaped(clause), f"`{expression}`") for clause, expression in facts["checked"].items()]
+            parts += [table(("checked", "by"), by) if by else "", vocabulary.words_of(id, path)]
     run = f"## Run it\n\n```\ntrainwreck run {id}\n```\n"
     parts += [knobs(facts), proof(id), told_apart(id, path), caught(id), run]
     return "\n".join(part for part in parts if part)

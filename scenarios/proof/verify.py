@@ -216,7 +216,7 @@ def to_rows(proofs: Sequence[Proof]) -> list[dict[str, Any]]:
 
 def _rate(entry: Any, dataset: DataSet, runs: list[RunSpec], others: list[RunSpec], onsets: list[int]) -> float:
     held = [
-        entry.signature(dataset.trace(run.run_id), dataset.trace(other.run_id), onset)
+        entry.holds(dataset.trace(run.run_id), dataset.trace(other.run_id), onset)
         for run, other, onset in zip(runs, others, onsets, strict=True)
     ]
     return float(np.mean(held))

@@ -52,6 +52,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
     evaluates = in_parts or "validation" in known or padded or some("fresh_rows", False)
     return {
         "signals": signals,
+        "clauses": bool(program.entry.checked()),
         "sharpened": any(spec.sharpness != 1 for spec in specs.values()),
         "operators": operators,
         "nats": "pool" in known,

@@ -26,7 +26,7 @@ def page(program: "Program", leave_out: Sequence[str]) -> str:
     entry = program.entry
     text = '"""' + textwrap.fill(f"{entry.id}: {entry.title()}", WIDTH - 3) + "\n\n"
     for name, content in entry.page().items():
-        if name in leave_out:
+        if name in leave_out or (name == "Signature" and entry.checked()):  # the function below has the clauses
             continue
         text += textwrap.fill(f"{name}: {' '.join(content.split())}", 118, subsequent_indent="    ") + "\n"
     level = f" at severity {program.severity.value}" if program.severity else ""

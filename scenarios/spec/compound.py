@@ -119,6 +119,9 @@ class Compound(Scenario):
     def signatures(self, run: Trace, healthy: Trace, seed: int, steps: int) -> dict[str, bool]:
         return {k: v for part in self.parts for k, v in part.signatures(run, healthy, seed, steps).items()}
 
+    def checked(self) -> dict[str, str]:  # type: ignore[override]
+        return {f"{part.id}: {clause}": by for part in self.parts for clause, by in part.checked().items()}
+
     def title(self) -> str:  # type: ignore[override]
         return " ".join(part.title() for part in self.parts)
 

@@ -23,7 +23,7 @@ def summary() -> list[dict[str, Any]]:
 
 
 def page(name: str) -> dict[str, Any]:
-    """A scenario's facts, knobs by severity, and the sections of its page."""
+    """A scenario's facts, knobs by severity, clauses of the signature that are checked, and sections of its page."""
     entry = scenario(name)
     levels = {level.value: knobs for level, knobs in entry.severities.items()} or {"": entry.knobs}
     knobs = {level: as_dict(k) for level, k in levels.items()}
@@ -34,6 +34,7 @@ def page(name: str) -> dict[str, Any]:
         "knobs": changed,
         "knobs_by_severity": knobs,
         "tolerance": entry.tolerance,
+        "checked": entry.checked(),
         "sections": entry.page(),
     }
 

@@ -1,9 +1,13 @@
 """What a catalogue entry is: a healthy base, a fault, a signature, a cure, and the text that teaches it."""
 
+import ast
 import inspect
+import textwrap
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
+
+import numpy as np
 
 from trainwreck.evaluation.dataset.schema import SECTIONS
 from trainwreck.evaluation.dataset.trace import Trace
@@ -11,6 +15,10 @@ from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.spec.faults import At, Change, FaultKind
+
+ALSO_SEEN = "Also seen"  # section of a page with what a signature does not check
+# What a signature says: each clause, in words, and whether it is so.
+Clauses = dict[str, bool | np.bool_]
 
 
 class Family(Enum):
@@ -91,8 +99,13 @@ class Scenario:
         """Changes that, on top of the fault, make the run well again."""
         raise NotImplementedError
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        """What a reader of the curves should see. `healthy` is a run of the same base without the fault."""
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses | bool:
+        """What a reader of the curves should see, clause by clause; it holds where all of them do.
+
+        `healthy` is a run of the same base without the fault. The clauses are the literal keys of the dict that is
+        returned, so that the page lists what is checked. True or False alone is allowed; the page then says it in a
+        section Signature of its own.
+        """
         raise NotImplementedError
 
     def cure_delay(self, knobs: Any) -> int:
@@ -139,7 +152,33 @@ class Scenario:
 
     def signatures(self, run: Trace, healthy: Trace, seed: int, steps: int) -> dict[str, bool]:
         """Whether the signature of each cause holds."""
-        return {name: bool(self.signature(run, healthy, at)) for name, at in self.causes(seed, steps).items()}
+        return {name: self.holds(run, healthy, at) for name, at in self.causes(seed, steps).items()}
+
+    def holds(self, run: Trace, healthy: Trace, onset: int) -> bool:
+        """Whether every clause of the signature is so."""
+        found = self.signature(run, healthy, onset)
+        return all(found.values()) if isinstance(found, dict) else bool(found)
+
+    @classmethod
+    def has_clauses(cls) -> bool:
+        """Whether the signature is annotated to return clauses."""
+        return cls.signature.__annotations__.get("return") in (Clauses, "Clauses")
+
+    @classmethod
+    def checked(cls) -> dict[str, str]:
+        """Each clause of the signature and the expression that decides it; empty where it is not `-> Clauses`."""
+        if not cls.has_clauses():
+            return {}
+        function = ast.parse(textwrap.dedent(inspect.getsource(cls.signature))).body[0]
+        last = function.body[-1] if isinstance(function, ast.FunctionDef) else None
+        found = last.value if isinstance(last, ast.Return) else None
+        if not isinstance(found, ast.Dict):
+            return {}
+        return {
+            key.value: ast.unparse(value)
+            for key, value in zip(found.keys, found.values, strict=True)
+            if isinstance(key, ast.Constant)
+        }
 
     def knobs_of(self, severity: Severity | None) -> Knobs:
         """The knobs of a severity; `knobs` where there is no scale."""
@@ -156,9 +195,17 @@ class Scenario:
 
     @classmethod
     def page(cls) -> dict[str, str]:
+        """The sections of the page by name: those of the module's docstring, and the signature's clauses."""
+        found = cls.text()
+        also = found.pop(ALSO_SEEN, "")
+        if clauses := cls.checked():
+            found["Signature"] = f"Checked: {'; '.join(clauses)}." + (f"\n{ALSO_SEEN}: {also}" if also else "")
+        return {name: found[name] for name in SECTIONS if name in found}
+
+    @classmethod
+    def text(cls) -> dict[str, str]:
         """The sections of the module's docstring by name."""
-        text = inspect.cleandoc(inspect.getmodule(cls).__doc__ or "")
-        return sections(text)
+        return sections(inspect.cleandoc(inspect.getmodule(cls).__doc__ or ""))
 
 
 def sections(text: str) -> dict[str, str]:
@@ -167,7 +214,7 @@ def sections(text: str) -> dict[str, str]:
     current: list[str] | None = None
     for line in text.splitlines():
         name, colon, rest = line.partition(":")
-        if colon and name in SECTIONS:
+        if colon and name in (*SECTIONS, ALSO_SEEN):
             current = found.setdefault(name, [])
             line = rest
         if current is not None:

@@ -6,7 +6,6 @@ Mechanism: The model has learnt p(never seen id) near 0, so one such target cost
     more, and its gradient, softmax - onehot, has length near sqrt(2) where a learnt token's has little.
 Injection: From the onset on, each row is damaged with probability `rows`; each token of a damaged row
     is replaced with probability one half by one of the table's unused ids, in inputs and targets.
-Signature: The gradient norm is flat, then jumps within one step, together with the loss of the batch.
 Cure: Validate ids: from a few steps after the onset on, a row with an id out of range is dropped and
     the source's next sound row takes its place.
 Realism: Stands for bit rot, partial writes and readers of the wrong dtype. Tables are padded in
@@ -29,7 +28,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, refilled, source, source_key
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -73,9 +72,11 @@ class CorruptTokens(Scenario):
 
         return [DataTransform(damage, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        norm = shapes.jumps_in_one_step(run["grad_norm"], onset, ratio=1.4)
-        return norm and shapes.jumps_in_one_step(run["loss"], onset, ratio=1.15)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        return {
+            "the gradient norm jumps within one step": shapes.jumps_in_one_step(run["grad_norm"], onset, ratio=1.4),
+            "the loss of the batch jumps with it": shapes.jumps_in_one_step(run["loss"], onset, ratio=1.15),
+        }
 
     def cure(self, knobs: Rows, setup: Setup) -> list[Change]:
         known = source(source_key(setup.data)).vocabulary

@@ -20,7 +20,7 @@ from trainwreck.scenarios.spec import registry
 from trainwreck.scenarios.spec.faults import Change, FaultKind
 from trainwreck.scenarios.spec.registry import CatalogueError, register, scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec
-from trainwreck.scenarios.spec.scenario import SECTIONS, Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import ALSO_SEEN, SECTIONS, Clauses, Family, Knobs, Scenario, Severity
 
 EVERY = pytest.mark.parametrize("name", scenarios())
 FOLDER = Path(catalogue.__file__).parent
@@ -56,12 +56,41 @@ def test_the_id_is_the_file_and_the_folder_is_the_family(name):
 def test_the_page_has_its_sections_in_order(name):
     entry = scenario(name)
     lines = [line.partition(":")[0] for line in text_of(entry).splitlines() if ":" in line]
-    found = [word for word in lines if word in SECTIONS]
-    assert len(found) == len(set(found))
-    assert found == [section for section in SECTIONS if section in found]
-    assert set(needed(entry)) <= set(found)
-    assert all(entry.page()[section] for section in found)
+    order = ["Signature" if word == ALSO_SEEN else word for word in lines if word in (*SECTIONS, ALSO_SEEN)]
+    assert order == [section for section in SECTIONS if section in order]  # each once
+    page = entry.page()
+    assert list(page) == [section for section in SECTIONS if section in page]
+    assert set(needed(entry)) <= set(page)
+    assert all(page.values())
     assert entry.title().endswith(".")
+
+
+class Clear(Scenario):
+    """As the catalogue's: clauses with literal keys."""
+
+    def signature(self, run, healthy, onset) -> Clauses:
+        if len(run) < 2:
+            return {"the loss jumps": False, "and stays": False}
+        level = 2 * healthy
+        return {"the loss jumps": run[onset] > level, "and stays": run[-1] > level}
+
+
+def test_a_signature_is_its_clauses():
+    assert Clear.checked() == {"the loss jumps": "run[onset] > level", "and stays": "run[-1] > level"}
+    assert Clear().holds([0, 3, 3], 1, 1)
+    assert not Clear().holds([0, 3, 0], 1, 1)
+    assert Scenario.checked() == {}
+
+
+def test_the_page_lists_the_clauses_and_what_is_seen_besides(make):
+    page = PAGE.replace("Signature: Words.", "Also seen: Noise.")
+    fresh = make(page=page, signature=Clear.signature)
+    assert fresh.page()["Signature"] == "Checked: the loss jumps; and stays.\nAlso seen: Noise."
+    assert list(fresh.page()) == list(SECTIONS)
+    register(fresh)
+    plain = make(page=PAGE, signature=lambda self, run, healthy, onset: run > 0)  # true or false, and words of its own
+    assert plain.page()["Signature"] == "Words."
+    assert plain().holds(1, 0, 0)
 
 
 @EVERY
