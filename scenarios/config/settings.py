@@ -8,6 +8,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
@@ -276,16 +277,20 @@ def as_dict(node: Any) -> Any:
 
 def essence(node: Any) -> Any:
     """What names a run: `as_dict` without settings marked `LATER` that have their default."""
-    if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        return {f.name: essence(getattr(node, f.name)) for f in dataclasses.fields(node) if not _unmarked(node, f)}
-    return node.value if isinstance(node, Enum) else node
+    if not hasattr(node, "__dataclass_fields__") or isinstance(node, type):
+        return node.value if isinstance(node, Enum) else node
+    found = {}
+    for name, item in _fields(type(node)):
+        value = getattr(node, name)
+        if item is None or value != (item.default_factory() if item.default is dataclasses.MISSING else item.default):
+            found[name] = essence(value)
+    return found
 
 
-def _unmarked(node: Any, item: Any) -> bool:
-    if not item.metadata.get("later"):
-        return False
-    default = item.default if item.default is not dataclasses.MISSING else item.default_factory()
-    return bool(getattr(node, item.name) == default)
+@cache
+def _fields(kind: type) -> tuple[tuple[str, Any], ...]:
+    """Names of a dataclass's fields, each with the field where it is marked `LATER`."""
+    return tuple((f.name, f if f.metadata.get("later") else None) for f in dataclasses.fields(kind))
 
 
 def fingerprint(content: Any) -> str:
