@@ -8,22 +8,36 @@ from typing import Any
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, write_json, write_text
+from trainwreck.evaluation.intervals import binomial_interval
+from trainwreck.scenarios.proof import verify
 from trainwreck.scenarios.proof.verify import Proof, to_rows
 from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec import proofs as shipped
 from trainwreck.scenarios.training.environment import RESULTS, environment
 
 
-def enter(proofs: Sequence[Proof], results: Path = RESULTS / "proof") -> None:
+def enter(proofs: Sequence[Proof], results: Path = RESULTS / "proof", *, fresh: int | None = None) -> None:
     """Add proofs to the record, in the place of older ones of the same run set, and write the table.
 
-    results: the folder of the table. InputError for a scenario from outside the catalogue.
+    results: the folder of the table. fresh: the first of the seeds, where they are fresh ones; the proofs are then the
+    second halves of those in the record. A new first half keeps its second one while setup, knobs and predicate are the
+    same. InputError for a scenario from outside the catalogue, and for a second half without a first.
     """
     for proof in proofs:
         if outside.is_outside(proof.scenario):
             raise InputError(f"record: {proof.scenario!r} is not in the catalogue; allowed: its scenarios")
     rows = {_key(row): row for row in (read_json(shipped.path()) if shipped.path().exists() else [])}
-    rows.update({_key(row): row for row in to_rows(proofs)})
+    for row in to_rows(proofs):
+        old, touched = rows.get(_key(row), {}), verify.predicate(row["scenario"])
+        if fresh is None:
+            kept = old.get("identity") == row["identity"] and old.get("fresh", {}).get("predicate") == touched
+            rows[_key(row)] = row | ({"fresh": old["fresh"]} if kept else {})
+        elif old.get("identity") != row["identity"]:
+            raise InputError(f"record: {row['scenario']!r} is not proven as it is now; allowed: seeds from 0 on first")
+        else:
+            half = {name: row[name] for name in (*verify.SHARES, "fooled", "bitwise", "seeds")}
+            rows[_key(row)] = old | {"fresh": {"first_seed": fresh, "predicate": touched} | half}
+        rows[_key(row)]["proven"] = verify.both_halves(rows[_key(row)])["proven"]
     ordered = sorted(rows.values(), key=_key)
     write_json(shipped.path(), ordered)
     write_text(results / "README.md", HEAD + markdown(ordered) + carried(ordered) + missing(shipped.unproven()))
@@ -40,14 +54,17 @@ def markdown(rows: Sequence[dict[str, Any]], verdict: str = "proven") -> str:
     lines = [head, "|" + "---|" * 16]
     for row in rows:
         name = row["scenario"] + (f" ({', '.join(row['overrides'])})" if row["overrides"] else "")
-        cure = _percent(row["cured"])
+        both, fresh = verify.both_halves(row), row.get("fresh", {})
+        cure = _share(row, "cured")
         if row["fooled"]:
-            best = max(sorted(row["fooled"]), key=lambda k: row["fooled"][k])
-            cure = f"fools {best}: {row['fooled'][best]:.0%}"
+            best = max(sorted(both["fooled"]), key=lambda k: both["fooled"][k])
+            halves = [half["fooled"] for half in (row, fresh) if half]
+            cure = f"fools {best}: {_halves([half[best] for half in halves], both['fooled'][best], both['seeds'])}"
         cells = [
-            f"`{name}`", row["size"], row["severity"] or "-", "yes" if row[verdict] else "**no**", row["seeds"],
-            _percent(row["signature_faulty"]), _percent(row["signature_twin"]), _percent(row["signature_healthy"]),
-            "yes" if row["bitwise"] else "**no**", cure, row["latent"], _number(row["delay"], "g"),
+            f"`{name}`", row["size"], row["severity"] or "-", "yes" if both[verdict] else "**no**",
+            " + ".join(str(half["seeds"]) for half in (row, fresh) if half),
+            *(_share(row, f"signature_{runs}") for runs in ("faulty", "twin", "healthy")),
+            "yes" if both["bitwise"] else "**no**", cure, row["latent"], _number(row["delay"], "g"),
             row["first_signal"] or "-", _number(row["gap"], "+.3f"), row["non_finite"], f"{row['seconds']:.1f}",
         ]  # fmt: skip
         lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
@@ -121,6 +138,19 @@ def missing(rows: Sequence[dict[str, str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _share(row: dict[str, Any], name: str) -> str:
+    """A share of each half with the exact interval of both."""
+    both = verify.both_halves(row)
+    if row[name] is None:
+        return "-"
+    return _halves([half[name] for half in (row, row.get("fresh")) if half], both[name], both["seeds"])
+
+
+def _halves(shares: Sequence[float], pooled: float, seeds: int) -> str:
+    low, high = binomial_interval(round(pooled * seeds), seeds)
+    return f"{' + '.join(map(_percent, shares))} [{low:.0%}, {high:.0%}]"
+
+
 def _key(row: dict[str, Any]) -> tuple[str, str, str, str]:
     return row["scenario"], row["size"], " ".join(row["overrides"]), row["severity"]
 
@@ -169,6 +199,9 @@ HEAD = """# Proof of the scenarios
 Made by `trainwreck verify --record` (one scenario: `trainwreck verify ID --record`). For each seed the
 faulty run, its twin and the cured run are trained, and as many healthy runs of further seeds.
 
+- **seeds**: those from 0 on, and as many fresh ones (`trainwreck verify --fresh --record`), which are drawn by the
+  command when the predicate is finished; a predicate that is touched loses its fresh half. Shares are of each half,
+  with the exact binomial interval (95 %) of both together, by which **proven** is decided.
 - **signature**: share of runs on which the scenario's predicate holds: at least 95 % of faulty runs,
   at most 2 % of twins and of healthy runs (each compared with a run of another seed).
 - **bitwise twin**: all telemetry before the onset is bitwise the twin's.

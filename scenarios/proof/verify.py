@@ -11,10 +11,17 @@ further seeds. A failure is proven where
 A look-alike is proven where at least 95 % of its runs end within tolerance of the twin (or of the
 source's entropy, where nothing is changed), and at least half of them fool a one-line detector:
 it alarms at or after the onset and not before. (On one seed alone, a quick look, nobody has to be fooled.)
+
+Whoever finds a predicate looks at the seeds of the proof. So as many fresh seeds are drawn when it is finished, and the
+record has both halves: `fresh_seed`, `predicate`, `both_halves`.
 """
 
+import ast
 import dataclasses
+import inspect
 import json
+import secrets
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +36,7 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import JOINT, SIGNALS
 from trainwreck.evaluation.detectors.registry import load_detector
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import read_json
+from trainwreck.evaluation.files import read_json, write_json
 from trainwreck.evaluation.replay.replay import replay
 from trainwreck.scenarios.config.settings import fingerprint
 from trainwreck.scenarios.config.sizes import Size
@@ -41,6 +48,8 @@ from trainwreck.scenarios.training.backend import CPU, Backend
 
 FAULTY_SHARE, HEALTHY_SHARE, CURED_SHARE, FOOLED_SHARE = 0.95, 0.02, 0.90, 0.5
 FEWEST_SEEDS = 8
+FIRST_FRESH = 10**6  # no settings are searched on seeds from here on
+SHARES = ("signature_faulty", "signature_twin", "signature_healthy", "cured", "within_tolerance")
 # A resume pauses the modelled clock of the run that resumes; nothing else may differ before the onset.
 COMPARED = tuple(s.name for s in SIGNALS)
 
@@ -173,16 +182,9 @@ def judge(
     fooled = _fooled(dataset, faulty) if entry.look_alike else {}
     signals = Counter(f for f in (_first_signal(row) for _, row in rows.iterrows()) if f)
     delays = (rows["visible_step"] - rows["onset_step"]).astype(float).dropna()
-    if entry.look_alike:
-        fools = max(fooled.values()) >= FOOLED_SHARE or seeds == 1  # of half the runs one run can say nothing
-        holds = within >= FAULTY_SHARE and fools and bitwise
-    else:
-        holds = (
-            _at_least(rates["faulty"], FAULTY_SHARE)
-            and max(rates["twin"] or 0.0, rates["healthy"] or 0.0) <= HEALTHY_SHARE
-            and bitwise
-            and _at_least(cure_rate, CURED_SHARE)
-        )
+    holds = _reached(
+        rates["faulty"], rates["twin"], rates["healthy"], cure_rate, within, fooled, bitwise, one_run=seeds == 1
+    )
     return Proof(
         scenario=name,
         version=entry.version,
@@ -207,6 +209,44 @@ def judge(
         holds=holds,
         proven=holds and seeds >= FEWEST_SEEDS and first == 0,
     )
+
+
+def fresh_seed(out: Path) -> int:
+    """The first of the seeds that nobody has seen. Drawn once for a folder of runs, so that slices of it resume."""
+    path = out / "fresh_seed.json"
+    if not path.exists():
+        write_json(path, {"first": FIRST_FRESH + secrets.randbelow(2**31)})
+    return int(read_json(path)["first"])
+
+
+def predicate(name: str) -> str:
+    """A hash of a signature's source without words: another one has to be tried on fresh seeds again."""
+    entry = scenario(name)
+    if entry.look_alike:
+        return ""
+    function = ast.parse(textwrap.dedent(inspect.getsource(type(entry).signature))).body[0]
+    for node in ast.walk(function):
+        if isinstance(node, ast.Dict):
+            node.keys = [None] * len(node.keys)
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+    return fingerprint(ast.dump(function))
+
+
+def both_halves(row: dict[str, Any]) -> dict[str, Any]:
+    """A recorded proof with the shares of both halves pooled, and `proven` by them; the row where it has one half."""
+    if not (fresh := row.get("fresh")):
+        return row
+    count, more = row["seeds"], fresh["seeds"]
+
+    def pooled(one: float | None, other: float | None) -> float | None:
+        return None if one is None or other is None else (one * count + other * more) / (count + more)
+
+    merged = {name: pooled(row[name], fresh[name]) for name in SHARES} | {
+        "bitwise": row["bitwise"] and fresh["bitwise"]
+    }
+    merged["fooled"] = {name: pooled(share, fresh["fooled"][name]) for name, share in row["fooled"].items()}
+    return row | merged | {"seeds": count + more, "proven": _reached(**merged)}
 
 
 def to_rows(proofs: Sequence[Proof]) -> list[dict[str, Any]]:
@@ -260,6 +300,29 @@ def _levels(name: str, severity: Severity | None, one: bool = False) -> list[Sev
     if severity is not None and severity in entry.severities:
         return [severity]
     return list(entry.severities) or [None]
+
+
+def _reached(
+    signature_faulty: float | None,
+    signature_twin: float | None,
+    signature_healthy: float | None,
+    cured: float | None,
+    within_tolerance: float,
+    fooled: dict[str, float],
+    bitwise: bool,
+    *,
+    one_run: bool = False,
+) -> bool:
+    """Whether every share is reached; of a look-alike where somebody is `fooled`."""
+    if fooled:
+        fools = max(fooled.values()) >= FOOLED_SHARE or one_run  # of half the runs one run can say nothing
+        return within_tolerance >= FAULTY_SHARE and fools and bitwise
+    return (
+        _at_least(signature_faulty, FAULTY_SHARE)
+        and max(signature_twin or 0.0, signature_healthy or 0.0) <= HEALTHY_SHARE
+        and bitwise
+        and _at_least(cured, CURED_SHARE)
+    )
 
 
 def _at_least(rate: float | None, share: float) -> bool:

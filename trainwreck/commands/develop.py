@@ -52,9 +52,9 @@ QUICK = (
     "--first-seed",
     "first",
     type=click.IntRange(0),
-    default=0,
-    help="Other seeds, to find settings on; a proof starts at 0.",
+    help="Other seeds, to find settings on; a proof starts at 0, the default.",
 )
+@click.option("--fresh", is_flag=True, help="Seeds that are drawn now: the second half of a recorded proof.")
 @click.option("--quick", is_flag=True, help=QUICK)
 @severity_option
 @size_option
@@ -67,7 +67,8 @@ def verify(
     words: Sequence[str],
     family: Sequence[str],
     seeds: int,
-    first: int,
+    first: int | None,
+    fresh: bool,
     quick: bool,
     severity: str | None,
     size: str | None,
@@ -88,6 +89,10 @@ def verify(
 
     if quick and record:
         raise InputError("record: a quick look is no proof; allowed: --record without --quick")
+    if fresh and (quick or first is not None):
+        raise InputError("--fresh: not allowed beside --quick and --first-seed; allowed: one of them")
+    if fresh:
+        first = verify.fresh_seed(out)
     names = chosen(words, family)
     overrides = [word for word in words if "=" in word]
     where = as_backend(device, impl)
@@ -99,7 +104,7 @@ def verify(
                 slice_,
                 out,
                 seeds=1 if quick else seeds,
-                first=first,
+                first=first or 0,
                 size=as_size(size),
                 severity=as_severity(severity),
                 one_severity=quick,
@@ -111,13 +116,13 @@ def verify(
                 ),
             )
         if record:
-            enter(proofs)
+            enter(proofs, fresh=first if fresh else None)
     rows = verify.to_rows(proofs)
     if as_json:
         print_json(rows)
     else:
-        print(markdown(rows, "holds" if quick else "proven"), end="")
-    if not all(p.holds if quick else p.proven for p in proofs):
+        print(markdown(rows, "holds" if quick or fresh else "proven"), end="")
+    if not all(p.holds if quick or fresh else p.proven for p in proofs):
         sys.exit(1)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trainwreck.models.config import ModelConfig
-from trainwreck.scenarios.bench import Table, measure, record, train
+from trainwreck.scenarios.bench import Table, measure, peak, record, train
 from trainwreck.scenarios.bench.claims import language
 from trainwreck.scenarios.bench.peak import step_operations
 from trainwreck.scenarios.bench.peers import PlainLoop, rotate
@@ -37,6 +37,8 @@ def tick():
 def short(monkeypatch):
     monkeypatch.setattr(train, "ROUNDS", 2)
     monkeypatch.setattr(train, "STEPS", 2)
+    monkeypatch.setattr(peak, "TIMES", 2)
+    monkeypatch.setattr(peak, "SIDE", 256)
 
 
 def test_a_table_as_text_and_json():

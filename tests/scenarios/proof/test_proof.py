@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import linecache
 from pathlib import Path
 
 import numpy as np
@@ -231,6 +232,82 @@ def test_a_recorded_proof_takes_the_place_of_the_older_one(judged, record, tmp_p
     assert "50%" in table[2]
     assert "**no**" not in table[3]
     assert json.loads((tmp_path / "results" / "environment.json").read_text("utf-8"))["packages"]
+
+
+def test_fresh_seeds_are_the_second_half_of_a_proof(judged, record, tmp_path):
+    from trainwreck.scenarios.proof.record import enter
+    from trainwreck.scenarios.spec.proofs import recorded
+
+    first = judged("mask_missing", mask_missing)
+    second = dataclasses.replace(first, signature_faulty=7 / 8, proven=False)
+    enter([first], tmp_path / "results")
+    enter([dataclasses.replace(first, proven=False)], tmp_path / "results", fresh=77)
+    assert [(row["proven"], row["fresh"]["first_seed"], row["seeds"]) for row in recorded()] == [(True, 77, 8)]
+    line = (tmp_path / "results" / "README.md").read_text("utf-8").splitlines()[-1]
+    assert "| yes | 8 + 8 | 100% + 100% [79%, 100%] | 0% + 0% [0%, 21%] |" in line
+    enter([second], tmp_path / "results", fresh=78)  # 15 of 16 are under 95 %
+    assert [(row["proven"], row["fresh"]["first_seed"]) for row in recorded()] == [(False, 78)]
+    assert "| **no** | 8 + 8 | 100% + 88% [70%, 100%] |" in (tmp_path / "results" / "README.md").read_text("utf-8")
+    enter([first], tmp_path / "results")  # again, and nothing was touched
+    assert [(row["proven"], row["fresh"]["first_seed"]) for row in recorded()] == [(False, 78)]
+
+
+@pytest.mark.parametrize("touched", ["predicate", "setup"])
+def test_what_was_touched_loses_its_fresh_half(touched, judged, record, tmp_path, monkeypatch):
+    from trainwreck.scenarios.proof.record import enter
+    from trainwreck.scenarios.spec.proofs import recorded
+
+    first = judged("mask_missing", mask_missing)
+    enter([first], tmp_path / "results")
+    enter([first], tmp_path / "results", fresh=77)
+    if touched == "predicate":
+        monkeypatch.setattr(verify, "predicate", lambda name: "another")
+    else:
+        first = dataclasses.replace(first, identity="another")
+    enter([first], tmp_path / "results")
+    assert ["fresh" in row for row in recorded()] == [False]
+
+
+def test_a_second_half_needs_a_first(judged, record, tmp_path):
+    from trainwreck.scenarios.proof.record import enter
+
+    with pytest.raises(InputError, match="record: 'mask_missing' is not proven as it is now; allowed: seeds from 0"):
+        enter([judged("mask_missing", mask_missing)], tmp_path / "results", fresh=77)
+    assert not record.exists()
+
+
+def test_fresh_seeds_are_drawn_once_a_folder(tmp_path):
+    folders = [tmp_path / name for name in "abc"]
+    drawn = [verify.fresh_seed(folder) for folder in folders]
+    assert drawn == [verify.fresh_seed(folder) for folder in folders]
+    assert len(set(drawn)) == 3
+    assert min(drawn) >= verify.FIRST_FRESH
+
+
+def signature_of(text):
+    """A scenario with this signature, in a file that `inspect` can read."""
+    lines = f"class Made:\n    look_alike = False\n\n    def signature(self, run, healthy, onset):\n        {text}\n"
+    name = f"<made {text}>"
+    linecache.cache[name] = (len(lines), None, lines.splitlines(True), name)
+    space = {}
+    exec(compile(lines, name, "exec"), space)
+    return space["Made"]()
+
+
+def test_a_predicate_is_its_numbers_and_not_its_words(monkeypatch):
+    texts = ('return {"high": run > 3}', 'return {"over three": run > 3}', 'return {"high": run > 4}')
+    found = []
+    for text in texts:
+        monkeypatch.setattr(verify, "scenario", lambda name, text=text: signature_of(text))
+        found.append(verify.predicate("made"))
+    assert found[0] == found[1] != found[2]
+
+
+def test_no_recorded_predicate_was_touched_since_its_fresh_seeds():
+    from trainwreck.scenarios.spec.proofs import recorded
+
+    halves = [(row["scenario"], row["fresh"]["predicate"]) for row in recorded() if "fresh" in row]
+    assert all(verify.predicate(name) == known for name, known in halves)
 
 
 def row_of(**facts):

@@ -94,7 +94,7 @@ def equal_batches(a, b) -> bool:
 )
 def test_the_onset_is_the_first_damaged_batch_whatever_is_drawn(name):
     for level in scenarios()[name].severities or (None,):
-        for spec in family_of(name, range(40), severity=level, overrides=SHORT, roles=(Role.FAULTY,)):
+        for spec in family_of(name, range(12), severity=level, overrides=SHORT, roles=(Role.FAULTY,)):
             job, step = spec.job(), spec.onset
             if any(isinstance(at.change, Clock) for at in job.changes):
                 continue  # late batches, but the same
