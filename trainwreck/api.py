@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.dataset import DataSet as AnyDataSet
     from trainwreck.evaluation.dataset.diff import Comparison
     from trainwreck.evaluation.detectors.base import Detector
+    from trainwreck.evaluation.labels.stability import Stability
+    from trainwreck.evaluation.leaderboard.run import Leaderboard
     from trainwreck.evaluation.pages.gallery.build import Gallery
     from trainwreck.evaluation.replay.sandbox.limits import Limits
     from trainwreck.evaluation.scoring.scorecard import Scorecard
+    from trainwreck.scenarios.bench import Table
     from trainwreck.scenarios.datasets.engines.engine import Settings
     from trainwreck.scenarios.preflight import Finding, Preflight
     from trainwreck.scenarios.proof.verify import Proof
@@ -133,19 +136,20 @@ def label(
 ) -> "DataSet":
     """Measure when each failure becomes visible, and until when its cure saves the run; the data set, labelled.
 
-    The second trains branches, of runs of these splits only where some are named; with `visible` nothing is trained.
-    source: take over points of no return from another copy of the data set. Goes on where an earlier call stopped.
+    The second trains branches, of runs of these splits only where some are named, and goes on where an earlier call
+    stopped; with `visible` or a source nothing is trained. source: another copy of the data set, whose points of no
+    return are taken over.
     """
     from trainwreck.dataset import load
 
     folder = _folder(data)
-    if splits and visible:
-        raise InputError("splits: not allowed beside visible, which trains nothing; allowed: one of them")
+    if splits and (visible or source is not None):
+        raise InputError("splits: not allowed beside visible and source, which train nothing; allowed: one of them")
     if source is not None:
         from trainwreck.evaluation.labels.transfer_labels import adopt
 
         adopt(folder, Path(source))
-    if visible:
+    if visible or source is not None:
         from trainwreck.evaluation.labels.labelling import relabel
 
         relabel(folder)
@@ -155,6 +159,29 @@ def label(
 
         measure(folder, splits=splits, workers=workers or cores(), minutes=minutes)
     return load(folder)
+
+
+def stability(data: "Data") -> "Stability":
+    """Measure how certain the visible steps are: false positives, and how far they move with other healthy runs."""
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.labels.stability import stability as measure
+
+    return measure(load(data))
+
+
+def demo(out: str | Path = Path("demo"), *, workers: int | None = None) -> "Leaderboard":
+    """Generate, label, score and report a small data set, minutes on two cores; its leaderboard, profile `full`.
+
+    Scored are the detectors that need no other library. out: the data set, with report.html in it.
+    """
+    from trainwreck.evaluation.detectors.registry import without_libraries
+    from trainwreck.evaluation.leaderboard.run import leaderboard
+
+    data = generate("demo", out=out, workers=workers)
+    with without_libraries():
+        board = leaderboard(data)
+        report(data)
+    return board
 
 
 def reproduce(data: "Data", run_id: str) -> "Comparison":
@@ -346,6 +373,41 @@ def gallery(
     )
 
 
+def quiz(
+    data: "Data" = "sample",
+    out: str | Path = Path("quiz.html"),
+    *,
+    runs: int = 12,
+    seed: int = 7,
+    profile: str = DEFAULT_PROFILE,
+    families: Sequence[str] = (),
+    detectors: Sequence[str] = (),
+    sealed: bool = False,
+) -> Path:
+    """Write a page on which runs are revealed step by step, and the player says stop and names the cause.
+
+    families: failing runs of these only. detectors: beside the player, in place of the built-in ones. sealed: keep the
+    answers in OUT.key.json beside the page.
+    """
+    from trainwreck.evaluation.dataset.dataset import load, telemetry_digest
+    from trainwreck.evaluation.pages.quiz.key import write_key
+    from trainwreck.evaluation.pages.quiz.page import write_page
+    from trainwreck.evaluation.pages.quiz.quiz import make
+    from trainwreck.evaluation.pages.quiz.recipe import Recipe
+    from trainwreck.evaluation.replay.unlabelled import refuse_imported
+    from trainwreck.scenarios.spec.pages import causes
+
+    dataset, page = load(data), Path(out)
+    refuse_imported(dataset, "asked about")
+    recipe = Recipe(telemetry_digest(dataset), seed, runs, profile, tuple(sorted(set(families))))
+    families_of, titles = causes(dataset, whole_catalogue=True)
+    made = make(dataset, recipe, families_of, list(detectors) or None)
+    if sealed:
+        write_key(page.with_suffix(".key.json"), made)
+    write_page(page, dataset, made, titles, sealed=sealed)
+    return page
+
+
 def reproducer(
     id: str, out: str | Path | None = None, *, seed: int = 0, severity: str | None = None, force: bool = False
 ) -> Path:
@@ -400,6 +462,25 @@ def learn(data: "Data", out: str | Path = Path("learned.npz")) -> Path:
         raise InputError(f"out: {str(out)!r} is not allowed; allowed: a file that ends in .npz")
     write_model(Path(out), train(load(data)))
     return Path(out)
+
+
+def bench(what: str, *, record: bool = False) -> "Table":
+    """Measure speed against named peers, or a claim under results/ again: train, score, ... (`trainwreck bench`).
+
+    record: write the result under results/. The table has `rows`, `text()` and `to_dict()`.
+    """
+    from trainwreck.evaluation.progress import progress
+    from trainwreck.scenarios.bench import measure
+
+    with progress(f"bench {what}", quiet=True) as tick:
+        return measure(what, tick, record=record)
+
+
+def doctor() -> dict[str, Any]:
+    """Versions, processors and accelerators of this machine, and what each makes possible."""
+    from trainwreck.environment import examine
+
+    return examine()
 
 
 def _folder(data: "Data") -> Path:

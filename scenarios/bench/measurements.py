@@ -2,6 +2,7 @@
 
 from importlib import import_module
 
+from trainwreck.evaluation.errors import unknown
 from trainwreck.evaluation.progress import Tick
 from trainwreck.scenarios.bench import record as committed
 from trainwreck.scenarios.bench.table import Table
@@ -22,7 +23,9 @@ MEASUREMENTS = {
 
 
 def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
-    """Run a measurement by its name. record: also write it under results/."""
+    """Run a measurement by its name, InputError for another. record: also write it under results/."""
+    if what not in MEASUREMENTS:
+        raise unknown("bench", what, MEASUREMENTS)
     module, function = MEASUREMENTS[what]
     table: Table = getattr(import_module(f"trainwreck.scenarios.bench.{module}"), function)(tick)
     if record:

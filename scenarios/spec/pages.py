@@ -3,15 +3,20 @@
 import dataclasses
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.files import read_json
 from trainwreck.scenarios.config.settings import as_dict
 from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.proofs import proven_at
 from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec
 from trainwreck.scenarios.spec.scenario import Scenario, Severity
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.dataset.dataset import DataSet
 
 
 def summary() -> list[dict[str, Any]]:
@@ -37,6 +42,24 @@ def page(name: str) -> dict[str, Any]:
         "checked": entry.checked(),
         "sections": entry.page(),
     }
+
+
+def causes(dataset: "DataSet", *, whole_catalogue: bool = True) -> tuple[dict[str, str], dict[str, str]]:
+    """Family and title by id of the causes in a data set, and of the catalogue's others."""
+    pages = read_json(dataset.path / "catalogue.json")
+    families = {
+        name: family
+        for cause, of in zip(dataset.runs["cause"], dataset.runs["family"], strict=True)
+        if cause
+        for name, family in zip(cause.split(JOINT), of.split(JOINT), strict=True)
+    }
+    titles = {name: pages[name]["title"] for name in families if name in pages}
+    if whole_catalogue:
+        for row in summary():
+            if row["kind"] == "failing":
+                families.setdefault(row["id"], row["family"])
+                titles.setdefault(row["id"], row["title"])
+    return families, titles
 
 
 def _installed() -> Iterator[Scenario]:

@@ -313,7 +313,7 @@ def bench(what: str, record: bool, as_json: bool) -> None:
 @as_json
 def doctor(as_json: bool) -> None:
     """Show the environment and what runs in it."""
-    from trainwreck.doctor import examine
+    from trainwreck.environment import examine
 
     facts = examine()
     if as_json:

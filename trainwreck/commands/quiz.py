@@ -109,6 +109,7 @@ def play(
     from trainwreck.evaluation.pages.quiz.quiz import make
     from trainwreck.evaluation.pages.quiz.recipe import Part, Recipe
     from trainwreck.evaluation.replay.unlabelled import refuse_imported
+    from trainwreck.scenarios.spec.pages import causes
 
     if speed not in SPEEDS:
         raise InputError(f"speed: {speed} is not allowed; allowed: {', '.join(map(str, SPEEDS))}")
@@ -121,7 +122,7 @@ def play(
     recipe = Recipe(
         telemetry_digest(dataset), seed, runs, profile, tuple(sorted(set(families))), Part.read(part) if part else None
     )
-    families_of, titles = causes(dataset, choices)
+    families_of, titles = causes(dataset, whole_catalogue=choices == "all")
     with progress("quiz", quiet=as_json) as tick:
         made = make(dataset, recipe, families_of, list(detectors) or None, tick)
     if terminal:
@@ -153,29 +154,6 @@ def _in_terminal(dataset: "DataSet", made: "Quiz", player: str, out: Path) -> No
     write_sheet(out, sheet)
     print_people(results([sheet], {made.recipe.id: made}).rows)
     print(f"answers: {out}")
-
-
-def causes(dataset: "DataSet", choices: str = "all") -> tuple[dict[str, str], dict[str, str]]:
-    """Family and title of every cause that may be named: of the data set's, with "all" of the catalogue's too."""
-    from trainwreck.evaluation.dataset.schema import JOINT
-    from trainwreck.evaluation.files import read_json
-
-    pages = read_json(dataset.path / "catalogue.json")
-    families = {
-        name: family
-        for cause, of in zip(dataset.runs["cause"], dataset.runs["family"], strict=True)
-        if cause
-        for name, family in zip(cause.split(JOINT), of.split(JOINT), strict=True)
-    }
-    titles = {name: pages[name]["title"] for name in families if name in pages}
-    if choices == "all":
-        from trainwreck.scenarios.spec.pages import summary
-
-        for row in summary():
-            if row["kind"] == "failing":
-                families.setdefault(row["id"], row["family"])
-                titles.setdefault(row["id"], row["title"])
-    return families, titles
 
 
 @quiz.command()
@@ -221,6 +199,7 @@ def grade(
     from trainwreck.evaluation.pages.quiz.classroom.people import ROOM
     from trainwreck.evaluation.pages.quiz.classroom.scores import results
     from trainwreck.evaluation.pages.quiz.classroom.summary import confusions, run_rows
+    from trainwreck.scenarios.spec.pages import causes
 
     if submission is not None and (code is None or contact is None):
         raise InputError(f"{'code' if code is None else 'contact'}: missing; a submission needs --code and --contact")
