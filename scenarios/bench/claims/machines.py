@@ -44,8 +44,8 @@ PAIRS = (
 HOW = (
     "Each data set was trained and labelled on one thread. shipped: the package's own sample, made on {shipped}; "
     "here: {here}; again: the same once more; limited: the same processor with {settings}, a stand-in for one without "
-    "wide vector instructions. The plan sample has {runs} runs; the plan unstable, `{unstable}`, has six scenarios that "
-    "amplify rounding, with the healthy runs of their bases. `trainwreck diff` compares two data sets. First "
+    "wide vector instructions. The plan sample has {runs} runs; the plan unstable, `{unstable}`, has six scenarios "
+    "that amplify rounding, with the healthy runs of their bases. `trainwreck diff` compares two data sets. First "
     "differing step: the median over the runs that are not bitwise identical, lowest and highest in brackets; a "
     "difference in the last bit of one signal counts. Loss apart: the largest of any run in nats, of the training loss "
     "at one step and of the last validation loss, where both are finite. Labels: runs of another kind, of all; runs "
