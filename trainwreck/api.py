@@ -42,8 +42,12 @@ def catalogue() -> list[dict[str, Any]]:
 
 
 def show(id: str) -> dict[str, Any]:
-    """The page of a scenario: its facts, knobs by severity, and the sections of its text. id: or `mine.py:Mine`."""
-    from trainwreck.scenarios.spec.pages import page
+    """The page of a scenario: its facts, knobs by severity, and the sections of its text. id: or `mine.py:Mine`.
+
+    Its base in words, the settings in which it is not the default of its size, and the lines of the training program
+    that the fault changes are `base`, `settings` and `lines`.
+    """
+    from trainwreck.scenarios.views.page import page
 
     return page(id)
 

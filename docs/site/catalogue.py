@@ -10,9 +10,9 @@ import references
 import vocabulary
 from words import escaped, link, slug, table
 
-from trainwreck.scenarios.spec.pages import page as facts_of
 from trainwreck.scenarios.spec.proofs import recorded, unproven
 from trainwreck.scenarios.spec.registry import scenarios
+from trainwreck.scenarios.views.page import page as facts_of
 
 ROOT = Path(__file__).resolve().parents[2]
 INDEX = "catalogue/index.md"
@@ -95,9 +95,28 @@ def scenario_page(path: str, facts: dict[str, Any]) -> str:
         if name == "Signature":
             by = [(escaped(clause), f"`{expression}`") for clause, expression in facts["checked"].items()]
             parts += [table(("checked", "by"), by) if by else "", vocabulary.words_of(id, path)]
+        if name == "Injection":
+            parts += [setup(facts), changed_lines(facts)]
     run = f"## Run it\n\n```\ntrainwreck run {id}\n```\n"
     parts += [knobs(facts), proof(id), told_apart(id, path), caught(id), run]
     return "\n".join(part for part in parts if part)
+
+
+def setup(facts: dict[str, Any]) -> str:
+    """The base in words, and what of it is not the default of its size."""
+    rows = [(f"`{row['setting']}`", f"`{_value(row['default'])}`", f"`{_value(row['here'])}`")
+            for row in facts["settings"]]  # fmt: skip
+    head = ("setting", f"default of size {facts['size']}", "here")
+    found = table(head, rows) if rows else f"No setting differs from the default of size {facts['size']}.\n"
+    return f"## Setup\n\n{escaped(facts['base'])}\n\n{found}"
+
+
+def changed_lines(facts: dict[str, Any]) -> str:
+    """The lines of the exported program that go and come with the fault."""
+    text = f"{facts['when']} The lines are those of the program that `trainwreck reproducer {facts['id']}` writes."
+    shown = "\n".join(["```diff", *facts["lines"], "```"]) if facts["lines"] else escaped(facts["no_lines"])
+    what = "deviation" if facts["kind"] == "look-alike" else "fault"
+    return f"## Lines that the {what} changes\n\n{text}\n\n{shown}\n"
 
 
 def relative(target: str, page: str) -> str:
@@ -164,6 +183,10 @@ def proof(id: str) -> str:
     head = ("severity", "at", "proven", "seeds", "signature: faulty", "twin", "healthy", "cured", "shows first in",
             "final gap (nats)")  # fmt: skip
     return "## Proof\n\n" + table(head, rows) if rows else ""
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _share(value: float | None) -> str:

@@ -1,7 +1,10 @@
-"""Telemetry against telemetry, compared bitwise: where it differs, from which step on and by how many nats."""
+"""Telemetry against telemetry, compared bitwise: where it differs, from which step on and by how many nats.
+
+Two machines rarely agree bitwise; `summarise` says what of two data sets of one plan agrees all the same.
+"""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,6 +16,8 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 
 LABELS = ("kind", "cause", "onset_step", "visible_step", "visible_steps", "no_return_step")
+VISIBLE_WITHIN = 2  # steps between two first visible steps that count as the same
+NO_RETURN_WITHIN = 0.05  # of the run, between two points of no return that count as the same
 Progress = Callable[[int, int, str], None]
 
 
@@ -55,6 +60,55 @@ class Comparison:
 
     def _labels(self) -> str:
         return f"; labels that differ: {', '.join(self.labels)}" if self.labels else ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What two data sets of one plan agree in.
+
+    runs: that both have; identical: of these, bitwise. first_steps: lowest, median and highest first step at which the
+    others differ, None without any. loss_difference, final_difference: the largest of any run in its training loss at
+    one step and in its last validation loss, nats, where both are numbers. kinds: runs of another kind. visible: of
+    `visible_runs`, which have a first visible step in at least one of the two, those in which it is further apart than
+    VISIBLE_WITHIN steps or is there in one alone. no_return: likewise of the point of no return, at NO_RETURN_WITHIN of
+    the run, among `no_return_runs`.
+    """
+
+    runs: int
+    identical: int
+    first_steps: tuple[int, float, int] | None
+    loss_difference: float
+    final_difference: float
+    kinds: int
+    visible: int
+    visible_runs: int
+    no_return: int
+    no_return_runs: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-safe."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """One line for a person where all is identical, else five."""
+        lines = [f"{self.identical} of {self.runs} runs are bitwise identical"]
+        if self.first_steps is None:
+            return lines[0]
+        low, middle, high = self.first_steps
+        lines.append(f"the others differ from step {middle:g} on (median; {low} to {high})")
+        lines.append(
+            f"training loss apart by at most {_nats(self.loss_difference)}, "
+            f"last validation loss by {_nats(self.final_difference)}"
+        )
+        lines.append(
+            f"labels that differ: kind in {self.kinds} of {self.runs} runs, first visible step by more than "
+            f"{VISIBLE_WITHIN} steps in {self.visible} of {self.visible_runs} that have one,"
+        )
+        lines.append(
+            f"point of no return by more than {NO_RETURN_WITHIN:.0%} of the run in {self.no_return} of "
+            f"{self.no_return_runs} that have one"
+        )
+        return "\n".join(lines)
 
 
 def compare(old: Trace, new: Trace, changed: tuple[str, ...] = ()) -> Comparison:
@@ -100,6 +154,36 @@ def compare_data_sets(one: DataSet, other: DataSet) -> Iterator[Comparison]:
         mine, yours = one.run(run_id), other.run(run_id)
         labels = tuple(name for name in LABELS if _label(mine[name]) != _label(yours[name]))
         yield replace(found, labels=labels)
+
+
+def summarise(one: DataSet, other: DataSet, found: Sequence[Comparison]) -> Summary:
+    """What the runs of `compare_data_sets` agree in."""
+    steps = sorted(int(c.step) for c in found if c.step is not None)
+    pairs = [(one.run(c.run_id), other.run(c.run_id)) for c in found]
+    visible = [(_label(a["visible_step"]), _label(b["visible_step"]), VISIBLE_WITHIN) for a, b in pairs]
+    points = [
+        (_label(a["no_return_step"]), _label(b["no_return_step"]), NO_RETURN_WITHIN * (a["last_step"] + 1))
+        for a, b in pairs
+    ]
+    (visible_apart, visible_runs), (points_apart, points_runs) = _apart(visible), _apart(points)
+    return Summary(
+        runs=len(found),
+        identical=sum(c.identical for c in found),
+        first_steps=(steps[0], float(np.median(steps)), steps[-1]) if steps else None,
+        loss_difference=max((abs(c.loss_difference) for c in found if c.loss_difference is not None), default=0.0),
+        final_difference=max((abs(c.final_difference) for c in found if c.final_difference is not None), default=0.0),
+        kinds=sum(a["kind"] != b["kind"] for a, b in pairs),
+        visible=visible_apart,
+        visible_runs=visible_runs,
+        no_return=points_apart,
+        no_return_runs=points_runs,
+    )
+
+
+def _apart(steps: Sequence[tuple[Any, Any, float]]) -> tuple[int, int]:
+    """How many pairs of steps are further apart than allowed or have one step alone, and how many have any."""
+    having = [(a, b, allowed) for a, b, allowed in steps if a is not None or b is not None]
+    return sum(a is None or b is None or bool(abs(a - b) > allowed) for a, b, allowed in having), len(having)
 
 
 def _values(trace: Trace, name: str, length: int) -> np.ndarray:

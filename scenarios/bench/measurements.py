@@ -19,6 +19,7 @@ MEASUREMENTS = {
     "reproducers": ("claims.reproducers", "every_program"),
     "fidelity": ("claims.fidelity", "beside_the_literature"),
     "language": ("claims.language", "parts"),
+    "machines": ("claims.machines", "between_processors"),
 }
 
 

@@ -1,6 +1,7 @@
 """Cheap healthy setups that many scenarios share, for failures that need none of the language's structures.
 
-Scenarios with one base share their healthy runs, in a data set and in a proof.
+Scenarios with one base share their healthy runs, in a data set and in a proof. The first paragraph of a docstring is
+what the pages of its scenarios call the base.
 """
 
 import numpy as np
@@ -31,13 +32,16 @@ def chain(setup: Setup) -> Setup:
     )
 
 
-def unclipped_chain(setup: Setup) -> Setup:
-    """`chain` without clipping: what a bad batch does is not held back."""
+def chain_unclipped(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect, without clipping: what a bad batch does is not held back."""
     return replaced(chain(setup), optimizer__clip=None)
 
 
-def epochs(setup: Setup) -> Setup:
-    """`chain` on 400 rows, shuffled each epoch of fifty steps, with sixteen held-out rows and as many fresh ones."""
+def chain_epochs(setup: Setup) -> Setup:
+    """Two narrow layers on 400 rows of the chain dialect, shuffled each epoch of fifty steps.
+
+    Sixteen rows are held out, and as many fresh ones.
+    """
     return replaced(chain(setup), data__pool=400, evaluation__rows=16, evaluation__fresh=True)
 
 
@@ -62,12 +66,15 @@ def language_of(setup: Setup) -> Language:
 
 
 def echo(setup: Setup) -> Setup:
-    """As `chain`, on the echo dialect: as cheap, and half a nat hangs on what the second layer attends to."""
+    """Two narrow layers on the echo dialect: half a nat hangs on what the second layer attends to."""
     return replaced(chain(setup), data__dialect=Dialect.ECHO)
 
 
-def deep_chain(setup: Setup) -> Setup:
-    """`chain` on four layers that start as He et al. 2015 would have them, residual branches not shrunk."""
+def chain_four_layers(setup: Setup) -> Setup:
+    """Four narrow layers on the chain dialect that start as He et al. 2015 would have them.
+
+    Residual branches are not shrunk.
+    """
     return replaced(
         chain(setup),
         model__layers=4,
@@ -76,22 +83,28 @@ def deep_chain(setup: Setup) -> Setup:
 
 
 def recall(setup: Setup) -> Setup:
-    """`chain`'s shape on the recall dialect: what a name goes with is settled anew in each short document."""
+    """Two narrow layers on the recall dialect: what a name goes with is settled in each short document."""
     return replaced(chain(setup), data__dialect=Dialect.RECALL)
 
 
 def far_echo(setup: Setup) -> Setup:
-    """`chain` on the far echo: rows of one document each, in whose second half much is sixteen tokens back."""
+    """Two narrow layers on the far echo dialect.
+
+    Rows are of one document each, in whose second half much is sixteen tokens back.
+    """
     return replaced(chain(setup), data__dialect=Dialect.FAR_ECHO, steps=400)
 
 
-def compact(setup: Setup) -> Setup:
-    """The full language at `chain`'s shape, for failures that take its structures away; outcomes spread more."""
+def full_narrow(setup: Setup) -> Setup:
+    """Two narrow layers on the full language, for failures that take its structures away; outcomes spread more."""
     return replaced(chain(setup), data__dialect=Dialect.FULL, steps=400)
 
 
-def hot_chain(setup: Setup) -> Setup:
-    """`chain` at a high learning rate that ends at zero, without weight decay and clipping."""
+def chain_lr_x4_no_decay_no_clip(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect at four times the learning rate, which ends at zero.
+
+    There is no weight decay and no clipping.
+    """
     return replaced(
         chain(setup),
         optimizer__lr=0.04,
@@ -101,18 +114,27 @@ def hot_chain(setup: Setup) -> Setup:
     )
 
 
-def cool(setup: Setup) -> Setup:
-    """`chain` at a third of the learning rate, at which the initialisation is felt to the end."""
+def chain_third_lr(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect at a third of the learning rate.
+
+    At it the initialisation is felt to the end.
+    """
     return replaced(chain(setup), optimizer__lr=3e-3)
 
 
-def echo_post(setup: Setup) -> Setup:
-    """As `echo`, with the norms after the sums: what a norm puts out is the residual stream itself."""
+def echo_post_norm(setup: Setup) -> Setup:
+    """Two narrow layers on the echo dialect with the norms after the sums.
+
+    What a norm puts out is the residual stream itself.
+    """
     return replaced(echo(setup), model__placement=Placement.POST)
 
 
 def chain_fp16(setup: Setup) -> Setup:
-    """`chain` in float16 with a dynamic loss scale that has no floor to speak of, as PyTorch's has none."""
+    """Two narrow layers on the chain dialect in float16, with a dynamic loss scale.
+
+    The scale has no floor to speak of, as PyTorch's has none.
+    """
     return replaced(
         chain(setup),
         precision__format=Format.FP16,
@@ -123,8 +145,11 @@ def chain_fp16(setup: Setup) -> Setup:
     )
 
 
-def chain_one_hot_head(setup: Setup) -> Setup:
-    """`chain` with one head whose logits pass a hundred at a high rate without decay and clipping; it ends well."""
+def chain_one_head_large_logits(setup: Setup) -> Setup:
+    """Two narrow layers of one head on the chain dialect, whose attention logits pass a hundred.
+
+    The rate is high, without decay and clipping; it ends well.
+    """
     return replaced(
         chain(setup),
         model__heads=1,
@@ -137,33 +162,48 @@ def chain_one_hot_head(setup: Setup) -> Setup:
 
 
 def chain_dropout(setup: Setup) -> Setup:
-    """`chain` so narrow that it misses the third of its activations that dropout takes. Larger sizes keep theirs."""
+    """Two layers on the chain dialect, so narrow that they miss the third of activations that dropout takes.
+
+    Larger sizes keep their width.
+    """
     narrow = {} if setup.model.width > WIDEST else {"model__width": 16, "model__heads": 2}
     return replaced(chain(setup), dropout=0.3, **narrow)
 
 
-def chain_to_zero(setup: Setup) -> Setup:
-    """`chain` with a learning rate that ends at zero."""
+def chain_lr_to_zero(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect with a learning rate that ends at zero."""
     return replaced(chain(setup), schedule__final_fraction=0.0)
 
 
-def chain_hot(setup: Setup) -> Setup:
-    """`chain_to_zero` at ten times the rate, which a long warm-up makes possible."""
-    return replaced(chain_to_zero(setup), optimizer__lr=0.1, schedule__warmup_steps=60)
+def chain_lr_x10_long_warmup(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect at ten times the learning rate, which a long warm-up makes possible.
+
+    The rate ends at zero.
+    """
+    return replaced(chain_lr_to_zero(setup), optimizer__lr=0.1, schedule__warmup_steps=60)
 
 
-def chain_hotter(setup: Setup) -> Setup:
-    """`chain_hot` hotter still, after a warm-up over the first third of the run."""
-    return replaced(chain_hot(setup), optimizer__lr=0.14, schedule__warmup_steps=90)
+def chain_lr_x14_longer_warmup(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect at fourteen times the learning rate, after a longer warm-up.
+
+    It takes the first third of the run; the rate ends at zero.
+    """
+    return replaced(chain_lr_x10_long_warmup(setup), optimizer__lr=0.14, schedule__warmup_steps=90)
 
 
-def chain_long_memory(setup: Setup) -> Setup:
-    """`chain_hot` with a second moment that remembers a thousand steps, and nothing that bounds a gradient."""
-    return replaced(chain_hot(setup), optimizer__beta2=0.999, optimizer__clip=None)
+def chain_lr_x10_beta2_0999_no_clip(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect at ten times the learning rate, with a long second moment.
+
+    It remembers a thousand steps, and nothing bounds a gradient.
+    """
+    return replaced(chain_lr_x10_long_warmup(setup), optimizer__beta2=0.999, optimizer__clip=None)
 
 
-def chain_bare(setup: Setup) -> Setup:
-    """`chain` at a constant rate, without weight decay and clipping: nothing brings weights back."""
+def chain_constant_lr_no_decay_no_clip(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect at a constant rate, without weight decay and clipping.
+
+    Nothing brings weights back.
+    """
     return replaced(
         chain(setup),
         optimizer__lr=0.02,
@@ -174,23 +214,26 @@ def chain_bare(setup: Setup) -> Setup:
     )
 
 
-def chain_slow_start(setup: Setup) -> Setup:
-    """`chain` with a warm-up over half of the run."""
+def chain_warmup_half(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect with a warm-up over half of the run."""
     return replaced(chain(setup), schedule__warmup_steps=150)
 
 
-def chain_small_batch(setup: Setup) -> Setup:
-    """`chain` with batches of two rows, at a constant rate that is low enough for them."""
+def chain_two_rows(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect with batches of two rows, at a constant rate low enough for them."""
     return replaced(chain(setup), data__rows=2, optimizer__lr=3e-3, schedule__decay=Decay.CONSTANT)
 
 
 def chain_one_row(setup: Setup) -> Setup:
-    """`chain_small_batch` with batches of a single short row."""
-    return replaced(chain_small_batch(setup), data__rows=1, model__context=16)
+    """Two narrow layers on the chain dialect with batches of a single short row, at a constant low rate."""
+    return replaced(chain_two_rows(setup), data__rows=1, model__context=16)
 
 
 def chain_sgd(setup: Setup) -> Setup:
-    """`chain` under SGD with momentum and nothing that would hide the size of a step: no clip, no decay."""
+    """Two narrow layers on the chain dialect under SGD with momentum, without clipping and weight decay.
+
+    Nothing hides the size of a step.
+    """
     return replaced(
         chain(setup),
         optimizer__kind=OptimizerKind.SGD,
@@ -201,12 +244,15 @@ def chain_sgd(setup: Setup) -> Setup:
 
 
 def chain_sgd_clipped(setup: Setup) -> Setup:
-    """`chain_sgd` at the faster rate that clipping allows."""
+    """Two narrow layers on the chain dialect under SGD with momentum, at the faster rate that clipping allows."""
     return replaced(chain_sgd(setup), optimizer__lr=0.3, optimizer__clip=1.0)
 
 
-def data_parallel(setup: Setup) -> Setup:
-    """Four ranks with two rows each, and plain SGD, which hides neither a wrong average nor its noise."""
+def chain_sgd_four_ranks(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect under SGD, trained by four ranks with two rows each.
+
+    SGD hides neither a wrong average nor its noise.
+    """
     return replaced(
         chain(setup),
         distributed__ranks=4,

@@ -1,6 +1,7 @@
 """What the plain program of a scenario has to say: its settings, and the lines of the fault and of the cure."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from trainwreck.scenarios.reproducers.source import Harvest
 from trainwreck.scenarios.reproducers.syntax import value
@@ -13,6 +14,7 @@ from trainwreck.scenarios.spec.scenario import Severity
 
 INDENT = " " * 8
 STEP = {"fault": "ONSET", "cure": "CURED"}
+PLACES = ("settings", "state", "batch", "rate", "parametrization", "clock")  # of the loop
 
 
 class Program:
@@ -39,22 +41,28 @@ class Program:
 
     def places(self) -> dict[str, str]:
         """The lines that the fault and the cure put into the loop, by place."""
-        places = ("settings", "state", "batch", "rate", "parametrization", "clock")
-        found: dict[str, list[str]] = {name: [] for name in places}
-        for word, before in (("fault", "healthy"), ("cure", "fault")):
-            differ = {k: v for k, v in self.told[word].items() if v != self.told[before][k]}
-            _under(found["settings"], word, [f"c.{k} = {value(k, v)}" for k, v in differ.items()])
-            kinds: dict[str, list[str]] = {}
-            for change in self.changes[word]:
-                place, line = self._line(change, STEP[word])
-                if line:
-                    kinds.setdefault(place, []).append(line)
-                if change.resume:
-                    took = f"taken = {1 + faults.RESUME_STEPS} if step == {STEP[word]} else taken  # the resume"
-                    kinds.setdefault("clock", []).append(took)
-            for place, made in kinds.items():
+        found: dict[str, list[str]] = {name: [] for name in PLACES}
+        for word in STEP:
+            for place, made in self.made(word).items():
                 _under(found[place], word + (f" and step == {STEP[word]}" if place == "state" else ""), made)
         return {f"at_{name}": "\n".join(text) for name, text in found.items()}
+
+    def made(self, word: str) -> dict[str, list[str]]:
+        """The lines of the fault or of the cure, by place; their functions and constants are then in `harvest`."""
+        found = {"settings": [f"c.{k} = {value(k, v)}" for k, v in self.differing(word).items()]}
+        for change in self.changes[word]:
+            place, line = self._line(change, STEP[word])
+            if line:
+                found.setdefault(place, []).append(line)
+            if change.resume:
+                took = f"taken = {1 + faults.RESUME_STEPS} if step == {STEP[word]} else taken  # the resume"
+                found.setdefault("clock", []).append(took)
+        return found
+
+    def differing(self, word: str) -> dict[str, Any]:
+        """Settings of the plain program that the fault, or the cure on top of it, gives another value."""
+        before = self.told["healthy" if word == "fault" else "fault"]
+        return {k: v for k, v in self.told[word].items() if v != before[k]}
 
     def _line(self, change: faults.Change, first: str) -> tuple[str, str]:
         """Where a change is made, and the line that makes it; empty where its values say all."""

@@ -8,6 +8,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.spec.proofs import unproven
 from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.scenario import Scenario
+from trainwreck.scenarios.views.page import injected
 
 # What shapes are made with; none is a shape itself.
 PARTS = ("smooth", "turning_point", "agreement")
@@ -21,6 +22,7 @@ def catalogue_facts() -> dict[str, Any]:
         "imitates": {name: entry.imitates for name, entry in entries.items() if entry.imitates},
         "shapes": {name: (line, picture(name)) for name, line in vocabulary().items()},
         "unproven": unproven(),
+        "injected": {name: injected(name) for name in entries},
     }
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.spec.registry import scenarios
+from trainwreck.scenarios.views.page import recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKE = ROOT / "docs" / "site" / "make.py"
@@ -53,6 +54,10 @@ def test_every_scenario_has_a_page_with_its_family_and_its_references(pages):
         assert f"[`{id}`]({path.relative_to(pages / 'catalogue').as_posix()})" in references
         assert all(f"## {section}\n" in page for section in entry.page())
         assert "## Proof" in page
+        assert "## Setup\n" in page
+        assert re.search(r"^## Lines that the (fault|deviation) changes$", page, re.M)
+        shown = re.search(r"^```diff\n(.*?)\n```$", page, re.M | re.S)
+        assert (shown[1].splitlines() if shown else []) == recorded().get(id, [])
 
 
 def test_every_work_that_is_cited_is_known(pages):

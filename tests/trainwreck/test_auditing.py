@@ -130,9 +130,13 @@ def test_diff_of_a_data_set_with_itself_and_with_one_that_was_changed(call, data
     (only,) = found["differences"]
     assert (only["run_id"], only["step"], only["signal"], only["changed"]) == (victim, 5, "loss", ["torch"])
     assert only["loss_difference"] == pytest.approx(0.5, rel=1e-5)
+    assert found["first_steps"] == [5, 5, 5]
+    assert (found["kinds"], found["visible"], found["no_return"]) == (0, 0, 0)
     text = call("diff", data_set, other)
     assert text.code == 1
     assert all(word in text.out for word in (victim, f"{runs - 1} of {runs} runs", "environments differ in: torch"))
+    assert "the others differ from step 5 on (median; 5 to 5)" in text.out
+    assert f"kind in 0 of {runs} runs" in text.out
 
 
 def test_the_sample_goes_by_its_name(call, here):

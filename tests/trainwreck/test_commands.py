@@ -41,6 +41,18 @@ def test_show(call):
     assert all(section in text.out for section in page["sections"])
 
 
+def test_show_has_the_setup_and_the_lines_of_the_fault(call):
+    page = parsed(call("show", "lr_too_low", "--json"))
+    assert {"setting": "model.width", "default": 64, "here": 48} in page["settings"]
+    assert page["lines"][:2] == ["- c.lr = 0.01", "+ c.lr = 0.0001"]
+    text = call("show", "lr_too_low").out
+    assert "default of size micro" in text
+    assert set(page["lines"]) <= set(text.splitlines())
+    own = call("show", "benign_entropy_floor").out
+    assert "its own twin" in own
+    assert "\n+ " not in own
+
+
 def test_run_draws_a_picture(call, here, tiny):
     facts = parsed(call("run", "mask_missing", *tiny, "--seed", "3", "--json"))
     assert (here / "mask_missing.png").read_bytes().startswith(b"\x89PNG")

@@ -47,6 +47,7 @@ MEASUREMENTS = (
     "reproducers",
     "fidelity",
     "language",
+    "machines",
 )
 
 

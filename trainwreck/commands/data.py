@@ -28,7 +28,7 @@ from trainwreck.evaluation.progress import progress
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.dataset import DataSet
-    from trainwreck.evaluation.dataset.diff import Comparison
+    from trainwreck.evaluation.dataset.diff import Comparison, Summary
 
 
 @click.command()
@@ -216,11 +216,13 @@ def reproduce(dir: Path, run_id: str, as_json: bool) -> None:
 def diff(dir: Path, other: Path, as_json: bool) -> None:
     """Compare two data sets of one plan.
 
-    Made on two machines or by two versions: the first step and signal that differ, and by how many nats the losses do.
+    Made on two machines or by two versions: the first step and signal that differ, by how many nats the losses do, and
+    in how many runs each label does: kind, first visible step (by more than two steps), point of no return (by more
+    than 5 % of the run).
     Exit code 0: every run of the first is in the second, bitwise and with the same labels; 1: not so.
     """
     from trainwreck.evaluation.dataset.dataset import load
-    from trainwreck.evaluation.dataset.diff import common_runs, compare_data_sets
+    from trainwreck.evaluation.dataset.diff import common_runs, compare_data_sets, summarise
 
     one, two = load(dir), load(other)
     runs = len(common_runs(one, two))
@@ -229,25 +231,24 @@ def diff(dir: Path, other: Path, as_json: bool) -> None:
         for comparison in compare_data_sets(one, two):
             found.append(comparison)
             tick(len(found), runs, f"run {comparison.run_id}")
-    apart = [c for c in found if not c.identical or c.labels]
+    apart, summary = [c for c in found if not c.identical or c.labels], summarise(one, two, found)
     missing = [sorted({*a.runs["run_id"]} - {*b.runs["run_id"]}) for a, b in ((one, two), (two, one))]
     if as_json:
         print_json(
             {
-                "runs": runs,
-                "identical": sum(c.identical for c in found),
+                **summary.to_dict(),
                 "only_in_first": missing[0],
                 "only_in_second": missing[1],
                 "differences": [c.to_dict() for c in apart],
             }
         )
     else:
-        _print_differences(one, apart, runs, missing)
+        _print_differences(one, apart, summary, missing)
     if apart or missing[0]:
         sys.exit(1)
 
 
-def _print_differences(one: "DataSet", apart: "list[Comparison]", runs: int, missing: list[list[str]]) -> None:
+def _print_differences(one: "DataSet", apart: "list[Comparison]", summary: "Summary", missing: list[list[str]]) -> None:
     if apart:
         print_table(
             ("run", "scenario", "from step", "first in", "by", "loss apart (nats)", "last loss (nats)", "labels"),
@@ -257,7 +258,7 @@ def _print_differences(one: "DataSet", apart: "list[Comparison]", runs: int, mis
                 for c in apart
             ],
         )  # fmt: skip
-    print(f"{runs - sum(not c.identical for c in apart)} of {runs} runs are bitwise identical")
+    print(summary.text())
     for ids, name in zip(missing, ("first", "second"), strict=True):
         if ids:
             print(f"{len(ids)} runs only in the {name}: {shortened(ids)}")

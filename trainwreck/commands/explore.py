@@ -64,9 +64,10 @@ def list_(family: str | None, as_json: bool) -> None:
 def show(id: str, as_json: bool) -> None:
     """Print the page of a scenario.
 
-    The failure, its mechanism, what is injected, the signature, the cure and the references.
+    The failure, its mechanism, what is injected, the signature, the cure and the references; the settings in which it
+    differs from the default of its size, and the lines of the training program that the fault changes.
     """
-    from trainwreck.scenarios.spec.pages import page
+    from trainwreck.scenarios.views.page import page
 
     content = page(id)
     if as_json:

@@ -44,6 +44,39 @@ def print_page(content: dict[str, Any]) -> None:
     lines += [f"Family: {content['family']}. Sizes: {', '.join(content['sizes'])}. Tells: `{content['telling']}`.\n"]
     lines += [f"Knobs: {', '.join(f'`{k}`' for k in content['knobs']) or 'none'}."]
     Console().print(Markdown("\n".join(lines)))
+    _print_injected(content)
+
+
+def _print_injected(content: dict[str, Any]) -> None:
+    """The settings in which a scenario is not the default of its size, and the lines that its fault changes."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    default = f"default of size {content['size']}"
+    lines = [f"## Setup\n\n{content['base']}\n"]
+    if content["settings"]:
+        lines += [f"| setting | {default} | here |", "|---|---|---|"]
+        lines += [f"| `{r['setting']}` | {_shown(r['default'])} | {_shown(r['here'])} |" for r in content["settings"]]
+    else:
+        lines += [f"No setting differs from the {default}."]
+    lines += [
+        "",
+        "## Changed lines\n",
+        f"{content['when']} The lines are those of the program that `trainwreck reproducer` writes.\n",
+    ]
+    lines += [content["no_lines"]]
+    console = Console()
+    console.print(Markdown("\n".join(lines)))
+    if content["lines"]:
+        console.print()
+    styles = {"-": "red", "+": "green"}
+    for line in content["lines"]:
+        console.print(line, style=styles.get(line[:1]), markup=False, highlight=False, soft_wrap=True)
+
+
+def _shown(value: object) -> str:
+    """A setting's value as the command line takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def print_run(facts: dict[str, Any]) -> None:

@@ -19,13 +19,15 @@ class Catalogue:
     """What a data set does not say of its scenarios; `scenarios.views.symptoms.catalogue_facts` gives its fields.
 
     symptoms: scenario to names of shapes. imitates: look-alike to failures, the likest first. shapes: name to a line
-    and a picture in characters. unproven: rows with id, family, fault and what was tried.
+    and a picture in characters. unproven: rows with id, family, fault and what was tried. injected: scenario to its
+    base, settings and lines, as `scenarios.views.page.injected` has them.
     """
 
     symptoms: Mapping[str, Sequence[str]] = field(default_factory=dict)
     imitates: Mapping[str, Sequence[str]] = field(default_factory=dict)
     shapes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     unproven: Sequence[Mapping[str, str]] = ()
+    injected: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def scenario_facts(
@@ -44,6 +46,7 @@ def scenario_facts(
         "symptoms": list(catalogue.symptoms.get(name, ())),
         "imitates": list(catalogue.imitates.get(name, ())),
         "imitated_by": sorted(other for other, taken_for in catalogue.imitates.items() if name in taken_for),
+        "injected": catalogue.injected.get(name),
         "runs": runs,
     }
 

@@ -94,6 +94,7 @@ class OpenScenario {
       `<div class="controls no-print" role="group" aria-label="What the charts show">${this._controls()}</div>` +
       `<div class="columns"><div><div class="pair" data-part="pair"><div class="curves" data-part="own"></div></div><div data-part="more"></div></div>` +
       `<div>${alikeHtml(scenario)}${textHtml(scenario)}<h3>This run</h3>${factsHtml(scenario, run)}${symptomsHtml(scenario)}</div></div>` +
+      injectedHtml(scenario) +
       `<div class="columns"><div><h3>The playbook</h3>${rulesHtml(scenario, run)}</div><div><h3>Detectors</h3>${alarmsHtml(scenario, run)}</div></div>`;
     const columns = await runsOf(run);
     if (open !== this) return; // the reader has gone on meanwhile

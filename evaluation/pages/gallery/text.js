@@ -86,6 +86,23 @@ function textHtml(scenario) {
   return `<dl class="page">${scenario.text.map(([name, text]) => `<dt>${escaped(name)}</dt><dd>${coded(text)}</dd>`).join("")}</dl>`;
 }
 
+/** The settings that are not the default of the size, and the lines of the program that the fault changes. */
+function injectedHtml(scenario) {
+  const one = scenario.injected;
+  if (!one) return "";
+  const value = (found) => escaped(typeof found === "string" ? found : JSON.stringify(found));
+  const rows = one.settings.map((row) => `<tr><th scope="row"><code>${escaped(row.setting)}</code></th><td>${value(row.default)}</td><td>${value(row.here)}</td></tr>`);
+  const table = rows.length
+    ? `<table class="facts setup"><thead><tr><th scope="col">setting</th><th scope="col">default of size ${escaped(one.size)}</th><th scope="col">here</th></tr></thead><tbody>${rows.join("")}</tbody></table>`
+    : `<p class="note">No setting differs from the default of size ${escaped(one.size)}.</p>`;
+  const signs = { "+": "comes", "-": "goes" };
+  const lines = one.lines.map((line) => `<span class="${signs[line[0]] ?? "stays"}">${escaped(line) || " "}</span>`).join("\n");
+  const fault = scenario.kind === "look-alike" ? "deviation" : "fault";
+  return `<h3>Setup, as the catalogue has it</h3><p class="note">${escaped(one.base)}</p>${table}` +
+    `<h3>Lines that the ${fault} changes</h3><p class="note">${escaped(one.when)} The lines are those of the program that <code>trainwreck reproducer</code> writes.</p>` +
+    (one.lines.length ? `<pre class="change" tabindex="0">${lines}</pre>` : `<p>${escaped(one.no_lines)}</p>`);
+}
+
 function alikeHtml(scenario) {
   const parts = [];
   if (scenario.imitates.length) parts.push(`<p>Healthy, and taken for: ${scenario.imitates.map(linked).join(", ")}.</p>`);

@@ -51,7 +51,7 @@ class InitTooLarge(Scenario):
     }
 
     def base(self, setup: Setup) -> Setup:
-        return bases.cool(setup)
+        return bases.chain_third_lr(setup)
 
     def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled(f"model.init.{name}", knobs.factor) for name in SPREADS]

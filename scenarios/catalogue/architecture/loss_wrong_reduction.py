@@ -19,10 +19,9 @@ References: Debugging training ("bug in the loss: wrong reduction"); Debugging T
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.config import OptimizerKind
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Reduction, Setup, replaced
+from trainwreck.scenarios.config.settings import Reduction, Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
@@ -40,13 +39,7 @@ class LossWrongReduction(Scenario):
     cure_after = 6
 
     def base(self, setup: Setup) -> Setup:
-        return replaced(
-            bases.chain(setup),
-            optimizer__kind=OptimizerKind.SGD,
-            optimizer__lr=0.1,
-            optimizer__weight_decay=0.0,
-            optimizer__clip=None,
-        )
+        return bases.chain_sgd(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("reduction", Reduction.SUM)]

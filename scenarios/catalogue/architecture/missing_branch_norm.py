@@ -47,7 +47,7 @@ class MissingBranchNorm(Scenario):
     cure_after = 60
 
     def base(self, setup: Setup) -> Setup:
-        return bases.deep_chain(setup)
+        return bases.chain_four_layers(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(without_attention_norm)]

@@ -55,7 +55,7 @@ class OutputInitTooLarge(Scenario):
     cure_after = 5
 
     def base(self, setup: Setup) -> Setup:
-        return bases.cool(setup)
+        return bases.chain_third_lr(setup)
 
     def fault(self, knobs: Spread, setup: Setup) -> list[Change]:
         return [Setting("model.init.head_std", knobs.std)]

@@ -43,7 +43,7 @@ class VanishingDepth(Scenario):
     cure_after = 60
 
     def base(self, setup: Setup) -> Setup:
-        return bases.deep_chain(setup)
+        return bases.chain_four_layers(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(without_shortcut)]

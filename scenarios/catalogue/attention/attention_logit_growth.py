@@ -50,7 +50,7 @@ class AttentionLogitGrowth(Scenario):
     knobs = Factor()
 
     def base(self, setup: Setup) -> Setup:
-        return bases.hot_chain(setup)
+        return bases.chain_lr_x4_no_decay_no_clip(setup)
 
     def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", knobs.factor)]

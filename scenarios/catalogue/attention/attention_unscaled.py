@@ -46,7 +46,7 @@ class AttentionUnscaled(Scenario):
     tolerance = 0.14  # 16 healthy runs of this base end 0.139 nats apart
 
     def base(self, setup: Setup) -> Setup:
-        return bases.compact(setup)
+        return bases.full_narrow(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(unscale)]

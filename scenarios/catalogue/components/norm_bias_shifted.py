@@ -49,7 +49,7 @@ class NormBiasShifted(Scenario):
     cure_after = 4
 
     def base(self, setup: Setup) -> Setup:
-        return bases.echo_post(setup)
+        return bases.echo_post_norm(setup)
 
     def fault(self, knobs: Amount, setup: Setup) -> list[Change]:
         def shift(parametrization: Parametrization, plan: Layout) -> Parametrization:

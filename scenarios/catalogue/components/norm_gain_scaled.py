@@ -58,7 +58,7 @@ class NormGainScaled(Scenario):
     cure_after = 8
 
     def base(self, setup: Setup) -> Setup:
-        return bases.echo_post(setup)
+        return bases.echo_post_norm(setup)
 
     def fault(self, knobs: Fraction, setup: Setup) -> list[Change]:
         def fade(parametrization: Parametrization, plan: Layout) -> Parametrization:

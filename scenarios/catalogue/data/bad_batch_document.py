@@ -39,7 +39,7 @@ class BadBatchDocument(Scenario):
     telling = "row_loss_max"
 
     def base(self, setup: Setup) -> Setup:
-        return bases.unclipped_chain(setup)
+        return bases.chain_unclipped(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         known = source(source_key(setup.data)).vocabulary

@@ -40,7 +40,7 @@ class BadBatchForeign(Scenario):
     telling = "loss"
 
     def base(self, setup: Setup) -> Setup:
-        return bases.unclipped_chain(setup)
+        return bases.chain_unclipped(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         first = int(bases.chain_bytes(setup)[0])

@@ -41,7 +41,7 @@ class BadBatchRepeats(Scenario):
     telling = "grad_norm"
 
     def base(self, setup: Setup) -> Setup:
-        return bases.unclipped_chain(setup)
+        return bases.chain_unclipped(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def repeat(batch: Batch, since: int, draw: np.random.Generator) -> Batch:

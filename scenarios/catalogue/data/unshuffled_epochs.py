@@ -41,7 +41,7 @@ class UnshuffledEpochs(Scenario):
     cure_after = 110
 
     def base(self, setup: Setup) -> Setup:
-        return bases.epochs(setup)
+        return bases.chain_epochs(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         count = setup.data.pool

@@ -48,7 +48,7 @@ class ValidationLeak(Scenario):
     cure_after = 4
 
     def base(self, setup: Setup) -> Setup:
-        return bases.epochs(setup)
+        return bases.chain_epochs(setup)
 
     def fault(self, knobs: Share, setup: Setup) -> list[Change]:
         held_out = validation(setup)[0]

@@ -60,7 +60,7 @@ class DdpGradientsNotAveraged(Scenario):
     cure_after = 30
 
     def base(self, setup: Setup) -> Setup:
-        return bases.data_parallel(setup)
+        return bases.chain_sgd_four_ranks(setup)
 
     def fault(self, knobs: Reduction, setup: Setup) -> list[Change]:
         def add_up(exchange: Exchange) -> Exchange:

@@ -46,7 +46,7 @@ class DdpLossScaleInconsistent(Scenario):
 
     def base(self, setup: Setup) -> Setup:
         return replaced(
-            bases.data_parallel(setup),
+            bases.chain_sgd_four_ranks(setup),
             precision__format=Format.FP16,
             precision__dynamic=True,
             precision__loss_scale=2.0**12,

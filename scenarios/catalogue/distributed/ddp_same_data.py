@@ -39,7 +39,7 @@ class DdpSameData(Scenario):
     cure_after = 30
 
     def base(self, setup: Setup) -> Setup:
-        return bases.data_parallel(setup)
+        return bases.chain_sgd_four_ranks(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def read_the_first(exchange: Exchange) -> Exchange:

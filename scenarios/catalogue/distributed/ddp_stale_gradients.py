@@ -56,7 +56,7 @@ class DdpStaleGradients(Scenario):
     cure_after = 30
 
     def base(self, setup: Setup) -> Setup:
-        return bases.data_parallel(setup)
+        return bases.chain_sgd_four_ranks(setup)
 
     def fault(self, knobs: Late, setup: Setup) -> list[Change]:
         def not_wait(exchange: Exchange) -> Exchange:

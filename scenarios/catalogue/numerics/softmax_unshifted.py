@@ -20,7 +20,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_one_hot_head
+from trainwreck.scenarios.catalogue.bases import chain_one_head_large_logits
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Variant
 from trainwreck.scenarios.spec.registry import register
@@ -42,7 +42,7 @@ class SoftmaxUnshifted(Scenario):
     cure_after = 3
 
     def base(self, setup: Setup) -> Setup:
-        return chain_one_hot_head(setup)
+        return chain_one_head_large_logits(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Variant("model.attention", self.id)]

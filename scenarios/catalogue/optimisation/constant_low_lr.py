@@ -44,7 +44,7 @@ class ConstantLowLR(Scenario):
     cure_after = 30
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_slow_start(setup)
+        return bases.chain_warmup_half(setup)
 
     def fault(self, knobs: Rate, setup: Setup) -> list[Change]:
         return [

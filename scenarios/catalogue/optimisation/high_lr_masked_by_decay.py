@@ -47,7 +47,7 @@ class HighLRMaskedByDecay(Scenario):
 
     def base(self, setup: Setup) -> Setup:
         # Twice the usual decay: weights that have grown come back far enough for the end to look well.
-        return replaced(bases.chain_to_zero(setup), optimizer__weight_decay=0.2)
+        return replaced(bases.chain_lr_to_zero(setup), optimizer__weight_decay=0.2)
 
     def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", knobs.factor)]

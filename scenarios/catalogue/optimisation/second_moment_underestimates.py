@@ -54,7 +54,7 @@ class SecondMomentUnderestimates(Scenario):
     cure_after = 1
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_long_memory(setup)
+        return bases.chain_lr_x10_beta2_0999_no_clip(setup)
 
     def fault(self, knobs: Growth, setup: Setup) -> list[Change]:
         def grow(updates: Updates, plan: Layout) -> Updates:

@@ -46,7 +46,7 @@ class SlowDivergence(Scenario):
     cure_after = 15
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_bare(setup)
+        return bases.chain_constant_lr_no_decay_no_clip(setup)
 
     def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", knobs.factor)]

@@ -51,7 +51,7 @@ class SmallBatchOscillation(Scenario):
     tolerance = 0.055  # 16 healthy runs of this base end 0.054 nats apart
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_small_batch(setup)
+        return bases.chain_two_rows(setup)
 
     def fault(self, knobs: Rate, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", knobs.factor)]

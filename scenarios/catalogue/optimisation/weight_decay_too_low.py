@@ -36,7 +36,7 @@ class WeightDecayTooLow(Scenario):
     cure_after = 30
 
     def base(self, setup: Setup) -> Setup:
-        return replaced(bases.chain_hotter(setup), optimizer__weight_decay=0.3)
+        return replaced(bases.chain_lr_x14_longer_warmup(setup), optimizer__weight_decay=0.3)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("optimizer.weight_decay", 0.0)]

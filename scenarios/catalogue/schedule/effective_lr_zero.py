@@ -42,7 +42,7 @@ class EffectiveLRZero(Scenario):
     cure_after = 30
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_to_zero(setup)
+        return bases.chain_lr_to_zero(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def detach(updates: Updates, plan: Layout) -> Updates:

@@ -53,7 +53,7 @@ class LRJump(Scenario):
     cure_after = 1
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_to_zero(setup)
+        return bases.chain_lr_to_zero(setup)
 
     def fault(self, knobs: Jump, setup: Setup) -> list[Change]:
         return [Curve(lambda rate, since, setup: rate * knobs.factor)]

@@ -51,7 +51,7 @@ class ScheduleWrongTotal(Scenario):
     cure_after = 120
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_to_zero(setup)
+        return bases.chain_lr_to_zero(setup)
 
     def fault(self, knobs: Calls, setup: Setup) -> list[Change]:
         return [Setting("schedule.calls", knobs.calls)]

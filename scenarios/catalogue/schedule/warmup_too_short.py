@@ -46,7 +46,7 @@ class WarmupTooShort(Scenario):
     knobs = Warmup()
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_hotter(setup)
+        return bases.chain_lr_x14_longer_warmup(setup)
 
     def fault(self, knobs: Warmup, setup: Setup) -> list[Change]:
         return [Setting("schedule.warmup_steps", knobs.warmup_steps)]

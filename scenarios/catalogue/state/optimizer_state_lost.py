@@ -16,7 +16,7 @@ References: Debugging Training Instability (optimizer state mismatch in checkpoi
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_hot
+from trainwreck.scenarios.catalogue.bases import chain_lr_x10_long_warmup
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit
 from trainwreck.scenarios.spec.registry import register
@@ -37,7 +37,7 @@ class OptimizerStateLost(Scenario):
     cure_after = 3
 
     def base(self, setup: Setup) -> Setup:
-        return chain_hot(setup)
+        return chain_lr_x10_long_warmup(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def lose(state: State, earlier: State) -> State:

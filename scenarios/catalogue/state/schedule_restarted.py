@@ -18,7 +18,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_hot
+from trainwreck.scenarios.catalogue.bases import chain_lr_x10_long_warmup
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, SchedulePosition, StateEdit
 from trainwreck.scenarios.spec.registry import register
@@ -38,7 +38,7 @@ class ScheduleRestarted(Scenario):
     cure_after = 60
 
     def base(self, setup: Setup) -> Setup:
-        return chain_hot(setup)
+        return chain_lr_x10_long_warmup(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         resume = StateEdit(lambda state, earlier: state)

@@ -67,6 +67,12 @@ def test_nothing_is_loaded_from_elsewhere(text):
     assert policy["content"].startswith("default-src 'none';")
 
 
+def test_every_scenario_has_its_setup_and_the_lines_of_its_fault(text, facts_in, catalogue):
+    for name, facts in facts_in(text)["scenarios"].items():
+        assert facts["injected"] == catalogue.injected[name]
+        assert any(line.startswith("+ ") for line in facts["injected"]["lines"]), name
+
+
 def test_what_is_packed_is_the_telemetry(text, runs_in, facts_in, shipped):
     packed, facts = runs_in(text), facts_in(text)
     assert set(packed) == {row["run_id"] for runs in exhibits([shipped]).values() for one in runs for row in one.rows}

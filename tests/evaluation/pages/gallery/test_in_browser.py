@@ -65,6 +65,21 @@ def test_the_filters_leave_what_they_name(overview):
     assert overview.is_visible("#unproven")
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1300])
+def test_a_page_has_the_setup_and_the_lines_of_the_fault(opened, theme, width):
+    page = opened("gradients_not_cleared")
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=theme)
+    rows = page.locator("table.setup tbody tr").all_inner_texts()
+    assert "model.width\t64\t48" in rows
+    goes, comes, stays = (page.locator(f"pre.change .{sign}").all_inner_texts() for sign in ("goes", "comes", "stays"))
+    assert goes == ["- c.gradients_kept = False"]
+    assert comes == ["+ c.gradients_kept = True"]
+    assert len(stays) == 2
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_every_card_has_a_picture_of_the_run_and_its_twin(overview):
     overview.until("document.body.dataset.drawn === 'cards'")
     paths = overview.eval_on_selector_all(
