@@ -49,7 +49,7 @@ class GradientsNotCleared(Scenario):
         return [UpdateEdit(keep)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
-        norm = run["grad_norm"]
+        norm = np.pad(run["grad_norm"], (0, 45), constant_values=np.nan)  # where the run has ended
         level, soon, later = (norm[onset + a : onset + b] for a, b in ((-20, 0), (10, 15), (40, 45)))
         return {
             "ten steps after the onset the gradient norm is over twice its level": soon.mean() > 2 * np.median(level),

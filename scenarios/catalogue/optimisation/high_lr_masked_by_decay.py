@@ -52,7 +52,7 @@ class HighLRMaskedByDecay(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         steps, loss = len(run), shapes.smooth(run["loss"], 20)
-        gap = loss - shapes.smooth(healthy["loss"], 20)
+        gap = loss - shapes.smooth(healthy["loss"], 20)[:steps]
         middle, end = gap[steps // 4 : steps // 2].mean(), gap[-10:].mean()
         return {
             "over the second quarter the loss is more than 0.2 nats above a healthy run's": middle > 0.2,

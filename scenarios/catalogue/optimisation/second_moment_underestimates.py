@@ -81,5 +81,6 @@ def lag(norm: np.ndarray, beta2: float) -> np.ndarray:
     second, ratios = 0.0, []
     for t, square in enumerate(np.square(norm.astype(np.float64))):
         second = beta2 * second + (1 - beta2) * square
-        ratios.append(np.sqrt(square * (1 - beta2 ** (t + 1)) / second))
+        with np.errstate(invalid="ignore"):  # NaN where both are infinite
+            ratios.append(np.sqrt(square * (1 - beta2 ** (t + 1)) / second))
     return np.array(ratios)
