@@ -69,13 +69,13 @@ class GradientDominated(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         share, usual = run["row_grad_share"], np.median(healthy["row_grad_share"])
+        before = np.median(share[:onset])
         loss, shifts = run["loss"], range(onset, len(run) - 4, EVERY)
         with np.errstate(invalid="ignore"):  # NaN where neither is finite
             jumps = np.array([loss[b : b + 3].mean() / loss[b - 5 : b].mean() for b in shifts])
         return {
-            "before the onset the largest row's share of the gradient is normal": np.median(share[:onset])
-            < 1.5 * usual,
-            "then it is over 3 times a healthy run's in 95 % of the steps": np.percentile(share[onset:], 5) > 3 * usual,
+            "the largest row's share of the gradient is normal before the onset": before < 1.5 * usual,
+            "then it is over 3 times as high in 95 % of the steps": np.percentile(share[onset:], 5) > 3 * usual,
             "the loss jumps by half at the onset": (jumps[:1] > 1.5).any(),
             "by a quarter in the mean where the subset changes": jumps[1:].sum() > 1.25 * (len(jumps) - 1),
         }

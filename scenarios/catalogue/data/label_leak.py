@@ -61,12 +61,11 @@ class LabelLeak(Scenario):
         return [DataTransform(announce, self.id)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        under = shapes.falls_under(run["loss"], healthy["loss"], margin=0.7)
+        mine, other = (t.evaluations[1][-1] for t in (run, healthy))
         return {
-            "the training loss ends 0.7 nats under a healthy run's": shapes.falls_under(
-                run["loss"], healthy["loss"], 0.7
-            ),
-            "the held-out loss, without the field, ends above": run.evaluations[1][-1]
-            > healthy.evaluations[1][-1] + 0.1,
+            "the training loss ends 0.7 nats under a healthy run's": under,
+            "the held-out loss, without the field, ends above": mine > other + 0.1,
         }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:

@@ -1,8 +1,8 @@
 """A softmax without subtracting the row's maximum overflows at a logit of 89.
 
 Failure: An attention written by hand takes exp of the scores as they are. Training is normal until a score
-    passes 88.7, or the sum of several does; then exp is infinite in float32, and everything is NaN within one
-    step. float16 holds scores that are 700 times as large.
+    nears 88.7; then exp, or a row's sum of it, is infinite in float32, and everything is NaN within one step.
+    float16 holds scores that are 700 times as large.
 Mechanism: p = exp(s) / sum exp(s). The largest float32 is 3.4e38 = exp(88.72); past it p = inf / inf.
     exp(s - max s) is the same p and never over 1.
 Injection: From the onset on, the kernel that does not shift (`softmax_unshifted`) takes over. It starts
@@ -49,7 +49,7 @@ class SoftmaxUnshifted(Scenario):
         last = (shapes.non_finite_from(loss) or len(run)) - 1  # step with a finite loss
         return {
             "some steps after the onset the loss turns NaN for good": shapes.turns_non_finite(loss, onset + 1),
-            "the step before, the largest attention logit is within half of 88.7": (
+            "the step before, the largest attention logit is within 50 % of 88.7": (
                 0.5 * LARGEST < logits[last] < 1.5 * LARGEST
             ),
             "the loss of that step is normal": loss[last] < healthy["loss"][max(0, last - 9) : last + 1].mean() + 0.5,
