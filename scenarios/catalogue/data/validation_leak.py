@@ -73,7 +73,7 @@ class ValidationLeak(Scenario):
         return {
             "the validation loss ends under a healthy run's": under,
             "it is further under the loss on fresh rows than there, by 0.2 nats": gap(run) > gap(healthy) + 0.2,
-            "there the two keep within 0.15 nats": abs(gap(healthy)) < 0.15,
+            "there the two keep within 0.2 nats": abs(gap(healthy)) < 0.2,
         }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
