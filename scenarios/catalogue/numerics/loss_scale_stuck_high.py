@@ -59,7 +59,8 @@ class LossScaleStuckHigh(Scenario):
         return [Setting("precision.dynamic", False), StateEdit(static)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
-        scales, held_out = run["loss_scale"][onset:], run["validation_loss"][onset:][run.evaluated[onset:]]
+        scales = run["loss_scale"][onset:]
+        held_out = run["validation_loss"][onset:][run.evaluated[onset:]]
         frozen = np.isfinite(held_out).all() and np.ptp(held_out) == 0.0
         return {
             "from the onset on every step is skipped": shapes.pinned_at(run["skipped"][onset:], 1.0, 0.0),
