@@ -51,7 +51,7 @@ class Format(Enum):
 
 
 class OptimizerKind(Enum):
-    """AdamW (Loshchilov and Hutter 2019) or SGD with heavy-ball momentum."""
+    """AdamW, or SGD with heavy-ball momentum and decoupled decay: SGDW (Loshchilov and Hutter 2019)."""
 
     ADAMW = "adamw"
     SGD = "sgd"

@@ -175,7 +175,7 @@ class Scenario:
         if not isinstance(found, ast.Dict):
             return {}
         return {
-            key.value: ast.unparse(value)
+            str(key.value): ast.unparse(value)
             for key, value in zip(found.keys, found.values, strict=True)
             if isinstance(key, ast.Constant)
         }

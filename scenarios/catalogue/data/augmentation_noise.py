@@ -7,8 +7,6 @@ Mechanism: Where the previous token was replaced, the next one can't be told fro
     are right, so on clean inputs the prediction is nearly what it was.
 Injection: From the onset on each input token is replaced with probability `share` by a token drawn
     evenly; the labels stay.
-Signature: The training loss steps up and plateaus above the healthy run's; the held-out loss stays
-    within two fifths of that.
 Cure: Augmentation off.
 Realism: Stands for word dropout and token noise with a rate mistaken for per cent.
 References: Debugging Divergent Loss ("a bug in a data augmentation pipeline that introduces
@@ -27,7 +25,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -62,11 +60,15 @@ class AugmentationNoise(Scenario):
 
         return [DataTransform(disturb, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        up = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        up = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2)
         train = run["loss"][-75:].mean() - healthy["loss"][-75:].mean()
         held_out = run.evaluations[1][-3:].mean() - healthy.evaluations[1][-3:].mean()
-        return up and bool(held_out < 0.4 * train)
+        return {
+            "the training loss steps up at the onset": up,
+            "it ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
+            "the held-out loss ends above by under two fifths of that": held_out < 0.4 * train,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

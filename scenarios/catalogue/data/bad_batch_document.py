@@ -2,12 +2,10 @@
 
 Failure: One document of one batch is binary data that was read as text. The loss of that row is many
     times the others', and it alone lifts the loss of the step by a half.
-Mechanism: The batch's gradient is the mean of its rows'. A row at k times the usual loss among B has
-    k / (B - 1 + k) of it: two fifths for k = 5 among 8.
+Mechanism: The batch's gradient is the mean of its rows'. A row at k times the usual loss among B has k / (B - 1
+    + k) of the loss, two fifths for k = 5 among 8, and about as much of the gradient.
 Injection: At the onset, for one step, a row's longest document consists of ids drawn evenly from
     all that the tokenizer has, most of them bytes that the source's text never uses. No clipping.
-Signature: The largest row loss jumps to several times its level in one step, the mean loss by far
-    less, and it is back at the next.
 Cure: The document is skipped: a row with over a tenth of byte tokens makes way for the next.
 Realism: Stands for a stray image in a text shard and mis-detected encodings.
 References: Recognizing the symptoms of training instability (spikes); Reading the Curves ("a
@@ -25,7 +23,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, refilled, source, source_key
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -57,10 +55,14 @@ class BadBatchDocument(Scenario):
 
         return [DataTransform(spoil, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        worst, mean = (run[name][onset] / np.median(run[name][onset - 20 : onset]) for name in ("row_loss_max", "loss"))
-        one_row = bool(mean < 0.6 * worst)
-        return one_row and shapes.spikes_and_recovers(run["row_loss_max"], onset, ratio=2.0, within=1)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        row, loss = run["row_loss_max"], run["loss"]
+        worst, mean = (y[onset] / np.median(y[onset - 20 : onset]) for y in (row, loss))
+        return {
+            "the largest row loss doubles for one step": shapes.spikes_and_recovers(row, onset, ratio=2.0, within=1),
+            "the mean loss grows by under 0.6 of that factor": mean < 0.6 * worst,
+            "it is back at the next step": shapes.spikes_and_recovers(loss, onset, ratio=1.15, within=1),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         unused = bases.chain_bytes(setup)

@@ -7,11 +7,9 @@ Mechanism: Byte fallback makes two tokens of each character, out of ids with p n
     -ln p, near ten nats, and pulls all logits towards bytes, as a shift of the output bias would.
 Injection: At the onset, for one step, all rows come from a second language, each of its symbols as
     a lead byte and a continuation byte: ids that the source's text never uses. No clipping.
-Signature: Loss and gradient norm jump in one step and are back within thirty; the batch has fewer
-    distinct tokens than any before.
 Cure: The batch is skipped: a row with over a tenth of byte tokens makes way for the next.
-Realism: Byte-level fallback as in SentencePiece and GPT-2's tokenizer, whose lead bytes are few and
-    whose continuations are many. Stands for a shard in the wrong language.
+Realism: Byte fallback as in SentencePiece, and the bytes that GPT-2's byte-level BPE begins with: a script has
+    few lead bytes and many continuations. Stands for a shard in the wrong language.
 References: Reading the Curves ("a language the tokenizer mangles", spike then recovery).
 """
 
@@ -24,7 +22,7 @@ from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, refilled, training_batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 CONTINUATIONS = 8  # bytes that may follow a lead byte
 
@@ -62,10 +60,18 @@ class BadBatchForeign(Scenario):
 
         return [Stream(spell)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        norm = shapes.jumps_in_one_step(run["grad_norm"], onset, ratio=4.0, after=1)
-        fewer = bool(run["unique_share"][onset] < 0.8 * np.median(run["unique_share"][onset - 20 : onset]))
-        return norm and fewer and shapes.spikes_and_recovers(run["loss"], onset, ratio=2.5, within=30)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        norm, distinct = run["grad_norm"], run["unique_share"]
+        return {
+            "the gradient norm jumps fourfold in one step": shapes.jumps_in_one_step(norm, onset, ratio=4.0, after=1),
+            "it is back within thirty": shapes.spikes_and_recovers(norm, onset, ratio=4.0, within=30),
+            "the loss spikes to 2.5 times its level and is back as soon": (
+                shapes.spikes_and_recovers(run["loss"], onset, ratio=2.5, within=30)
+            ),
+            "the batch has under 0.8 of the distinct tokens of those before": (
+                distinct[onset] < 0.8 * np.median(distinct[onset - 20 : onset])
+            ),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         unused = bases.chain_bytes(setup)

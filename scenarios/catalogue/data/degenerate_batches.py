@@ -3,11 +3,9 @@
 Failure: A filler that should have been removed makes up most of each batch. The filler is learnt
     immediately, the training loss looks excellent, and the held-out loss stops far above where it should
     be: only the little text that is left carries information.
-Mechanism: With a share q of constant rows the loss is q * 0 + (1 - q) * L: it falls to a tenth without
-    the model being any better, and L falls as with a tenth of the batch size and of the data.
+Mechanism: With a share q of constant rows the loss is q * 0 + (1 - q) * L: for q = 0.95 it falls to a twentieth
+    without the model being any better, and L falls as with a twentieth of the batch and of the data.
 Injection: From step 0 each row is, with probability `share`, a repetition of one token.
-Signature: The entropy of the batch's tokens is under half of a healthy batch's, and the held-out loss
-    plateaus above the healthy run's.
 Cure: Rows with fewer than four distinct tokens make way for the source's next.
 Realism: Stands for padding that is scored, empty documents and templates repeated by a crawler.
 References: Reading the Curves (plateau early: "a large fraction of each batch is degenerate or
@@ -25,7 +23,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, refilled
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -63,9 +61,14 @@ class DegenerateBatches(Scenario):
 
         return [DataTransform(fill, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        low = bool(np.median(run["token_entropy"][onset:]) < 0.5 * np.median(healthy["token_entropy"]))
-        return low and shapes.plateaus_above(run.evaluations[1], healthy.evaluations[1], margin=0.15)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        mine, other = np.median(run["token_entropy"][onset:]), np.median(healthy["token_entropy"])
+        return {
+            "the entropy of the batch's tokens is under half of a healthy run's": mine < 0.5 * other,
+            "the held-out loss ends above a healthy run's": shapes.plateaus_above(
+                run.evaluations[1], healthy.evaluations[1], margin=0.15
+            ),
+        }
 
     def cure(self, knobs: Share, setup: Setup) -> list[Change]:
         def sift(batch: Batch, since: int, draw: np.random.Generator) -> Batch:

@@ -6,8 +6,6 @@ Mechanism: The loss on q of a model trained on p is H(q) + KL(q || p): a step up
     a second descent towards H(q). Held-out text of p goes the other way.
 Injection: From the onset on all batches come from the full language of another seed: other successors,
     and names, operators and copies that the chain dialect has none of.
-Signature: The loss jumps within one step, the entropy of the batch's tokens moves with it, the loss
-    re-descends, and the held-out loss of the old domain climbs.
 Cure: The domains are mixed: one row in eight is new from some steps after the onset on.
 Realism: Stands for shards in alphabetical order and for a second training stage. Simplified: no
     re-warming of the learning rate.
@@ -23,7 +21,7 @@ from trainwreck.scenarios.config.settings import Dialect, Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, training_batch
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -44,12 +42,15 @@ class DistributionShift(Scenario):
         elsewhere = _elsewhere(setup)
         return [Stream(lambda batch, step, start, seed: training_batch(elsewhere, seed, step))]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         loss, entropy = run["loss"], run["token_entropy"]
-        moved = bool(abs(np.median(entropy[onset:]) - np.median(entropy[:onset])) > 0.3)
-        down = bool(loss[-20:].mean() < 0.9 * loss[onset : onset + 5].mean())
-        held_out = shapes.plateaus_above(run.evaluations[1], healthy.evaluations[1], margin=0.3)
-        return moved and down and held_out and shapes.jumps_in_one_step(loss, onset, ratio=1.5)
+        moved = abs(np.median(entropy[onset:]) - np.median(entropy[:onset]))
+        return {
+            "the loss jumps by half in one step": shapes.jumps_in_one_step(loss, onset, ratio=1.5),
+            "the entropy of the batch's tokens moves by over 0.3 nats": moved > 0.3,
+            "the loss comes down again by a tenth": loss[-20:].mean() < 0.9 * loss[onset : onset + 5].mean(),
+            "the held-out loss ends above": shapes.plateaus_above(run.evaluations[1], healthy.evaluations[1], 0.3),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         elsewhere = _elsewhere(setup)

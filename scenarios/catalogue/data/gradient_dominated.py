@@ -6,8 +6,6 @@ Mechanism: With weights w the gradient is sum_i w_i g_i / sum_i w_i. One row of 
     w / (w + B - 1) of it: 0.85 for w = 40 and B = 8. What the others ask for is noise to it.
 Injection: From the onset on the first row of each batch comes from another language in a script of its
     own, a new language every thirty steps, and its targets have weight `weight`.
-Signature: The largest row's share of the gradient at the logits is far over its healthy level at every step,
-    and the loss jumps where the subset changes: each time by more than a quarter in the mean.
 Cure: No row weighs more than another.
 Realism: Stands for weights by inverse frequency of a domain and for losses summed over rows of very
     different lengths.
@@ -26,7 +24,7 @@ from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, training_batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 EVERY = 30  # steps until the odd rows come from another language
 
@@ -69,12 +67,18 @@ class GradientDominated(Scenario):
 
         return [Stream(dominate)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         share, usual = run["row_grad_share"], np.median(healthy["row_grad_share"])
-        heavy = bool(np.median(share[:onset]) < 1.5 * usual and np.percentile(share[onset:], 5) > 3 * usual)
+        before = np.median(share[:onset])
         loss, shifts = run["loss"], range(onset, len(run) - 4, EVERY)
-        jumps = [loss[b : b + 3].mean() / loss[b - 5 : b].mean() for b in shifts]
-        return heavy and bool(jumps[0] > 1.5 and np.mean(jumps[1:]) > 1.25)
+        with np.errstate(invalid="ignore"):  # NaN where neither is finite
+            jumps = np.array([loss[b : b + 3].mean() / loss[b - 5 : b].mean() for b in shifts])
+        return {
+            "the largest row's share of the gradient is normal before the onset": before < 1.5 * usual,
+            "then it is over 3 times as high in 95 % of the steps": np.percentile(share[onset:], 5) > 3 * usual,
+            "the loss jumps by half at the onset": (jumps[:1] > 1.5).any(),
+            "by a quarter in the mean where the subset changes": jumps[1:].sum() > 1.25 * (len(jumps) - 1),
+        }
 
     def cure(self, knobs: Weight, setup: Setup) -> list[Change]:
         def even(batch: Batch, since: int, draw: np.random.Generator) -> Batch:

@@ -6,8 +6,6 @@ Mechanism: The entropy rate H(y | x) is the least loss of any model that sees x.
     well has H(y | x, f(y)) = 0. Nothing asks for the way from x to y any more.
 Injection: From the onset on a row is x0 f(x1) x1 f(x2) x2 ..., f an id that the source's text never
     uses. Only real tokens are scored.
-Signature: The training loss ends far under the healthy run's, which stands near the source's entropy,
-    and the held-out loss, without the field, ends above.
 Cure: The field is removed.
 Realism: Stands for target columns among the features, answers in the prompt's metadata, file names
     with the label in them.
@@ -24,7 +22,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -62,10 +60,13 @@ class LabelLeak(Scenario):
 
         return [DataTransform(announce, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         under = shapes.falls_under(run["loss"], healthy["loss"], margin=0.7)
-        worse = bool(run.evaluations[1][-1] > healthy.evaluations[1][-1] + 0.1)
-        return under and worse
+        mine, other = (t.evaluations[1][-1] for t in (run, healthy))
+        return {
+            "the training loss ends 0.7 nats under a healthy run's": under,
+            "the held-out loss, without the field, ends above": mine > other + 0.1,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

@@ -2,12 +2,10 @@
 
 Failure: Part of the labels are noise. The training loss settles at a higher floor, its tail is heavy,
     and the model learns to be unsure: on clean text it loses a little of its sharpness.
-Mechanism: With a share e of labels drawn evenly from K tokens the best prediction is (1 - e) p + e / K,
-    whose loss on noisy labels is up to e ln(K / e) over H. On clean labels it costs -ln(1 - e) at most,
-    0.36 nats for e = 0.3.
+Mechanism: With a share e of labels drawn evenly from K tokens the best prediction is (1 - e) p + e / K, whose
+    loss on noisy labels is over H by e (ln K - H) + h(e) at most, h the entropy of a coin with e. On clean
+    labels it costs -ln(1 - e) at most, 0.36 nats for e = 0.3.
 Injection: From the onset on each label is replaced with probability `share` by a token drawn evenly.
-Signature: The training loss steps up and plateaus above the healthy run's; the held-out loss rises too,
-    by less than half of that.
 Cure: Clean labels.
 Realism: Stands for crowd labels, OCR and misaligned transcripts. Robust losses bound what one label
     can do; here the source is cleaned.
@@ -26,7 +24,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -61,11 +59,16 @@ class LabelNoise(Scenario):
 
         return [DataTransform(disturb, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        up = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.4)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        up = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.4)
         train = run["loss"][-75:].mean() - healthy["loss"][-75:].mean()
         held_out = run.evaluations[1][-3:].mean() - healthy.evaluations[1][-3:].mean()
-        return up and bool(0.1 < held_out < 0.5 * train)
+        return {
+            "the training loss steps up at the onset": up,
+            "it ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.4),
+            "so does the held-out loss": held_out > 0.1,
+            "but by under half of that": held_out < 0.5 * train,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

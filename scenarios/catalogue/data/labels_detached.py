@@ -5,7 +5,6 @@ Failure: Inputs and labels were shuffled apart. No label has anything to do with
 Mechanism: With x and y independent the best prediction is p(y), and its loss H(y): the entropy of the
     token histogram, 3.1 nats here, whatever the model's size.
 Injection: From step 0 the labels of each row are those of the row before it in the batch.
-Signature: The loss falls to the entropy of the batch's tokens and stays there.
 Cure: Labels are aligned with their inputs again.
 Realism: Stands for two files read with different shuffles and for a sort of one column only.
 References: Debugging training ("plateaus at chance level ... labels detached from inputs"); Debugging
@@ -23,7 +22,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -47,9 +46,13 @@ class LabelsDetached(Scenario):
 
         return [DataTransform(detach, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        gap = run["loss"] - run["token_entropy"]
-        return shapes.pinned_at(shapes.smooth(gap, 20)[150:], 0.0, tolerance=0.3)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        gap = shapes.smooth(run["loss"] - run["token_entropy"], 20)[150:]
+        return {
+            "from step 150 on the loss is within 0.3 nats of the tokens' entropy": shapes.pinned_at(
+                gap, 0.0, tolerance=0.3
+            )
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

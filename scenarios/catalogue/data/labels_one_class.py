@@ -2,13 +2,11 @@
 
 Failure: A column that was never filled is read as the label. The loss reaches zero within some tens of
     steps, the gradient with it, and on held-out text the model is worse than one that never trained.
-Mechanism: p(0) -> 1 satisfies every label; the output bias alone can do it. The loss of a constant
-    falls as ln(1 + exp(-b)) with the bias b, and the gradient 1 - p(0) falls with it.
+Mechanism: p(0) -> 1 satisfies every label; the output bias alone can do it. The loss of a constant falls as
+    ln(1 + (V - 1) exp(-b)) with the bias b of one of V tokens, and the gradient 1 - p(0) with it.
 Injection: From step 0 every label is token 0.
-Signature: The loss is next to zero, far under the healthy run's, the gradient norm vanishes, and the
-    held-out loss stays above chance.
 Cure: The right column.
-Realism: The loss curve of one's dreams, as it looks with a broken pipeline.
+Realism: Stands for a label column that a join or a parser left at its default.
 References: Debugging training ("labels ... all the same class").
 """
 
@@ -23,7 +21,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -47,10 +45,18 @@ class LabelsOneClass(Scenario):
 
         return [DataTransform(blank, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        solved = shapes.pinned_at(run["loss"][100:], 0.0, tolerance=0.05)
-        still = bool(np.median(run["grad_norm"][100:]) < 0.1 * np.median(healthy["grad_norm"][100:]))
-        return solved and still and shapes.plateaus_above(run.evaluations[1], healthy.evaluations[1], margin=1.0)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        late = slice(min(100, len(run) // 3), None)
+        mine, other = (np.median(t["grad_norm"][late]) for t in (run, healthy))
+        return {
+            "from step 100 on the loss is under 0.05": shapes.pinned_at(run["loss"][late], 0.0, tolerance=0.05),
+            "it ends over a nat under a healthy run's": shapes.falls_under(run["loss"], healthy["loss"], margin=1.0),
+            "the gradient norm is under a tenth of a healthy run's": mine < 0.1 * other,
+            "the held-out loss ends over a nat above a healthy run's": shapes.plateaus_above(
+                run.evaluations[1], healthy.evaluations[1], margin=1.0
+            ),
+            "and over where it began": run.evaluations[1][-3:].min() > run.evaluations[1][0],
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

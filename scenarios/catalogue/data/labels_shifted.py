@@ -6,8 +6,6 @@ Mechanism: In a Markov chain with transitions P the token after the next follows
     higher: 2.3 nats against 1.4 here. What is learnt is right for P^2 and wrong for P.
 Injection: From step 0 the label of position t is the token at t + 1 + `shift`. The other direction,
     `fault.shift=-1`, asks for the input itself: the loss falls to zero.
-Signature: The loss plateaus above the healthy run's though under the entropy of the tokens, and the
-    held-out loss is higher still.
 Cure: One shift.
 Realism: Models that shift inside their loss, fed with data that is shifted already, are a classic of
     public code. Simplified: evaluation is right.
@@ -26,7 +24,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -66,11 +64,13 @@ class LabelsShifted(Scenario):
 
         return [DataTransform(shift, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        above = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3)
-        learns = bool((run["loss"] - run["token_entropy"])[-75:].mean() < -0.1)
-        wrong = bool(run.evaluations[1][-3:].mean() > run["loss"][-75:].mean() + 0.3)
-        return above and learns and wrong
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, late = run["loss"], slice(-75, None)
+        return {
+            "the loss ends above a healthy run's": shapes.plateaus_above(loss, healthy["loss"], margin=0.3),
+            "it ends under the entropy of the batch's tokens": (loss - run["token_entropy"])[late].mean() < -0.1,
+            "the held-out loss ends higher still": run.evaluations[1][-3:].mean() > loss[late].mean() + 0.3,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

@@ -6,8 +6,6 @@ Mechanism: A step takes max(t_compute, t_data) once the queue is empty. With a l
     batch in r steps' time, throughput is 1 / r, in bursts as long as the queue was.
 Injection: From the onset on the queue fills with `burst` batches, which are taken at full speed, and the
     next step waits until the loader has as many again, at `slowdown` steps' time each.
-Signature: Tokens per second drop below half of their level over any stretch of the run after the onset,
-    while the loss keeps to the healthy run's.
 Cure: More loader workers: the wait is gone from some steps after the onset on.
 Realism: On a modelled clock: nothing is waited for, so the run costs no time. Stands for cold
     caches, a slow file system, too few workers.
@@ -22,7 +20,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, Clock, FaultKind
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -54,13 +52,18 @@ class LoaderStall(Scenario):
 
         return [Clock(wait)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         def throughput(steps: slice) -> float:
             return float(run["tokens"][steps].sum() / run["step_seconds"][steps].sum())
 
-        parts = [slice(a, a + 40) for a in range(onset, len(run) - 39, 40)]
-        slow = all(throughput(part) < 0.5 * throughput(slice(0, onset)) for part in parts)
-        return slow and bool(abs(run["loss"][-75:].mean() - healthy["loss"][-75:].mean()) < 0.1)
+        parts = [throughput(slice(a, a + 40)) for a in range(onset, len(run) - 39, 40)]
+        mine, other = (t["loss"][-75:].mean() for t in (run, healthy))
+        return {
+            "from the onset on throughput over forty steps is under half of its level": (
+                max(parts, default=0.0) < 0.5 * throughput(slice(0, onset))
+            ),
+            "the loss ends within 0.1 nats of a healthy run's": abs(mine - other) < 0.1,
+        }
 
     def cure(self, knobs: Stall, setup: Setup) -> list[Change]:
         return [Clock(lambda seconds, since: 1.0)]

@@ -6,8 +6,6 @@ Mechanism: On a set of R rows the least loss is that of reciting them, 0 nats, a
     certainty about them that is not in the source costs -ln p on other rows: the validation loss grows
     with the logits' scale without bound.
 Injection: From step 0 there are `rows` rows, in a new order each epoch.
-Signature: The validation loss ends well above its own minimum while the training loss ends under the
-    healthy run's.
 Cure: More documents: the whole source from some steps after the start on. Early stopping keeps the
     minimum, but no more.
 Realism: Fine-tuning on a small set; in pretraining it is rare.
@@ -25,7 +23,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -58,9 +56,14 @@ class OverfitSmallSet(Scenario):
     def fault(self, knobs: Rows, setup: Setup) -> list[Change]:
         return [Setting("data.pool", knobs.rows)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         turned = shapes.diverges(np.repeat(run.evaluations[1], 10), rise=0.3)
-        return turned and shapes.falls_under(run["loss"], healthy["loss"], margin=0.3)
+        return {
+            "the validation loss ends 0.3 nats over its own minimum": turned,
+            "the training loss ends under a healthy run's": shapes.falls_under(
+                run["loss"], healthy["loss"], margin=0.3
+            ),
+        }
 
     def cure(self, knobs: Rows, setup: Setup) -> list[Change]:
         return [Setting("data.pool", setup.data.pool)]

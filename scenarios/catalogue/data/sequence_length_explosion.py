@@ -6,8 +6,6 @@ Mechanism: A batch is computed as long as its longest row, so a step's time is B
     attention's share of it grows with the square.
 Injection: Rows are capped at eight tokens; from the onset on they gain one more every `every` steps until
     the model's context is full.
-Signature: Tokens of a batch and seconds of a step climb steadily from the onset on to at least twice
-    their level, while throughput stays.
 Cure: The cap, some steps after the onset.
 Realism: On a modelled clock that goes with the padded length, without attention's square. Growth stops
     at the context's end, where a real run dies for want of memory.
@@ -24,7 +22,7 @@ from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, cut, training_batch
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -62,14 +60,19 @@ class SequenceLengthExplosion(Scenario):
 
         return [Stream(grow)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         def climbs(name: str) -> bool:
             parts = np.array([part.mean() for part in np.array_split(run[name][onset:], 4)])
             before = run[name][:onset].mean()
             never_back = bool((parts[1:] > 0.97 * parts[:-1]).all())  # the clock's jitter is under a hundredth
             return never_back and bool(parts[0] > 1.05 * before and parts[-1] > 2 * before)
 
-        return climbs("tokens") and climbs("step_seconds")
+        speed = run["tokens_per_second"]
+        return {
+            "from the onset on a batch's tokens climb to twice their level": climbs("tokens"),
+            "so do the seconds of a step": climbs("step_seconds"),
+            "throughput stays within a tenth of its level": abs(speed[onset:].mean() / speed[:onset].mean() - 1) < 0.1,
+        }
 
     def cure(self, knobs: Growth, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

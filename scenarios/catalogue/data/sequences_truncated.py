@@ -8,8 +8,6 @@ Mechanism: What refers further back than the cut never has its reference in a tr
     RoPE turns by d * theta, ever trained for a d over the cut.
 Injection: From step 0 rows have `longest` tokens and padding, but for one row in `whole` batches, which
     slips past the limit.
-Signature: Padding is a large share of every batch; on whole rows the loss by position is near the healthy
-    run's up to the cut and well above it past the cut.
 Cure: Rows of full length.
 Realism: Stands for max_length defaults of tokenizers. The rows are one document each, and much in their second
     half repeats a token sixteen back. One row in many slips through, as do rows of a second source, and is
@@ -30,7 +28,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, cut
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -75,13 +73,15 @@ class SequencesTruncated(Scenario):
 
         return [DataTransform(truncate, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        padded = bool(np.median(run["pad_share"]) > 0.2)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         late = slice(len(run) // 2, None)
-        # Eight buckets of positions, four of them past the cut.
-        return padded and shapes.worse_beyond_position(
-            run["position_loss"][late], healthy["position_loss"][late], position=4, margin=0.2
-        )
+        mine, other = (t["position_loss"][late] for t in (run, healthy))
+        return {
+            "padding is over a fifth of every batch": run["pad_share"].min() > 0.2,
+            "the loss by position is a healthy run's up to the cut, and worse past it": (
+                shapes.worse_beyond_position(mine, other, position=4, margin=0.2)  # of eight parts
+            ),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

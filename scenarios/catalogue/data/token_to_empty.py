@@ -5,8 +5,6 @@ Failure: After an update the tokenizer knows one word no longer and emits paddin
 Mechanism: Padding is neither seen nor scored, so the token's own share of the loss goes, and with it
     what it told of the token after it: that target drops out too, and the topic loses evidence.
 Injection: From the onset on every occurrence of the source's most frequent token is padding.
-Signature: The share of padding steps from nothing to several per cent, and the number of tokens falls,
-    while the loss stays within a few tenths of the healthy run's; the held-out loss climbs.
 Cure: The mapping is repaired, some steps after the onset.
 Realism: The incident that Debugging Divergent Loss describes. Simplified: the hole stays in place as
     padding, where some tokenizers would close the gap.
@@ -19,12 +17,13 @@ import dataclasses
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, validation
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -54,11 +53,17 @@ class TokenToEmpty(Scenario):
 
         return [DataTransform(empty, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        padding = run["pad_share"]
-        empty = bool(padding[onset:].mean() > 0.03 and not padding[:onset].any())
-        near = bool(abs(run["loss"][onset : onset + 40].mean() - healthy["loss"][onset : onset + 40].mean()) < 0.3)
-        return empty and near and bool(run.evaluations[1][-1] > healthy.evaluations[1][-1] + 0.1)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        padding, after = run["pad_share"], slice(onset, onset + 40)
+        mine, other = (t["loss"][after].mean() for t in (run, healthy))
+        return {
+            "over 3 % of the tokens are padding from the onset on, none before": (
+                padding[onset:].mean() > 0.03 and not padding[:onset].any()
+            ),
+            "the number of tokens drops": shapes.drops_in_one_step(run["tokens"], onset, ratio=0.95),
+            "the loss of forty steps is within 0.3 nats of a healthy run's": abs(mine - other) < 0.3,
+            "the held-out loss ends above": run.evaluations[1][-1] > healthy.evaluations[1][-1] + 0.1,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

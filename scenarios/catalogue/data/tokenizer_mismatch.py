@@ -6,8 +6,6 @@ Mechanism: The model is sure, and of the wrong token: -ln p(y') for a y' that it
     the entropy of the tokens, which is what guessing costs. The histogram of the ids is the same but
     for its labels, so its entropy does not move.
 Injection: From the onset on each id is `added` higher than it was, in inputs and targets.
-Signature: The loss jumps over the entropy of the batch's tokens within one step, falls back under it,
-    and that entropy stays what it was. The held-out loss, in the old ids, climbs and stays.
 Cure: The tokenizer that the run began with, some steps after the onset.
 Realism: Stands for library updates and added tokens at the front; a permuted table does the same.
 References: Debugging Divergent Loss ("tokenization mismatches ... after a tokenizer update");
@@ -26,7 +24,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -61,18 +59,20 @@ class TokenizerMismatch(Scenario):
 
         return [DataTransform(move, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        over = run["loss"] - run["token_entropy"]
-        jumps = bool(over[onset : onset + 3].min() > 0.3 and over[onset - 20 : onset].max() < 0)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         entropy = run["token_entropy"]
-        same = abs(np.median(entropy[onset:]) - np.median(entropy[:onset])) < 0.1
-        again = bool(over[-20:].mean() < -0.3)
-        return (
-            jumps
-            and bool(same)
-            and again
-            and shapes.plateaus_above(run.evaluations[1], healthy.evaluations[1], margin=0.3)
-        )
+        over = run["loss"] - entropy
+        moved = abs(np.median(entropy[onset:]) - np.median(entropy[:onset]))
+        return {
+            "the loss, so far under the entropy of the batch's tokens, is over it within one step": (
+                over[onset : onset + 3].min() > 0.3 and over[onset - 20 : onset].max() < 0
+            ),
+            "it ends under it again": over[-20:].mean() < -0.3,
+            "that entropy stays what it was": moved < 0.1,
+            "the held-out loss, in the old ids, ends above": shapes.plateaus_above(
+                run.evaluations[1], healthy.evaluations[1], margin=0.3
+            ),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

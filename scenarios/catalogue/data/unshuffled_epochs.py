@@ -7,8 +7,6 @@ Mechanism: Between two batches of a shuffled epoch the expected loss is the same
     see easy rows only, and what is learnt leans to them.
 Injection: From step 0 the run's rows, the same as the healthy run's, come sorted from the least likely to the
     most likely under the source, every epoch alike.
-Signature: At each boundary between epochs the mean loss of the next ten steps is above that of the ten
-    before, by far more than anywhere in a healthy run.
 Cure: Rows are shuffled each epoch.
 Realism: Stands for files sorted by perplexity, length or date. The healthy run has the same rows, in
     an order of its own each epoch.
@@ -18,12 +16,13 @@ References: Debugging training ("loss jumps up at exactly epoch boundaries: data
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, pool, taken
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 EPOCH = 50  # steps
 
@@ -55,11 +54,18 @@ class UnshuffledEpochs(Scenario):
 
         return [Stream(in_order)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        boundaries = range(2 * EPOCH, len(run) - 9, EPOCH)
-        return len(boundaries) > 2 and all(
-            run["loss"][b : b + 10].mean() > run["loss"][b - 10 : b].mean() + 0.2 for b in boundaries
-        )
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        def rises(trace: Trace) -> np.ndarray:  # the mean of ten steps less that of the ten before
+            level = shapes.smooth(trace["loss"])
+            return np.asarray(level[19:] - level[9:-10])
+
+        mine = rises(run)[2 * EPOCH - 10 :: EPOCH]
+        return {
+            "at each boundary of epochs the loss of ten steps is over that of the ten before": (
+                len(mine) > 2 and (mine > 0.2).all()
+            ),
+            "by more than anywhere in a healthy run": mine.min(initial=np.inf) > rises(healthy)[EPOCH:].max(),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

@@ -5,8 +5,6 @@ Failure: From the onset on half of each batch comes from the validation set. The
 Mechanism: A row seen k times is memorised: its loss tends to 0 where that of a fresh row is bounded
     by the source's entropy. Validation then estimates the training loss of those rows.
 Injection: From the onset on each row is, with probability `share`, one of the 16 validation rows.
-Signature: The validation loss ends far under the loss on fresh rows, a second held-out set, where the two
-    keep together in a healthy run.
 Cure: The training set is cleared of validation rows again.
 Realism: Stands for duplicates across a split. At this size a model has memorised 16 rows after some
     thirty passes; a large one needs fewer.
@@ -25,7 +23,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, taken, validation
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -67,12 +65,16 @@ class ValidationLeak(Scenario):
 
         return [DataTransform(leak, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         def gap(trace: Trace) -> float:
             return float((trace["fresh_loss"] - trace["validation_loss"])[trace.evaluated][-3:].mean())
 
         under = shapes.falls_under(run.evaluations[1], healthy.evaluations[1], margin=0.15)
-        return under and gap(run) > gap(healthy) + 0.2
+        return {
+            "the validation loss ends under a healthy run's": under,
+            "it is further under the loss on fresh rows than there, by 0.2 nats": gap(run) > gap(healthy) + 0.2,
+            "there the two keep within 0.2 nats": abs(gap(healthy)) < 0.2,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

@@ -3,16 +3,15 @@
 Failure: The language of the source drifts. Every few steps one more word is written in a new way half of
     the time, with an id that the model has never seen. No step is remarkable; against a run on the old
     text the loss rises all the time.
-Mechanism: A word with two equally likely forms has ln 2 more entropy, and each new form must be learnt
-    from its few occurrences: the floor rises by ln 2 for each token that has drifted, and the loss
-    is above the floor by what has not been learnt yet.
+Mechanism: A word with two equally likely forms has ln 2 more entropy, and each new form must be learnt from its
+    few occurrences: the floor rises by ln 2 times the share of the text that has drifted, and the loss is above
+    the floor by what has not been learnt yet.
 Injection: From the onset on the source's commonest word, and every `every` steps one more in an order drawn
     from the seed, is replaced by an unused id with probability one half, in inputs and targets.
-Signature: The gap to the healthy run grows all the time from the onset on, and so does the number of
-    distinct tokens in a batch.
 Cure: The corpus is refreshed: all forms are mapped to the words they stand for.
 Realism: Stands for new programming languages in a code corpus and new names in the news.
-References: Debugging Divergent Loss (vocabulary drift; "the distribution of tokens shifts").
+References: Debugging Divergent Loss (vocabulary drift; "the distribution of tokens in the training corpus
+    shifts").
 """
 
 import dataclasses
@@ -27,7 +26,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, validation
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, restore_batches
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -72,11 +71,19 @@ class VocabularyDrift(Scenario):
 
         return [Stream(drift)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        gap = (run["loss"] - healthy["loss"])[onset:]
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        gap = run["loss"][onset:] - healthy["loss"][onset : len(run)]
         early, middle, late = (part.mean() for part in np.array_split(gap, 3))
-        distinct = np.median(run["unique_share"][-20:]) > 1.15 * np.median(run["unique_share"][:onset])
-        return bool(distinct and middle > early + 0.08 and late > middle + 0.08)
+        distinct = run["unique_share"]
+        return {
+            "the gap to a healthy run's loss grows from the first third after the onset to the second": (
+                middle > early + 0.08
+            ),
+            "and on to the last": late > middle + 0.08,
+            "in the end batches have 1.15 times as many distinct tokens": (
+                np.median(distinct[-20:]) > 1.15 * np.median(distinct[:onset])
+            ),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_batches(setup)]

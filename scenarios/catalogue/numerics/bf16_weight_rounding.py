@@ -5,8 +5,6 @@ Failure: The weights themselves are kept in bfloat16. An update smaller than hal
 Mechanism: bfloat16 has 8 significant bits: w + u = w where |u| < |w| * 2^-9. With |u| near lr and |w| near
     0.1 that is where lr < 2e-4; the optimizer is right, the sum is not.
 Injection: From the onset on, weights go through bfloat16, rounded to nearest, after each step.
-Signature: What the weights move by collapses against a run with float32 weights while the gradients are as
-    large as its; the loss stays above.
 Cure: float32 master weights.
 Realism: Stands for training "in pure bfloat16". Stochastic rounding is the other cure. It takes a low rate: at
     ten times this one nothing is lost.
@@ -23,7 +21,7 @@ from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -44,12 +42,16 @@ class Bf16WeightRounding(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("precision.weights", Format.BF16)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         last = slice(-60, None)
-        moved = np.median(run["layer_update_ratio"][last]) / np.median(healthy["layer_update_ratio"][last])
-        grads = np.median(run["grad_norm"][last]) / np.median(healthy["grad_norm"][last])
-        above = np.mean(run["loss"][last]) - np.mean(healthy["loss"][last])
-        return bool(moved < 0.7 and grads > 0.7 and above > 0.02)
+        moved, grads = (
+            np.median(run[name][last]) / np.median(healthy[name][last]) for name in ("layer_update_ratio", "grad_norm")
+        )
+        return {
+            "the update ratio ends under 0.7 of that with float32 weights": moved < 0.7,
+            "the gradient norm ends over 0.7 of its": grads > 0.7,
+            "the loss ends above its": np.mean(run["loss"][last]) - np.mean(healthy["loss"][last]) > 0.02,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("precision.weights", Format.FP32)]

@@ -1,17 +1,17 @@
 """Adam's second moment kept in float16 underflows to zero.
 
-Failure: The optimizer's state is in float16. Gradients under 2e-3 have squares that float16 cannot hold;
-    their second moment is zero, and their next update is divided by eps alone.
-Mechanism: v <- beta2 v + (1 - beta2) g^2 is rounded to float16, whose smallest number is 6e-8. Where v
-    becomes 0, the update is lr * m / eps: for g = 1e-4 and eps = 1e-8 ten thousand times the rate.
+Failure: The optimizer's state is in float16. Gradients under 1.7e-4 have squares that float16 rounds to zero;
+    their second moment vanishes, and their next update is divided by eps alone.
+Mechanism: v <- beta2 v + (1 - beta2) g^2 is rounded to float16, whose smallest number is 2^-24 = 6e-8: a v
+    under half of that, sqrt(v) under 1.7e-4, becomes 0, and only a gradient over 1.7e-4 / sqrt(1 - beta2), here
+    1.7e-3, brings it back. Until then the update is lr * m / eps: for m = 1e-4, eps = 1e-8 ten thousand times
+    lr.
 Injection: From the onset on, second moments go through float16 after each step.
-Signature: The update ratio is a thousand times its level in one step, and the loss rises right after,
-    by some tenths of a nat or more; the gradient norm before it is as ever.
 Cure: Second moments in float32, and a checkpoint from before the onset.
 Realism: Stands for a model cast to half, optimizer and all. Simplified: only the second moment is kept in
     float16, and it was right until the onset.
-References: Debugging training ("FP16 may be underflowing v_t"); Micikevicius et al. 2018 (optimizer state
-    in float32); Dettmers et al. 2022.
+References: Debugging training ("FP16 may be underflowing v_t"); Micikevicius et al. 2018 (float32 weights in
+    the optimizer); Dettmers et al. 2022.
 """
 
 from trainwreck.evaluation.dataset.trace import Trace
@@ -22,7 +22,7 @@ from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -42,11 +42,14 @@ class Fp16AdamState(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("precision.second_moments", Format.FP16)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        ratio = run["layer_update_ratio"].max(1)
-        exploded = shapes.jumps_in_one_step(ratio, onset, ratio=100.0, after=1)
-        after = slice(onset + 1, onset + 6)
-        return exploded and bool(run["loss"][after].mean() > healthy["loss"][after].mean() + 0.1)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        ratio, norm = run["layer_update_ratio"].max(1), run["grad_norm"]
+        mine, other = (t["loss"][onset + 1 : onset + 6].mean() for t in (run, healthy))
+        return {
+            "the update ratio jumps a hundredfold in one step": shapes.jumps_in_one_step(ratio, onset, 100.0, after=1),
+            "the gradient norm of that step does not double": not shapes.jumps_in_one_step(norm, onset, 2.0, after=1),
+            "the loss of the next five steps is above a healthy run's": mine > other + 0.1,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         restore = StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)

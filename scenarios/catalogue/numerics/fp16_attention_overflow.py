@@ -7,7 +7,6 @@ Mechanism: float16 ends at 65504. Past it q k' is inf, softmax forms inf - inf =
     65504 / sqrt(d); without a scale it is 65504, but the logits grow sqrt(d) times as fast.
 Injection: From the onset on, the kernel that keeps scores in float16 takes over (`fp16_scores`);
     `scaled` says whether it applies 1/sqrt(d), late, or not at all.
-Signature: The largest attention logit climbs towards the limit, then loss and weights are NaN for good.
 Cure: Scale applied and float32 scores, a few steps after the onset.
 Realism: Stands for eager float16 attention and kernels that scale late. Logits grow here because of
     a learning rate of 0.08 without weight decay or clipping, one head and a language that does not
@@ -20,15 +19,13 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Dialect, Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, Variant, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -70,13 +67,16 @@ class Fp16AttentionOverflow(Scenario):
         changes: list[Change] = [Variant("model.attention", "fp16_scores")]
         return changes if knobs.scaled else [*changes, TableEdit(unscaled)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        dead = shapes.non_finite_from(run["loss"])
-        if dead is None or dead <= onset or not np.isfinite(run["loss"][:dead]).all():
-            return False
-        logits = run["attention_logit_max"].max(1)
-        climbed = logits[dead - 1] > 3 * logits[: onset + 1].max()
-        return bool(climbed and run["nonfinite_weights"][-1] > 0)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, logits = run["loss"], run["attention_logit_max"].max(1)
+        last = (shapes.non_finite_from(loss) or len(run)) - 1  # step with a finite loss
+        return {
+            "some steps after the onset the loss turns NaN for good": shapes.turns_non_finite(loss, onset + 1),
+            "the step before, the largest attention logit is over 3 times its highest up to the onset": (
+                logits[last] > 3 * logits[: onset + 1].max()
+            ),
+            "weights end as NaN": run["nonfinite_weights"][-1] > 0,
+        }
 
     def cure(self, knobs: Scale, setup: Setup) -> list[Change]:
         return [Variant("model.attention", "reference"), restore_tables()]

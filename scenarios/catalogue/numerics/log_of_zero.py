@@ -3,11 +3,9 @@
 Failure: The loss is -log(softmax(logits)), in float16. It is right for every token of some probability;
     where a token comes that the model rules out, the probability is 0, the loss infinite and the gradient NaN.
 Mechanism: softmax rounds p < 3e-8 to 0 in float16, log 0 = -inf, and back goes -1 / 0 * 0 = NaN. In the form
-    log sum exp(z) - z_y the same token costs its 18 nats, and its gradient is p - 1.
+    log sum exp(z) - z_y the same token costs its 17 nats and more, and its gradient is p - 1.
 Injection: From the onset on the loss is computed in two steps (`log_of_softmax`), and one batch in three has a
     row with some tokens that never came before.
-Signature: The loss is infinite on particular batches and as ever between them; those steps are skipped and the
-    weights stay finite. Every batch that fails holds tokens that are new.
 Cure: Log-sum-exp in float32; the rare tokens stay.
 Realism: Stands for custom losses, `log(softmax(x))` and mixed precision that does not know of them. Adam with a
     short memory and without decay pushes never-seen tokens down for as long as it runs. Simplified: with a
@@ -27,7 +25,7 @@ from trainwreck.scenarios.config.settings import LossForm, Setup, replaced
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Variant
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -63,13 +61,18 @@ class LogOfZero(Scenario):
 
         return [Variant("loss", LossForm.LOG_OF_SOFTMAX), DataTransform(rare, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        loss = run["loss"][onset:]
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, skipped = run["loss"][onset:], run["skipped"][onset:]
         bad = ~np.isfinite(loss)
         between = np.abs(loss - healthy["loss"][onset : onset + len(loss)])[~bad]
-        particular = 2 <= bad.sum() < 0.6 * len(bad) and np.median(between) < 0.2
-        skipped = (run["skipped"][onset:][bad] == 1).all()
-        return bool(particular and skipped and not run["nonfinite_weights"].any())
+        more = (run["unique_share"] > healthy["unique_share"][: len(run)])[onset:]
+        return {
+            "from the onset on the loss is infinite on some batches": 2 <= bad.sum() < 0.6 * len(bad),
+            "nine in ten of these have more distinct tokens than a healthy run's": more[bad].sum() > 0.9 * bad.sum(),
+            "their steps are skipped": (skipped[bad] == 1).all(),
+            "on most of the others the loss is near a healthy run's": len(between) > 0 and np.median(between) < 0.2,
+            "weights stay finite": not run["nonfinite_weights"].any(),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Variant("loss", LossForm.LOG_SUM_EXP)]

@@ -5,8 +5,6 @@ Failure: The loss scale is fixed at a value that float16 gradients cannot take. 
 Mechanism: float16 gradients hold S * g up to 65504. With S = 2^28 any g over 2.4e-4 is infinite; a
     skipped step leaves weights and moments as they were, and a static S never backs off.
 Injection: At the onset the run resumes with a static scale of `scale` in place of its dynamic one.
-Signature: `skipped` is 1 at every step, the loss scale is constant, and the loss on the held-out set
-    is bitwise constant.
 Cure: Dynamic scaling, thirty steps later: the scale is halved at every overflow until the steps go
     through again.
 Realism: Stands for a scale copied from another model, or a restored scaler state. Simplified: the scale is
@@ -26,7 +24,7 @@ from trainwreck.scenarios.catalogue.bases import chain_fp16
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -60,10 +58,15 @@ class LossScaleStuckHigh(Scenario):
 
         return [Setting("precision.dynamic", False), StateEdit(static)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        scales, held_out = run["loss_scale"][onset:], run["validation_loss"][onset:]
-        frozen = np.ptp(held_out[run.evaluated[onset:]]) == 0.0
-        return bool(shapes.pinned_at(run["skipped"][onset:], 1.0, 0.0) and np.ptp(scales) == 0.0 and frozen)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        scales = run["loss_scale"][onset:]
+        held_out = run["validation_loss"][onset:][run.evaluated[onset:]]
+        frozen = np.isfinite(held_out).all() and np.ptp(held_out) == 0.0
+        return {
+            "from the onset on every step is skipped": shapes.pinned_at(run["skipped"][onset:], 1.0, 0.0),
+            "the loss scale is constant": np.ptp(scales) == 0.0,
+            "the held-out loss is bitwise constant": frozen,
+        }
 
     def cure(self, knobs: Scale, setup: Setup) -> list[Change]:
         return [Setting("precision.dynamic", True)]

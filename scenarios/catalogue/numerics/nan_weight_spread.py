@@ -5,8 +5,6 @@ Failure: A single weight turns NaN: a flipped bit, a bad device. The next forwar
 Mechanism: Any sum with a NaN term is NaN. W[i, j] reaches every token's feature j, the next norm mixes j
     into all features, and with loss = NaN every dL/dW is.
 Injection: At the onset one element of the first MLP's matrix is NaN, in memory, without a pause.
-Signature: At the onset one layer has a non-finite weight; loss and every gradient are NaN in that step, and
-    at the next step every layer is.
 Cure: Halt and restore: the run goes on from a checkpoint of before the onset.
 Realism: Silent data corruption (Dixit et al. 2021 measured it in fleets). Simplified: NaN rather than a
     flipped exponent bit, which may be huge and finite.
@@ -16,6 +14,8 @@ References: Reading the Curves ("once a NaN appears in a single weight it does n
 
 import math
 
+import numpy as np
+
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios import shapes
@@ -24,7 +24,7 @@ from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -51,11 +51,14 @@ class NanWeightSpread(Scenario):
 
         return [StateEdit(flip, resume=False)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        if shapes.non_finite_from(run["loss"]) != onset:
-            return False
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         layers, bad = run["layer_weight_norm"].shape[1], run["nonfinite_weights"]
-        return bool(bad[onset - 1] == 0 and bad[onset] == 1 and bad[onset + 1] == layers)
+        return {
+            "the loss is NaN from the onset on": shapes.non_finite_from(run["loss"]) == onset,
+            "one layer has a NaN weight then, none before": bad[onset - 1] == 0 and bad[onset] == 1,
+            "every layer's gradient is NaN in that step": not np.isfinite(run["layer_grad_norm"][onset]).any(),
+            "every layer has a NaN weight at the next": bad[onset + 1] == layers,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)]

@@ -4,8 +4,6 @@ Failure: An earlier job went on after its first NaN and saved. The job that resu
     NaN from its first step on, and so is each that resumes from what it saves.
 Mechanism: Parameters and both moments of the checkpoint are NaN; no step leads from NaN to a number.
 Injection: At the onset the run resumes from such a checkpoint: every weight and moment NaN, counters kept.
-Signature: A pause on the clock, and from the first step after it the loss is NaN and every layer's weights
-    are, in the same step: nothing spreads.
 Cure: Checkpoints are checked before they are loaded: the non-finite one is refused and the last finite
     one, from before the onset, taken in its place.
 Realism: Stands for checkpointing on a timer without a check of the loss. Simplified: the poisoned file is
@@ -21,7 +19,7 @@ from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -47,12 +45,14 @@ class PoisonedCheckpoint(Scenario):
 
         return [StateEdit(poison)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         layers, bad = run["layer_weight_norm"].shape[1], run["nonfinite_weights"]
         speed = run["tokens_per_second"]
-        paused = speed[onset] < 0.5 * speed[:onset].min(initial=speed[0])
-        whole = bad[onset] == layers and not bad[:onset].any()
-        return bool(shapes.non_finite_from(run["loss"]) == onset and whole and paused)
+        return {
+            "the clock pauses at the onset": speed[onset] < 0.5 * speed[:onset].min(initial=speed[0]),
+            "the loss is NaN from there on": shapes.non_finite_from(run["loss"]) == onset,
+            "so are weights of every layer at once, of none before": bad[onset] == layers and not bad[:onset].any(),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def refuse(state: State, earlier: State) -> State:

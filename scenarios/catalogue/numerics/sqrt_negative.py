@@ -2,12 +2,10 @@
 
 Failure: A norm computes its variance in one pass. It is right while the mean is small beside the spread;
     once it is not, rounding makes the difference negative, and the root of it is NaN.
-Mechanism: E[x^2] and E[x]^2 are near mean^2, each with an error of mean^2 * 2^-24. Their difference is off
-    by as much: with a mean of 320 by some hundredths, as large as the least variance of a token's features.
+Mechanism: E[x^2] and E[x]^2 are near mean^2, each with an error of mean^2 * 2^-24. Their difference is off by
+    as much: with a mean of 320 by 0.006 and more, as large as the least variance of a token's features.
 Injection: From the onset on, norms take one pass, and the token embeddings stand on a common offset of
     `offset`. A two-pass LayerNorm takes any common offset away.
-Signature: The largest activation is ten times its level, the loss is as ever, and at some later step, at
-    once or after many, loss and weights are NaN for good. Nothing but the activation leads.
 Cure: A checkpoint from before the onset, with the offset, under two passes: the offset does no harm.
 Realism: Stands for fused norms that accumulate sum and sum of squares (Welford 1962 is the usual cure).
     Simplified: real streams drift to a large mean; here it is there at once.
@@ -29,7 +27,7 @@ from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Variant
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -71,13 +69,18 @@ class SqrtNegative(Scenario):
         edit = StateEdit(lambda state, earlier: move(state), resume=False)
         return [Variant("model.variance", Variance.ONE_PASS), edit]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        dead = shapes.non_finite_from(run["loss"])
-        if dead is None or dead < onset or not np.isfinite(run["loss"][:dead]).all():
-            return False
-        large = run["activation_max"].max(1)
-        grown = large[dead - 1] > 5 * np.median(large[:onset])
-        return bool((grown or dead == onset) and run["nonfinite_weights"][-1] > 0)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, large = run["loss"], run["activation_max"].max(1)
+        dead = shapes.non_finite_from(loss)
+        last = (dead or len(run)) - 1  # step with a finite loss
+        return {
+            "at the onset or later the loss turns NaN for good": shapes.turns_non_finite(loss, onset),
+            "unless at the onset, the largest activation before is over 5 times its level": (
+                dead == onset or large[last] > 5 * np.median(large[:onset])
+            ),
+            "the last finite loss is normal": loss[last] < healthy["loss"][max(0, last - 9) : last + 1].mean() + 0.5,
+            "weights end as NaN": run["nonfinite_weights"][-1] > 0,
+        }
 
     def cure(self, knobs: Offset, setup: Setup) -> list[Change]:
         move = moved(setup, knobs.offset)

@@ -6,10 +6,9 @@ Failure: The size of a step is taken from the last one or two gradients alone. S
 Mechanism: While a gradient vanishes, m shrinks by beta1 a step and sqrt(v) by sqrt(beta2). With
     beta1 > sqrt(beta2) the update grows, by beta1 / sqrt(beta2) a step: by 4 for beta2 = 0.05.
 Injection: `beta2` is set from step 0 on, `beta1` stays 0.9.
-Signature: The update ratio jitters from step to step and so does the loss, which stays above.
 Cure: beta2 as it should be, from a few steps in on, before the weights have blown up.
-Realism: "If beta2 has drifted below 0.9 the second-moment estimate is averaged over too short a window."
-    Simplified: far below; between 0.3 and 0.9 this small model grows weights that nothing uses and
+Realism: "If it has drifted below 0.9 the second-moment estimate is averaged over too short a window to be
+    stable." Simplified: far below; between 0.3 and 0.9 this small model grows weights that nothing uses and
     learns all the same.
 References: Reading the Curves (loss oscillates without converging); Kingma and Ba 2015; Reddi et al. 2018.
 """
@@ -24,7 +23,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, get
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -53,10 +52,14 @@ class AdamBeta2Low(Scenario):
     def fault(self, knobs: Beta2, setup: Setup) -> list[Change]:
         return [Setting("optimizer.beta2", knobs.beta2)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         mine, other = (np.log(t["layer_update_ratio"][:, 0]) for t in (run, healthy))
         jitter = shapes.oscillates(mine, other, factor=3.0)
-        return jitter and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
+        return {
+            "the embedding's update ratio swings 3 times as far from step to step as a healthy run's": jitter,
+            "so does the loss": shapes.oscillates(run["loss"], healthy["loss"], factor=3.0),
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1),
+        }
 
     def cure(self, knobs: Beta2, setup: Setup) -> list[Change]:
         return [Setting("optimizer.beta2", get(setup, "optimizer.beta2"))]

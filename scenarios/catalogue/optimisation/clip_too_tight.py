@@ -2,15 +2,13 @@
 
 Failure: Every gradient is cut down to the threshold, the ordinary ones too. The run learns, at a fraction of
     its pace, as if its learning rate were that fraction.
-Mechanism: The update is lr * min(1, c / |g|) * g. With c far under |g| at every step its length is lr * c:
-    SGD on the direction of the gradient alone.
+Mechanism: Momentum adds up min(1, c / |g|) * g. With c far under |g| each has length c, whatever |g| is: SGD on
+    the direction of the gradient alone.
 Injection: `clip` is set from step 0 on, under SGD. Adam divides by the gradient's size again and does not
     care.
-Signature: The gradient norm is over the threshold at every step, with a clip coefficient under a tenth, and
-    the loss is late and ends above.
 Cure: A fifth of the way in, the threshold is raised to the healthy one.
-Realism: "The norm stuck at the clipping threshold", where the clipped norm is logged; the norm before
-    clipping, logged here, stands over it.
+Realism: "Stuck at clipping threshold" is the norm where it is logged after clipping; the norm before clipping,
+    logged here, stands over it.
 References: Debugging training ("stuck at clipping threshold indicates the threshold is too low. Raise it");
     Pascanu et al. 2013.
 """
@@ -25,7 +23,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, get
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -58,9 +56,13 @@ class ClipTooTight(Scenario):
     def fault(self, knobs: Clip, setup: Setup) -> list[Change]:
         return [Setting("optimizer.clip", knobs.clip)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        always = run["clip_coef"].max() < 1 and np.median(run["clip_coef"]) < 0.1
-        return bool(always) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        return {
+            "clipping engages at every step": run["clip_coef"].max() < 1,
+            "the clip coefficient is under a tenth": np.median(run["clip_coef"]) < 0.1,
+            "40 steps in the loss is late": shapes.steps_above(run["loss"], healthy["loss"], 0, 0.3, first=40, last=60),
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06),
+        }
 
     def cure(self, knobs: Clip, setup: Setup) -> list[Change]:
         return [Setting("optimizer.clip", get(setup, "optimizer.clip"))]

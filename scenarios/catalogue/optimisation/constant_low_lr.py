@@ -2,10 +2,9 @@
 
 Failure: The careful choice: a rate low enough to need no warm-up, kept to the end. In the first steps the run
     is ahead of one that is still warming up; then it is overtaken and ends above.
-Mechanism: With Adam the way that a weight can go in n steps is at most the sum of the rates. A schedule that
-    peaks at 25 times the rate soon has the larger sum, and its decay then takes the noise out.
+Mechanism: With Adam the way that a weight goes in n steps is about the sum of the rates at most. A schedule
+    that peaks at 25 times the rate soon has the larger sum, and its decay then takes the noise out.
 Injection: From step 0 on the rate is `lr`, without warm-up and decay.
-Signature: Under a healthy run's loss in the first steps, above it through the last quarter.
 Cure: A tenth of the way in, the healthy warm-up and decay, to the healthy peak.
 Realism: "Lower LR helps for first 1k steps but plateaus: need a warmup-then-decay schedule." The twin's
     warm-up takes half of the run, so that there is a first part in which the low rate leads.
@@ -20,7 +19,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Decay, Setup, get
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -53,10 +52,12 @@ class ConstantLowLR(Scenario):
             Setting("schedule.decay", Decay.CONSTANT),
         ]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        first = slice(4, 12)
-        ahead = run["loss"][first].mean() < healthy["loss"][first].mean() - 0.03
-        return bool(ahead) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        ahead = shapes.steps_above(healthy["loss"], run["loss"], onset, margin=0.03, first=4, last=12)
+        return {
+            "in the first steps the loss is under a healthy run's": ahead,
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06),
+        }
 
     def cure(self, knobs: Rate, setup: Setup) -> list[Change]:
         paths = ("optimizer.lr", "schedule.warmup_steps", "schedule.decay")

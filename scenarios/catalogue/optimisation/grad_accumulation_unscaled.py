@@ -2,11 +2,9 @@
 
 Failure: Gradient accumulation over k micro-batches without the division by k. Under SGD every step is k
     times too long; the loss climbs until it is not finite, while the code of each part looks right.
-Mechanism: k * mean(g) in place of mean(g): lr * k is the rate that counts, and past 2 / h along the
-    sharpest direction, curvature h, it overshoots.
+Mechanism: k * mean(g) in place of mean(g): lr * k is the rate that counts, and past 2 (1 + beta) / h along the
+    sharpest direction, curvature h, it overshoots (beta: the momentum).
 Injection: The gradient is multiplied by `micro_batches`, from step 0 on.
-Signature: The gradient norm is several times a healthy run's from the very first step, where both have the
-    same weights; the loss then stays above or is not finite.
 Cure: Average, from the third step on.
 Realism: SGD without clipping. Adam divides the factor out again, and a clip at 1 hides it: there this
     slip shows in the norm alone.
@@ -24,7 +22,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -58,10 +56,14 @@ class GradAccumulationUnscaled(Scenario):
 
         return [UpdateEdit(add_up)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        longer = run["grad_norm"][0] > 4 * healthy["grad_norm"][0]
-        above = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
-        return bool(longer) and (above or shapes.diverges(run["loss"], rise=0.4))
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, (mine, other) = run["loss"], (t["grad_norm"][0] for t in (run, healthy))
+        above = shapes.plateaus_above(loss, healthy["loss"], margin=0.1)
+        return {
+            "the gradient norm of the first step is over 4 times a healthy run's": mine > 4 * other,
+            "its loss is a healthy run's": abs(loss[0] - healthy["loss"][0]) < 1e-3,
+            "the loss ends above, or turns up for good": above or shapes.diverges(loss, rise=0.4),
+        }
 
     def cure(self, knobs: Accumulation, setup: Setup) -> list[Change]:
         return [restore_updates()]

@@ -5,12 +5,10 @@ Failure: Each step's gradient is added to all before it. The gradient norm grows
 Mechanism: The optimizer gets G_t = g_1 + ... + g_t, momentum without forgetting: its mean age is t / 2, and
     its length grows as t while the gradients agree, as sqrt(t) while they don't.
 Injection: From the onset on gradients are kept; at the onset there are none yet.
-Signature: The gradient norm climbs to many times its level within some tens of steps, and the loss with it,
-    for good.
-Cure: They are cleared again from the eighth step on.
+Cure: They are cleared again eight steps later.
 Realism: The forgotten `zero_grad`, or an accumulation counter that never comes round. Clipping at 1 is on and
     does not help: it bounds the length and keeps the direction.
-References: Debugging Training Instability (gradients that accumulate across steps).
+References: Debugging Training Instability (`optimizer.zero_grad()`; "validate gradient accum steps").
 """
 
 import dataclasses
@@ -25,7 +23,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -50,11 +48,14 @@ class GradientsNotCleared(Scenario):
 
         return [UpdateEdit(keep)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        norm = run["grad_norm"]
-        level = np.median(norm[onset - 20 : onset])
-        grows = 2 * level < norm[onset + 10 : onset + 15].mean() < norm[onset + 40 : onset + 45].mean() / 2
-        return bool(grows) and shapes.diverges(run["loss"], rise=0.5)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        norm = np.pad(run["grad_norm"], (0, 45), constant_values=np.nan)  # where the run has ended
+        level, soon, later = (norm[onset + a : onset + b] for a, b in ((-20, 0), (10, 15), (40, 45)))
+        return {
+            "ten steps after the onset the gradient norm is over twice its level": soon.mean() > 2 * np.median(level),
+            "thirty steps later it is over twice that": later.mean() > 2 * soon.mean(),
+            "the loss turns up for good, by half a nat or more": shapes.diverges(run["loss"], rise=0.5),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_updates()]

@@ -1,4 +1,4 @@
-"""The learning rate climbs far above the edge of stability.
+"""The learning rate climbs far above the stability threshold.
 
 Failure: A schedule ramps to a peak that the model can't stand. The loss goes on falling for a while,
     bottoms out, climbs, and ends near chance; the gradient norm has been creeping up long before.
@@ -7,13 +7,11 @@ Mechanism: A step along a direction of curvature h overshoots where lr * h > 2 (
     by one; the gradient grows in them while the loss is still carried by all others.
 Injection: From the onset on, the rate is ramped over `ramp_steps` to `factor` times the twin's and
     stays there. Post-LN, four layers (three in the demo): the placement that leaves no margin.
-Signature: The pre-clip gradient norm creeps up many steps before the loss turns; the loss then climbs
-    and does not come back.
 Cure: The learning rate divided by the factor, as soon as it has tripled, before the loss turns.
 Realism: The textbook divergence: "the norm was already creeping upward 100 steps before". The
     original transformer's norm placement, and a ramp in mid-run, as for a second training stage.
-References: Reading the Curves (divergence); Debugging training (loss diverges); Debugging Training
-    Instability (exploding gradients); Xiong et al. 2020; Wortsman et al. 2023.
+References: Reading the Curves (divergence); Debugging training (loss diverges); Debugging Training Instability
+    (exploding gradients); Xiong et al. 2020; Cohen et al. 2022; Wortsman et al. 2023.
 """
 
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Decay, Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind, Scaled
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -44,7 +42,7 @@ class Ramp(Knobs):
 
 @register
 class HighLR(Scenario):
-    """Peak learning rate far above the edge of stability."""
+    """Peak learning rate far above the stability threshold."""
 
     id = "high_lr"
     family = Family.OPTIMISATION
@@ -80,9 +78,12 @@ class HighLR(Scenario):
 
         return [Curve(climb)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         creep = shapes.creeps_before(run["grad_norm"], run["loss"], onset, factor=1.25, lead=10)
-        return creep and shapes.diverges(run["loss"], rise=0.4)
+        return {
+            "the gradient norm is up by a quarter ten steps before the loss turns": creep,
+            "the loss climbs and does not come back": shapes.diverges(run["loss"], rise=0.4),
+        }
 
     def cure_delay(self, knobs: Ramp) -> int:
         return round(2 * knobs.ramp_steps / (knobs.factor - 1))  # the rate has tripled

@@ -2,12 +2,10 @@
 
 Failure: For most of the run the loss is noisy and too high. As the rate decays, the noise dies down, the loss
     drops, and the run ends like any good one, only above where it could have ended.
-Mechanism: At a rate over the edge of stability the weights wander at a height that grows with the rate; as it
-    decays to zero the run cools into whatever valley it has wandered to, with attention logits that
-    have grown by orders and no longer come back.
+Mechanism: At a rate over the stability threshold the weights wander at a height that grows with the rate; as it
+    decays to zero the run cools into whatever valley it has wandered to, with attention logits that have grown
+    by orders and no longer come back.
 Injection: The peak is `factor` times the twin's from step 0 on; the schedule decays to zero all the same.
-Signature: Over the middle of the run the loss is far above a healthy run's; at the end it still falls, the
-    gap has shrunk to a part, and remains.
 Cure: The healthy rate from the tenth step on, while the rate is still climbing.
 Realism: Seen in published logs: a final loss that nobody questions, because nobody saw the lower one.
 References: Wortsman et al. 2023 (sensitivity to the learning rate); Reading the Curves (learning rate
@@ -22,7 +20,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -34,7 +32,7 @@ class Factor(Knobs):
 
 @register
 class HighLRMaskedByDecay(Scenario):
-    """Learning rate over the edge, decayed before the run is lost."""
+    """Learning rate too high, decayed before the run is lost."""
 
     id = "high_lr_masked_by_decay"
     family = Family.OPTIMISATION
@@ -52,11 +50,16 @@ class HighLRMaskedByDecay(Scenario):
     def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", knobs.factor)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        steps = len(run)
-        gap = shapes.smooth(run["loss"], 20) - shapes.smooth(healthy["loss"], 20)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        steps, loss = len(run), shapes.smooth(run["loss"], 20)
+        gap = loss - shapes.smooth(healthy["loss"], 20)[:steps]
         middle, end = gap[steps // 4 : steps // 2].mean(), gap[-10:].mean()
-        return bool(middle > 0.2 and 0.04 < end < 0.6 * middle)
+        return {
+            "over the second quarter the loss is more than 0.2 nats above a healthy run's": middle > 0.2,
+            "in the last quarter it still falls by 0.1 nats": loss[3 * steps // 4] > loss[-1] + 0.1,
+            "at the end the gap has shrunk to under 0.6 of that": end < 0.6 * middle,
+            "and remains": end > 0.04,
+        }
 
     def cure(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", 1 / knobs.factor)]

@@ -2,11 +2,9 @@
 
 Failure: The loss falls in the first part of the run, ever more slowly, and is flat where it should end:
     high, with everything else in good order.
-Mechanism: One update of Adam moves a weight by about lr, so that in a run no weight gets further than
+Mechanism: One update of Adam moves a weight by about lr, so that in a run hardly a weight gets further than
     sum_t lr_t from where it began. Where that is less than its way to a good value, it never arrives.
 Injection: The peak is `factor` times the twin's from step 0 on; warm-up and decay keep their shape.
-Signature: The last third of the run brings little of the whole fall, and the loss stays far above a
-    healthy run's.
 Cure: A tenth of the way in, the rate is raised to the healthy one.
 Realism: A rate copied from a larger model or from a fine-tune, or a typing error in the exponent.
 References: Reading the Curves (early plateau); Debugging training (loss plateaus far above expected).
@@ -20,7 +18,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -57,9 +55,11 @@ class LRTooLow(Scenario):
     def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", knobs.factor)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        flat = shapes.levels_off(run["loss"], share=0.33, of_fall=0.2)
-        return flat and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        return {
+            "the last third brings under a fifth of the loss's fall": shapes.levels_off(run["loss"], 0.33, of_fall=0.2),
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3),
+        }
 
     def cure(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", 1 / knobs.factor)]

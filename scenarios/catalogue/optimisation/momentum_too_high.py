@@ -2,13 +2,11 @@
 
 Failure: The optimizer rolls past the bottom of the valley and takes long to turn. The loss swings up and down
     over many steps, wider than noise and slower than a learning rate that is too high.
-Mechanism: Heavy-ball momentum averages over 1 / (1 - beta) steps and multiplies the step by as much. Along
-    a direction of curvature h it oscillates at a period of about 2 pi sqrt((1 - beta) / (lr_eff * h))
-    / (1 - beta), with lr_eff = lr / (1 - beta), and its swings die down only as beta^(t / 2).
+Mechanism: Heavy-ball momentum averages over 1 / (1 - beta) steps and multiplies the step by as much. Along a
+    direction of curvature h it oscillates, for beta near 1, at a period of 2 pi / sqrt(lr * h) steps, and its
+    swings die down only as beta^(t / 2).
 Injection: `beta1` is set from step 0 on, under SGD without clipping; the learning rate stays.
-Signature: The level of the loss, noise taken out, rises and falls again by a fifth of a nat and more, where a
-    healthy run's only falls; it stays above.
-Cure: momentum 0.9 again, a few steps after the warm-up began.
+Cure: Momentum 0.9 again, twenty steps in.
 Realism: SGD, since Adam at these rates hardly cares for beta1. A clip at 1 would hide most of it.
 References: Debugging Divergent Loss (momentum that clashes with slow dynamics); Debugging Training
     Instability; Sutskever et al. 2013; Goh 2017, "Why momentum really works".
@@ -22,7 +20,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, get
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -55,9 +53,13 @@ class MomentumTooHigh(Scenario):
     def fault(self, knobs: Momentum, setup: Setup) -> list[Change]:
         return [Setting("optimizer.beta1", knobs.beta1)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        slow = shapes.swings_slowly(run["loss"], size=0.2, times=1)
-        return slow and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        mine, other = (shapes.swings_slowly(t["loss"], size=0.2, times=1) for t in (run, healthy))
+        return {
+            "the level of the loss rises by a fifth of a nat and falls again by as much": mine,
+            "a healthy run's does not": not other,
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1),
+        }
 
     def cure(self, knobs: Momentum, setup: Setup) -> list[Change]:
         return [Setting("optimizer.beta1", get(setup, "optimizer.beta1"))]

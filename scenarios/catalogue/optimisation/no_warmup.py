@@ -7,7 +7,6 @@ Mechanism: At initialisation a Post-LN model has large gradients near the output
     |m / sqrt(v)| = 1. Warm-up keeps lr small until both have settled.
 Injection: `warmup_steps` is 0 from step 0 on; the peak and the decay stay. There is no scale: with one
     to three steps of warm-up left, most seeds fail as badly and a few nearly get away.
-Signature: The loss is stuck near the tokens' own entropy, far above the twin, from the first steps on.
 Cure: A warm-up four fifths as long as the twin's, from the start: what it needs, not the twin again.
 Realism: The documented failure of the original transformer without warm-up (BLEU 8 against 34 in
     Xiong et al.). Eight narrow layers with Xavier initialisation; shallower ones do without warm-up.
@@ -25,7 +24,7 @@ from trainwreck.scenarios.config.settings import Setup, get, replaced
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -64,8 +63,12 @@ class NoWarmup(Scenario):
     def fault(self, knobs: Warmup, setup: Setup) -> list[Change]:
         return [Setting("schedule.warmup_steps", knobs.warmup_steps)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        return shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        over = shapes.smooth(run["loss"] - run["token_entropy"], 20)[40:]
+        return {
+            "from step 40 on the loss stays within 0.4 nats of the tokens' entropy": shapes.pinned_at(over, 0.0, 0.4),
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
+        }
 
     def cure(self, knobs: Warmup, setup: Setup) -> list[Change]:
         return [Setting("schedule.warmup_steps", get(setup, "schedule.warmup_steps") * 4 // 5)]

@@ -1,4 +1,4 @@
-"""The learning rate is just over the edge: a divergence without a spike.
+"""The learning rate is just too high: a divergence without a spike.
 
 Failure: The loss falls, reaches a minimum early, and climbs from there, smoothly, over hundreds of steps. No
     step looks worse than the one before; no alarm on spikes ever sounds.
@@ -6,8 +6,6 @@ Mechanism: Queries and keys grow a little each step, and nothing holds them: the
     q k' / sqrt(d), grow as the square. As the softmax saturates, attention turns from a soft choice into
     a hard and wrong one, whose gradient is too weak to mend it.
 Injection: The rate is `factor` times the twin's from step 0 on; neither run has decay or clipping.
-Signature: Attention logits climb to many times a healthy run's; the level of the loss ends well over its
-    minimum, and no step after the warm-up is 1.4 times as high as the mean of the twenty before it.
 Cure: The healthy rate before the warm-up is half through, well before the minimum.
 Realism: "Slow divergence" as in published sweeps, where runs with attention logits over 1e4 are lost
     (Wortsman et al. 2023).
@@ -22,7 +20,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -51,12 +49,15 @@ class SlowDivergence(Scenario):
     def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", knobs.factor)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        loss = run["loss"]
-        logits = run["attention_logit_max"].max() > 50 * healthy["attention_logit_max"].max()
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, (logits, usual) = run["loss"], (t["attention_logit_max"].max() for t in (run, healthy))
         level = shapes.smooth(loss, 20)
-        spikes = (loss[60:] > 1.4 * level[59:-1]).any()
-        return bool(logits and not spikes) and shapes.diverges(level, rise=0.3)
+        spikes = loss[60:] > 1.4 * level[59:-1]
+        return {
+            "the largest attention logit is over 50 times a healthy run's": logits > 50 * usual,
+            "from step 60 on no loss is over 1.4 times the mean of the twenty before": not spikes.any(),
+            "the loss ends 0.3 nats over its minimum": shapes.diverges(level, rise=0.3),
+        }
 
     def cure(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", 1 / knobs.factor)]

@@ -6,9 +6,7 @@ Mechanism: The gradient of B rows has variance sigma^2 / B. At the rate lr the w
     valley's floor at a height of about lr * sigma^2 / B: a rate that sixteen rows bear is far too high
     for two.
 Injection: The rate is `factor` times the twin's from step 0 on; batches have two rows in both.
-Signature: The gradient norm swings from step to step far more than a healthy run's of the same batch size;
-    over the second half the loss has no trend and stays above. Two rows alone make a loss jump about, so
-    that the loss's own swings tell less.
+Also seen: Two rows alone make a loss jump about, so that the loss's own swings tell less.
 Cure: Gradients of `micro_batches` batches are accumulated before each update, at the same high rate.
 Realism: The documented remedy "accumulate gradients over more micro-steps", here as one batch of as many rows,
     which has the same gradient. A rate copied from a run with a larger batch.
@@ -26,7 +24,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, get
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -56,12 +54,17 @@ class SmallBatchOscillation(Scenario):
     def fault(self, knobs: Rate, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.lr", knobs.factor)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         half = len(run) // 2
         loss = run["loss"][half:]
-        swings = shapes.oscillates(np.log(run["grad_norm"][half:]), np.log(healthy["grad_norm"][half:]), factor=1.8)
-        trend = abs(np.mean(loss[: len(loss) // 2]) - np.mean(loss[len(loss) // 2 :]))
-        return bool(swings and trend < 0.4) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
+        mine, other = (np.log(t["grad_norm"][half:]) for t in (run, healthy))
+        early, late = (float(part.mean()) for part in np.array_split(loss, 2))
+        swings = shapes.oscillates(mine, other, factor=1.8)
+        return {
+            "in the second half the gradient norm swings 1.8 times as far from step to step as a healthy run's": swings,
+            "the loss has no trend there": abs(early - late) < 0.4,
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
+        }
 
     def cure(self, knobs: Rate, setup: Setup) -> list[Change]:
         return [Setting("data.rows", get(setup, "data.rows") * knobs.micro_batches)]

@@ -7,8 +7,6 @@ Mechanism: Adam's step is lr * m / sqrt(v). With g + decay * w in place of g, a 
     decay * |w| exceeds |g| moves towards zero by lr a step however small the decay, and the true
     gradient is a ripple on it. A gain of 1 has the largest pull of all.
 Injection: From step 0 on the decay is coupled, has strength `weight_decay`, and reaches every parameter.
-Signature: The weight norm of every layer, and of the embedding that no decay should touch, shrinks to a
-    fraction of where it began; the loss drifts and stays above.
 Cure: Decoupled decay on the matrices alone, a tenth of the way in.
 Realism: `torch.optim.Adam(weight_decay=...)` for `AdamW`, with one group for all parameters, and the
     coefficient that AdamW had.
@@ -27,7 +25,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, get
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, UpdateEdit, restore_updates
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -69,10 +67,13 @@ class WeightDecayOnAll(Scenario):
             UpdateEdit(reach_all),
         ]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         norms = run["layer_weight_norm"][:, :-1]  # without the head
-        shrunk = bool((norms[-20:].mean(0) < 0.6 * norms[0]).all())
-        return shrunk and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
+        shrunk = (norms[-20:].mean(0) < 0.6 * norms[0]).all()
+        return {
+            "the weight norms of the embedding and of every layer end under 0.6 of where they began": shrunk,
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06),
+        }
 
     def cure(self, knobs: Decay, setup: Setup) -> list[Change]:
         return [

@@ -2,11 +2,9 @@
 
 Failure: Every step takes back more of the weights than the gradient can hold. The matrices shrink to where
     the two balance, far too small, and the loss stalls above what the model can do.
-Mechanism: Decoupled decay takes lr * decay of a weight each step while Adam adds about lr, so that weights
-    settle near 1 / decay whatever the data asks: 0.1 for the usual decay times a hundred.
+Mechanism: Decoupled decay takes lr * decay of a weight each step while Adam adds about lr, so that no weight
+    gets past about 1 / decay whatever the data asks: 0.03 for the usual decay times three hundred.
 Injection: `weight_decay` is `factor` times the twin's from step 0 on.
-Signature: The weight norms of the layers fall under where they began, where a healthy run's grow, and the
-    loss stalls above.
 Cure: A fifth of the way in, the decay is divided by the factor.
 Realism: A coefficient of SGD (5e-4, coupled) carried over with the wrong exponent, or one scaled by the
     learning rate twice. Simplified: the norms' gains are not decayed and stay.
@@ -22,7 +20,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -55,10 +53,14 @@ class WeightDecayTooHigh(Scenario):
     def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.weight_decay", knobs.factor)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        norms = run["layer_weight_norm"][:, 1:-1]  # of the layers, without embedding and head
-        shrunk = bool((norms[-20:].mean(0) < 0.85 * norms[0]).all())
-        return shrunk and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        mine, other = (t["layer_weight_norm"][:, 1:-1] for t in (run, healthy))  # without embedding and head
+        shrunk = (mine[-20:].mean(0) < 0.85 * mine[0]).all()
+        return {
+            "the weight norm of every layer ends under 0.85 of where it began": shrunk,
+            "a healthy run's grows": (other[-20:].mean(0) > other[0]).all(),
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06),
+        }
 
     def cure(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled("optimizer.weight_decay", 1 / knobs.factor)]

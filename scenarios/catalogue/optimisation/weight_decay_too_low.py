@@ -2,15 +2,13 @@
 
 Failure: The loss looks right and the weights do not: their norms climb at every step, and the logits of
     attention with them, towards where a softmax saturates. Nothing has happened yet.
-Mechanism: Adam's steps of size lr in random directions add up to a norm of lr * sqrt(t) for each weight.
-    Decay takes lr * decay of it back at each step, so that it settles near sqrt(lr / (2 * decay)); without
-    it, the norm grows for ever and logits, products of two weights, twice as fast.
+Mechanism: Adam's steps of size lr in random directions add up to a norm of lr * sqrt(t) for each weight. Decay
+    takes lr * decay of it back at each step, so that it settles near sqrt(lr / (2 * decay)); without it, the
+    norm grows for ever and logits, products of two weights, as its square.
 Injection: `weight_decay` is 0 from step 0 on; 0.3 in the twin.
-Signature: The weight norm of each layer ends at more than twice a healthy run's, and the largest attention logit is
-    several times as large.
 Cure: Decay, a tenth of the way in.
-Realism: A group of parameters that the decay does not reach. In a run as short as this one the loss is
-    hardly touched: the run is at the edge, not over it.
+Realism: A group of parameters that the decay does not reach. In a run as short as this one the loss is hardly
+    touched: the weights show the fault, the loss not yet.
 References: Debugging training ("growing without bound: weight decay too low, or a runaway feedback loop
     (e.g. softmax saturation pushing logits to infinity)"); Wortsman et al. 2023.
 """
@@ -20,7 +18,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, get, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -41,10 +39,13 @@ class WeightDecayTooLow(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("optimizer.weight_decay", 0.0)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         mine, other = (t["layer_weight_norm"][-20:, 1:-1].mean(0) for t in (run, healthy))  # of the layers
-        logits = run["attention_logit_max"][-100:].max() > 3 * healthy["attention_logit_max"][-100:].max()
-        return bool((mine > 2 * other).all() and logits)
+        logits, usual = (t["attention_logit_max"][-100:].max() for t in (run, healthy))
+        return {
+            "the weight norm of every layer ends at over twice a healthy run's": (mine > 2 * other).all(),
+            "the largest attention logit is over 3 times a healthy run's": logits > 3 * usual,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("optimizer.weight_decay", get(setup, "optimizer.weight_decay"))]

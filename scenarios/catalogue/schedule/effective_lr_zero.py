@@ -5,8 +5,6 @@ Failure: The loss stands still from one step to the next while the gradients are
 Mechanism: The parameters that compute were replaced by copies after the optimizer was made. Each
     update goes to weights that nothing reads: theta(t + 1) = theta(t) for those in the model.
 Injection: From the onset on no weight moves; gradients, moments and learning rate go on as before.
-Signature: The update ratio is zero from the onset on, the gradient norm is not, and the loss stays above a
-    healthy run's.
 Cure: A few steps later the optimizer is given the model's own parameters.
 Realism: Stands for a model wrapped, cast or reloaded after its optimizer was built. Simplified: all
     parameters at once. A learning rate that is truly zero shows in the log of the rate, this does not.
@@ -26,7 +24,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -52,11 +50,15 @@ class EffectiveLRZero(Scenario):
 
         return [UpdateEdit(detach)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        still = shapes.collapses_to_zero(run["layer_update_ratio"].max(1), onset)
-        norm = run["grad_norm"]
-        alive = np.median(norm[onset:]) > 0.5 * np.median(norm[max(0, onset - 10) : onset])
-        return still and bool(alive) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        ratio, norm = run["layer_update_ratio"].max(1), run["grad_norm"]
+        still = shapes.collapses_to_zero(ratio, onset)
+        level = np.median(norm[max(0, onset - 10) : onset])
+        return {
+            "the update ratio is 0 from the onset on": still and not ratio[onset:].any(),
+            "the gradient norm keeps over half of its level": np.median(norm[onset:]) > 0.5 * level,
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_updates()]

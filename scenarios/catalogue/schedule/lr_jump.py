@@ -3,15 +3,13 @@
 Failure: A run that goes well gets another rate in mid-run: a restart of the schedule, a new stage, a changed
     file. The very next updates overshoot, the loss spikes within steps, and much of what was learnt is gone.
 Mechanism: Adam's update is lr * m / sqrt(v), and m and v know nothing of lr: the update grows by the whole
-    factor at once, along directions whose curvature has settled where 2 / lr was large. A ramp lets the
-    curvature come down first.
+    factor at once, along directions whose preconditioned curvature may stand near 38 / lr of the old rate, the
+    threshold of stability (Cohen et al. 2022). A ramp lets the curvature come down first.
 Injection: From the onset on the rate is `factor` times the twin's.
-Signature: The update ratio jumps with the rate in one step; the loss climbs by half a nat and more within
-    twenty steps.
 Cure: The same rise as a gentle ramp over `ramp_steps`, from the second step on: the run then stands the
     same rate.
-Realism: "Abrupt learning-rate changes." The factor is at the edge: half of it is a ripple that passes.
-References: Debugging Training Instability (abrupt changes of the learning rate); Cohen et al. 2022,
+Realism: A restart without a warm-up. The factor is as small as it can be: half of it is a ripple that passes.
+References: Debugging Training Instability ("replace abrupt LR schedule with a gentler one"); Cohen et al. 2022,
     "Adaptive gradient methods at the edge of stability".
 """
 
@@ -25,7 +23,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -58,11 +56,14 @@ class LRJump(Scenario):
     def fault(self, knobs: Jump, setup: Setup) -> list[Change]:
         return [Curve(lambda rate, since, setup: rate * knobs.factor)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        updates = shapes.jumps_in_one_step(run["layer_update_ratio"].max(1), onset, ratio=5.0)
-        loss = run["loss"]
-        climbs = shapes.smooth(loss, 5)[onset : onset + 20].max() > np.median(loss[onset - 20 : onset]) + 0.4
-        return updates and bool(climbs)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, ratio = run["loss"], run["layer_update_ratio"].max(1)
+        peak = shapes.smooth(loss, 5)[onset : onset + 20].max()
+        return {
+            "the learning rate jumps fivefold in one step": shapes.jumps_in_one_step(run["lr"], onset, ratio=5.0),
+            "so does the update ratio": shapes.jumps_in_one_step(ratio, onset, ratio=5.0),
+            "within twenty steps the loss is up by 0.4 nats": peak > np.median(loss[onset - 20 : onset]) + 0.4,
+        }
 
     def cure(self, knobs: Jump, setup: Setup) -> list[Change]:
         def ramp(rate: float, since: int, setup: Setup) -> float:

@@ -5,8 +5,6 @@ Failure: The model was learning well, and then it is not: the loss flattens wher
 Mechanism: A schedule for n steps in a run of N leaves N - n steps at lr = floor * peak, of which each
     carries a weight by no more than that.
 Injection: The schedule is made for `total_steps` steps and decays to `floor` of the peak, from step 0 on.
-Signature: From where the rate meets its floor on the loss falls by a small part of what a healthy run's still
-    falls by, and it ends above.
 Cure: Stretch: two fifths of the way in, the schedule is made for the whole run.
 Realism: A run that was prolonged without its schedule. The floor is all but zero; the usual tenth of
     the peak is still enough for a task this small.
@@ -22,7 +20,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, get
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -55,10 +53,22 @@ class ScheduleFloorEarly(Scenario):
             Setting("schedule.final_fraction", knobs.floor),
         ]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        floor = run["lr"].argmin() if run["lr"][-1] == run["lr"].min() else len(run)
-        early = floor < len(run) // 3 and run["lr"][floor:].max() < 1.01 * run["lr"].min()
-        return bool(early) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        rate = run["lr"]
+        floor = int(rate.argmin()) if rate[-1] == rate.min() else len(run)
+
+        def fall(trace: Trace) -> float:
+            steps, values = trace.evaluations
+            late = values[steps >= min(floor, len(run) // 3)]
+            return float(late[0]) - float(late[-1])
+
+        mine, other = fall(run), fall(healthy)
+        early = floor < len(run) // 3 and rate[floor:].max() < 1.01 * rate.min()
+        return {
+            "in the first third the learning rate meets a floor that it keeps to": early,
+            "from there on the held-out loss falls by under 0.6 of a healthy run's fall": mine < 0.6 * other,
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05),
+        }
 
     def cure(self, knobs: Floor, setup: Setup) -> list[Change]:
         fraction = get(setup, "schedule.final_fraction")

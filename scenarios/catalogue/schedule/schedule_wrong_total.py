@@ -5,8 +5,6 @@ Failure: The learning rate warms up, peaks and reaches zero several times too fa
 Mechanism: A schedule for n steps that is stepped k times an update ends at step n / k:
     lr(t) = schedule(k * t), and 0 for every later t.
 Injection: The scheduler is stepped `calls` times in each step, from step 0 on.
-Signature: The learning rate is zero for most of the run, and the update ratio with it, while the gradient
-    norm is not; the loss stands still, above a healthy run's.
 Cure: The right count: two fifths of the way in, the schedule goes on from where it should be.
 Realism: The usual slip of gradient accumulation, and of launchers that step a scheduler once per process.
 References: Reading the Curves (schedule pointing at the wrong step count); Debugging training ("schedule
@@ -23,7 +21,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, get
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -56,11 +54,16 @@ class ScheduleWrongTotal(Scenario):
     def fault(self, knobs: Calls, setup: Setup) -> list[Change]:
         return [Setting("schedule.calls", knobs.calls)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         half = len(run) // 2
-        stopped = run["layer_update_ratio"][half:].max() == 0
-        alive = np.median(run["grad_norm"][half:]) > 0.1
-        return bool(stopped and alive) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
+        held_out = run["validation_loss"][half:][run.evaluated[half:]]
+        return {
+            "the learning rate is 0 for over half of the run": (run["lr"] == 0).mean() > 0.5,
+            "the update ratio is 0 over the second half": run["layer_update_ratio"][half:].max() == 0,
+            "the gradient norm is not": np.median(run["grad_norm"][half:]) > 0.1,
+            "the held-out loss stands still there": np.allclose(held_out, held_out[-1:], rtol=0, atol=1e-3),
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06),
+        }
 
     def cure(self, knobs: Calls, setup: Setup) -> list[Change]:
         return [Setting("schedule.calls", get(setup, "schedule.calls"))]

@@ -6,8 +6,6 @@ Mechanism: The rate at step t is peak * t / warmup. After n steps the sum of all
     far Adam carries a weight, is peak * n^2 / (2 * warmup): with a warm-up ten times the run, a
     twentieth of what a constant peak gives.
 Injection: `warmup_steps` is set from step 0 on, to ten times the run and more.
-Signature: At a quarter of the run the loss is still near where it began, while the rate is under a tenth
-    of a healthy run's, and the loss ends above.
 Cure: Shorten: a fifth of the way in, the warm-up is set to a third of the run.
 Realism: A warm-up given in steps for a run of a million of them, or counted in micro-batches.
 References: Reading the Curves ("either the effective learning rate is zero - warmup misconfigured, schedule
@@ -24,7 +22,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -57,12 +55,15 @@ class WarmupTooLong(Scenario):
     def fault(self, knobs: Warmup, setup: Setup) -> list[Change]:
         return [Setting("schedule.warmup_steps", knobs.warmup_steps)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         quarter = len(run) // 4
-        early = shapes.smooth(run["loss"])[quarter]
-        still = early - shapes.smooth(healthy["loss"])[quarter] > 1.0
+        mine, other = (shapes.smooth(t["loss"])[quarter] for t in (run, healthy))
         tiny = run["lr"][:quarter].max() < 0.1 * np.max(healthy["lr"])
-        return bool(still and tiny) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
+        return {
+            "a quarter in the loss is over a nat above a healthy run's": mine > other + 1.0,
+            "the learning rate has been under a tenth of a healthy run's peak": tiny,
+            "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06),
+        }
 
     def cure(self, knobs: Warmup, setup: Setup) -> list[Change]:
         return [Setting("schedule.warmup_steps", setup.steps // 3)]
