@@ -1,10 +1,12 @@
 """The catalogue: found by walking, checked on entry, and every entry keeps its form."""
 
+import ast
 import dataclasses
 import importlib
 import inspect
 import re
 import sys
+import textwrap
 import types
 from pathlib import Path
 
@@ -63,6 +65,24 @@ def test_the_page_has_its_sections_in_order(name):
     assert set(needed(entry)) <= set(page)
     assert all(page.values())
     assert entry.title().endswith(".")
+
+
+@EVERY
+def test_every_failure_says_what_is_checked_clause_by_clause(name):
+    """Each return of a signature is a dict with the same literal keys, which the page lists; no words stand beside."""
+    entry = scenario(name)
+    if entry.look_alike:
+        return
+    assert "Signature" not in entry.text()
+    clauses = list(entry.checked())
+    assert clauses
+    tree = ast.parse(textwrap.dedent(inspect.getsource(type(entry).signature))).body[0]
+    inner = {node for part in ast.walk(tree) if part is not tree and isinstance(part, (ast.FunctionDef, ast.Lambda))
+             for node in ast.walk(part)}  # fmt: skip
+    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and node not in inner]
+    assert all(isinstance(value, ast.Dict) for value in returned)
+    assert all([key.value for key in value.keys] == clauses for value in returned)
+    assert all(clause == clause.strip().rstrip(".;") and clause[:1].islower() for clause in clauses)
 
 
 class Clear(Scenario):
