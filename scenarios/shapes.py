@@ -323,9 +323,11 @@ def collapses_to_zero(y: Curve, onset: int, share: float = 0.02) -> bool:
 
 
 def _gap(y: Curve, reference: Curve, start: int, stop: int) -> float:
-    """Mean of a curve less the reference's over some steps; infinite where the curve is not finite."""
-    window = y[start:stop]
-    return float(window.mean() - reference[start:stop].mean()) if np.isfinite(window).all() else np.inf
+    """Mean of a curve less the reference's over some steps; infinite where it is not finite, NaN without steps."""
+    window, usual = y[start:stop], reference[start:stop]
+    if not len(window) or not len(usual):
+        return np.nan
+    return float(window.mean() - usual.mean()) if np.isfinite(window).all() else np.inf
 
 
 def _ratio(layers: Curve, reference: Curve) -> Curve:

@@ -436,3 +436,8 @@ def test_smooth_is_the_trailing_mean(y: np.ndarray, window: int) -> None:
             assert abs(found[t] - part.mean()) <= budget / len(part)
         else:
             assert found[t] == np.inf
+
+
+def test_where_one_of_two_runs_has_no_steps_left_neither_is_above():
+    assert not shapes.steps_above(FLAT, np.ones(90), onset=100, margin=-1.0)
+    assert not shapes.steps_above(np.ones(90), FLAT, onset=100, margin=-1.0)

@@ -6,8 +6,6 @@ Mechanism: With x <- f(x) in place of x <- x + f(x), the gradient of layer l is 
     Jacobians above it, |g_l| ~ prod_{k > l} |J_k|, where the shortcut would have put I + J_k. Averaging
     over positions and saturating softmax and GELU make |J| < 1, and eight branches multiply it.
 Injection: The factor on the shortcut is 0 in all four layers, from step 0.
-Signature: The early layers' share of the gradient vanishes while the head's is as usual; the loss
-    plateaus far above the twin.
 Cure: The shortcut back, after sixty steps.
 Realism: Norms are where they belong and don't help: what they rescale is the activation, not the
     path. Four layers do already what fifty did before residual networks.
@@ -24,7 +22,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -48,11 +46,17 @@ class VanishingDepth(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(without_shortcut)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         early = slice(20, 120)
         layers, reference = run["layer_grad_norm"][early, 1:], healthy["layer_grad_norm"][early, 1:]
-        vanishes = shapes.vanishes_in_early_layers(layers, reference, factor=10)
-        return vanishes and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3)
+        head, usual = layers[:, -1].sum(), reference[:, -1].sum()
+        return {
+            "the early layers' share of the gradient vanishes": (
+                shapes.vanishes_in_early_layers(layers, reference, factor=10)
+            ),
+            "the head's gradient norm is the twin's within a factor of three": usual / 3 < head < 3 * usual,
+            "the loss plateaus far above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_tables()]

@@ -7,8 +7,6 @@ Mechanism: Column h K + i should be feature i of head h, and is taken for featur
     up features of all heads, and pairs that turned together under the rotation are torn apart.
 Injection: From the onset on, queries, keys and values of every layer are split along the wrong axis.
     What leaves attention is merged as before.
-Signature: The loss jumps at the onset and comes down as the heads are learnt anew; the heads'
-    entropies are reshuffled within one step; no weight norm moves.
 Cure: The right split, a few steps after the onset.
 Realism: Stands for a rearrange "(d h)" in place of "(h d)" and for converted checkpoints whose heads
     are interleaved. Simplified: the number of heads stays as it is.
@@ -24,7 +22,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -52,13 +50,17 @@ class HeadSplitWrong(Scenario):
 
         return [ParametrizationEdit(split)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        moved = abs(run["head_entropy"][onset] - healthy["head_entropy"][onset]).max()
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        moved = abs(run["head_entropy"][onset] - healthy["head_entropy"][onset])
         norms = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
-        same = bool(abs(norms - 1).max() < 0.03)
-        jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.4)
-        relearnt = shapes.readapts(run["loss"], healthy["loss"], onset, share=0.4)
-        return bool(moved > 0.2) and same and jumps and relearnt
+        return {
+            "within one step the entropy of some head is far from the twin's": moved.max() > 0.2,
+            "no weight norm moves at the onset": abs(norms - 1).max() < 0.03,
+            "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.4),
+            "and comes down as the heads are learnt anew": (
+                shapes.readapts(run["loss"], healthy["loss"], onset, share=0.4)
+            ),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

@@ -31,8 +31,8 @@ def test_on_every_failing_run_of_the_sample(sample):
         for run_id, row in rows[(rows["scenario"] == id) & (rows["kind"] == "failing")].iterrows():
             onset, run, twin = int(row["onset_step"]), sample.trace(run_id), sample.trace(row["twin_id"])
             for one in (run, twin):
-                own = entry.signature(one, twin, onset)
-                assert bool(space["signature"](as_dict(one), as_dict(twin), onset)) == bool(own), id
-                held.append(bool(own))
+                found = space["signature"](as_dict(one), as_dict(twin), onset)
+                assert found == entry.signature(one, twin, onset), id
+                held.append(entry.holds(one, twin, onset))
     assert {True, False} == set(held)
     assert len(held) > 30

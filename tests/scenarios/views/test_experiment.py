@@ -32,7 +32,7 @@ def test_the_traces_are_those_of_the_runs(wreck):
     for trace, again in zip(wreck.traces.values(), traces, strict=True):
         assert all(np.array_equal(trace[name], values, equal_nan=True) for name, values in again.signals.items())
     assert (wreck.onset, wreck.cure_step) == (specs[0].onset, specs[2].cure_step)
-    assert wreck.signature is specs[0].entry.signature(traces[0], traces[1], specs[0].onset)
+    assert wreck.signature is specs[0].entry.holds(traces[0], traces[1], specs[0].onset)
     assert wreck.floor == entropy_floor(specs[0].setup)
     assert (wreck.scenario, wreck.severity, wreck.seed) == ("mask_missing", "", 2)
 

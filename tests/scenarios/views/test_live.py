@@ -34,7 +34,7 @@ def test_the_facts_are_those_of_the_runs(recorded):
     assert [run["final_loss"] for run in facts["runs"]] == finals
     assert [run["final_gap"] for run in facts["runs"]] == [finals[0] - finals[1], None, finals[2] - finals[1]]
     assert (facts["onset_step"], facts["cure_step"]) == (specs[0].onset, specs[2].cure_step)
-    assert facts["signature"] is specs[0].entry.signature(traces[0], traces[1], specs[0].onset)
+    assert facts["signature"] is specs[0].entry.holds(traces[0], traces[1], specs[0].onset)
     assert facts["entropy_floor"] == entropy_floor(specs[0].setup)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
