@@ -36,6 +36,16 @@ def non_finite_from(y: Curve) -> int | None:
     return first if first < len(y) else None
 
 
+def turns_non_finite(y: Curve, onset: int) -> bool:
+    r"""Finite up to some step, not before the onset, and at none from there on.
+
+    |    /
+    |___/x x x x
+    """
+    dead = non_finite_from(y)
+    return dead is not None and dead >= onset and bool(np.isfinite(y[:dead]).all())
+
+
 def jumps_in_one_step(y: Curve, onset: int, ratio: float, before: int = 20, after: int = 5) -> bool:
     r"""Flat, then `ratio` times as high within one step, and so for the next few.
 
@@ -246,7 +256,7 @@ def pinned_at(y: Curve, value: float, tolerance: float, share: float = 0.9) -> b
 
     |-----------  value
     """
-    return bool((np.abs(y - value) <= tolerance).mean() >= share)
+    return bool(len(y) and (np.abs(y - value) <= tolerance).mean() >= share)
 
 
 def flat_over_position(profile: Curve, reference: Curve, share: float = 0.5) -> bool:

@@ -43,6 +43,20 @@ EVERY_TENTH = np.where(T % 10 == 0, 1.0, np.nan)  # a validation loss
 # shape: how it is asked, then the curves by name, each with whether it has the shape.
 Case = tuple[Callable[[Any], bool], dict[str, tuple[np.ndarray, bool]]]
 CASES: dict[str, Case] = {
+    "turns_non_finite": (
+        lambda y: shapes.turns_non_finite(y, onset=100),
+        {
+            "from the onset on": (steps((100, np.nan)), True),
+            "later, to infinity": (steps((150, np.inf)), True),
+            "before the onset": (steps((99, np.nan)), False),
+            "for a while": (steps((120, np.nan), (130, 1.0)), False),
+            "again": (steps((50, np.nan), (51, 1.0), (150, np.nan)), False),
+            "large": (steps((100, 1e30)), False),
+            "flat": (FLAT, False),
+            "nan": (NAN, False),
+            "inf": (INF, False),
+        },
+    ),
     "jumps_in_one_step": (
         lambda y: shapes.jumps_in_one_step(y, onset=100, ratio=2.0),
         {
@@ -85,6 +99,7 @@ CASES: dict[str, Case] = {
             "inf": (INF, True),
             "too little": (FALL + 0.09, False),
             "before alone": (FALL + 0.2 * (T < 100), False),
+            "ends before": ((FALL + 0.2)[:100], False),
             "later alone": (FALL + 0.2 * (T >= 105), False),
             "under": (FALL - 0.2, False),
             "the reference": (FALL, False),
@@ -250,6 +265,7 @@ CASES: dict[str, Case] = {
         {
             "pinned": (FLAT + 0.009 * np.where(T % 2, 1, -1), True),
             "nearly always": (steps((184, 7.0)), True),
+            "no steps": (FLAT[:0], False),
             "flat": (FLAT, True),
             "too rarely": (steps((176, 7.0)), False),
             "at another value": (FLAT + 0.011, False),
@@ -436,8 +452,3 @@ def test_smooth_is_the_trailing_mean(y: np.ndarray, window: int) -> None:
             assert abs(found[t] - part.mean()) <= budget / len(part)
         else:
             assert found[t] == np.inf
-
-
-def test_where_one_of_two_runs_has_no_steps_left_neither_is_above():
-    assert not shapes.steps_above(FLAT, np.ones(90), onset=100, margin=-1.0)
-    assert not shapes.steps_above(np.ones(90), FLAT, onset=100, margin=-1.0)

@@ -1,15 +1,13 @@
 """Post-LN at a depth where it no longer trains.
 
-Failure: The norm stands after the residual sum, in a model too deep for that. The loss falls to the
-    tokens' own entropy and stays.
-Mechanism: Post-LN rescales the shortcut, x <- LN(x + f(x)). Where branch and shortcut have the same
-    variance the norm divides by sqrt(2), and a layer has two, so the shortcut alone hands back half of
-    the gradient per layer, 2^-(L-l) from the end to layer l. At step 0 the branches make up for it and
-    the gradient is even over the layers. Then the last layers learn token frequencies, for which they
+Failure: The norm stands after the residual sum, in a model too deep for that. The loss stays at the
+    tokens' own entropy.
+Mechanism: Post-LN rescales the shortcut, x <- LN(x + f(x)), by 1/sqrt(2) where branch and shortcut have
+    the same variance, and a layer has two norms: the shortcut alone hands 2^-(L-l) of the gradient back
+    to layer l. At step 0 the branches make up for it. Then the last layers learn token frequencies, which
     need nothing from below, and within twenty steps the gradient dies out on its way to the first.
 Injection: Placement Post-LN in place of pre-LN, from step 0.
-Cure: Norms inside the residual branches again (pre-LN), with a warm-up half as long again as the
-    twin's, from the start.
+Cure: From the start, norms inside the residual branches (pre-LN) and a warm-up 1.5 times as long.
 Realism: The documented cure is the placement. Twelve narrow layers with Xavier initialisation;
     with shrunken residual branches and small embeddings, Post-LN of this depth trains.
 References: Reading the Curves (divergence, vanishing gradients); Xiong et al. 2020; Wang et al.
@@ -45,10 +43,9 @@ class PostLNDepth(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         early = slice(20, 120)
         layers, usual = run["layer_grad_norm"][early, 1:], healthy["layer_grad_norm"][early, 1:]
+        vanishes = shapes.vanishes_in_early_layers(layers, usual, factor=10)
         return {
-            "the early layers' share of the gradient vanishes": (
-                shapes.vanishes_in_early_layers(layers, usual, factor=10)
-            ),
+            "the early layers' share of the gradient vanishes": vanishes,
             "the loss plateaus far above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3),
         }
 

@@ -66,14 +66,13 @@ class SpikyLayer(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         layers, reference = run["layer_grad_norm"], healthy["layer_grad_norm"]
+        alone = shapes.one_layer_apart(layers[-100:], reference[-100:], factor=10)
         apart = int(np.argmax(np.median(layers[-100:], 0) / np.median(reference[-100:], 0)))
         weights, raised = run["layer_weight_max"][onset:, apart], 3 * np.median(reference[onset:, apart])
         doubled = np.flatnonzero(weights > 2 * weights[:1])
         stands_out = np.flatnonzero(shapes.smooth(layers[onset:, apart]) > raised)
         return {
-            "in the end one layer's gradient norm is over ten times the twin's and no other layer's is": (
-                shapes.one_layer_apart(layers[-100:], reference[-100:], factor=10)
-            ),
+            "in the end one layer's gradient norm is over ten times the twin's and no other layer's is": alone,
             "its largest weight doubles before its gradient norm is three times the twin's": (
                 len(doubled) > 0 and len(stands_out) > 0 and bool(doubled[0] < stands_out[0])
             ),

@@ -56,7 +56,7 @@ class AttentionUnscaled(Scenario):
             "the entropy of attention is far under the twin's early on": (
                 np.median(entropy[early]) < 0.6 * np.median(usual[early])
             ),
-            "and is under it at the end": np.median(entropy[late]) < 0.9 * np.median(usual[late]),
+            "and at the end": np.median(entropy[late]) < 0.6 * np.median(usual[late]),
             "the loss plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05),
         }
 

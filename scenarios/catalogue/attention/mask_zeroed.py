@@ -43,15 +43,14 @@ class MaskZeroed(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         heads, late = run["head_entropy"][onset:], slice(-100, None)
+        spread = heads.max(1) - heads.min(1)
+        loss, usual = (trace["loss"][onset : onset + 5].mean() for trace in (run, healthy))
+        flat = shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.75)
         return {
-            "from the onset on all heads have one and the same entropy": (
-                shapes.pinned_at(heads.max(1) - heads.min(1), 0.0, tolerance=1e-3)
-            ),
-            "the loss jumps at the onset": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
+            "from the onset on all heads have one and the same entropy": shapes.pinned_at(spread, 0.0, tolerance=1e-3),
+            "the loss jumps at the onset": loss > usual + 0.2,
             "it plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
-            "it falls less with the age of a document than the twin's": (
-                shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.75)
-            ),
+            "it falls less with the age of a document than the twin's": flat,
         }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:

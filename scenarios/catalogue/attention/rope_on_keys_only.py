@@ -41,12 +41,11 @@ class RopeOnKeysOnly(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         late = slice(-100, None)
+        flat = shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.75)
         return {
             "the loss jumps at the onset": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
             "it plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
-            "it falls less with the age of a document than the twin's": (
-                shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.75)
-            ),
+            "it falls less with the age of a document than the twin's": flat,
         }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:

@@ -65,12 +65,11 @@ class RopeWrongFrequency(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         loss, usual = (trace["loss"][onset : onset + 3].mean() for trace in (run, healthy))
         late = slice(-100, None)
+        flat = shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.95)
         return {
             "the loss jumps at the onset": loss > usual + 0.5,
             "it plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.03),
-            "it falls less with the age of a document than the twin's": (
-                shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.98)
-            ),
+            "it falls less with the age of a document than the twin's": flat,
         }
 
     def cure(self, knobs: Stretch, setup: Setup) -> list[Change]:

@@ -75,9 +75,7 @@ class LogitsScaled(Scenario):
             "the largest logit jumps within one step": shapes.jumps_in_one_step(run["output_max"], onset, ratio=1.6),
             "and log Z with it": shapes.jumps_in_one_step(run["log_z"], onset, ratio=1.3),
             "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
-            "and comes down as head and stream are relearnt": (
-                shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3)
-            ),
+            "and comes down again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3),
         }
 
     def cure(self, knobs: Temperature, setup: Setup) -> list[Change]:

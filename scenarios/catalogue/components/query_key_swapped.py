@@ -9,8 +9,8 @@ Injection: From the onset on, in every layer the columns of the fused projection
     queries compute keys, and those trained for keys compute queries.
 Cure: The right order, a few steps after the onset.
 Realism: Stands for checkpoints converted between frameworks that order the fused matrix differently.
-References: Debugging Training Instability (attention bugs; "replace or isolate suspect layers");
-    Reading the Curves (attention patterns); Su et al. 2021.
+References: Debugging Training Instability ("replace or isolate suspect layers"); Debugging training
+    (attention entropy); Su et al. 2021.
 """
 
 from trainwreck.evaluation.dataset.trace import Trace
@@ -31,7 +31,7 @@ class QueryKeySwapped(Scenario):
     id = "query_key_swapped"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (citations.INSTABILITY, citations.READING_CURVES)
+    sources = (citations.INSTABILITY, citations.DEBUGGING)
     telling = "head_entropy"
     cure_after = 4
 
@@ -54,9 +54,7 @@ class QueryKeySwapped(Scenario):
             "within one step the entropy of some head is far from the twin's": moved.max() > 0.2,
             "no weight norm moves at the onset": abs(norms - 1).max() < 0.03,
             "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.4),
-            "and comes down as the heads are learnt anew": (
-                shapes.readapts(run["loss"], healthy["loss"], onset, share=0.4)
-            ),
+            "and comes down again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.4),
         }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:

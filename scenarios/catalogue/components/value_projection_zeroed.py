@@ -50,11 +50,12 @@ class ValueProjectionZeroed(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         kept = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
         first = abs(run["attention_entropy"][onset, 0] - healthy["attention_entropy"][onset, 0])
+        loss, usual = (trace["loss"][onset : onset + 5].mean() for trace in (run, healthy))
         return {
             "the weight norm of every layer drops within one step": kept[1:-1].max() < 0.995,
             "those of embedding and head do not": kept[[0, -1]].min() > 0.995,
             "the first layer's attention is the twin's at that step": first < 1e-4,
-            "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
+            "the loss jumps": loss > usual + 0.2,
             "and plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
         }
 

@@ -4,8 +4,7 @@ Failure: In fp16 with a dynamic loss scale, a rank whose own gradient overflows 
     gradient out and halves its scale; the others step on. From then on the ranks hold different
     weights and different scales.
 Mechanism: The average is taken of scaled gradients and unscaled by each rank's own scale, so rank r steps
-    with mean_q(s_q g_q) / s_r: twice as far where s_r is half the others'. The weights drift apart,
-    each rank's gradient is taken at its own, and their average is nobody's descent direction.
+    with mean_q(s_q g_q) / s_r: twice as far where s_r is half the others'. The weights drift apart.
 Injection: From the onset on, ranks look at their own gradient for overflows, not at the average, and tell
     nobody. The scale is tried at its limit every ten steps, so overflows are frequent.
 Cure: The overflow flag is shared, so all skip or none does, and all ranks resume from the first one's

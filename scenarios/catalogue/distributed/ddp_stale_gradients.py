@@ -5,7 +5,7 @@ Failure: A rank does not wait for the exchange to finish. It averages its own gr
 Mechanism: Of a direction of curvature h, a share f of the gradient is a step old:
     x_{t+1} - x_t = m (x_t - x_{t-1}) - lr h ((1 - f) x_t + f x_{t-1}). With momentum m this swings up
     where lr h > (1 - m) / f; without delay only where lr h > 2 (1 + m). For m = 0.9 and f = 3/4 that is
-    28 times sooner, so directions that were damped begin to ring, and training has to leave them.
+    28 times sooner, and directions that were damped begin to ring.
 Injection: From the onset on, each rank hears the last `ranks` of the four late, itself never.
 Also seen: The loss stays above the twin's, or runs away.
 Cure: Wait for the exchange, and all ranks go on from the first one's checkpoint, thirty steps later.
@@ -65,13 +65,12 @@ class DdpStaleGradients(Scenario):
         return [Process(not_wait)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        agree, norm = shapes.agreement(run["rank_weight_hash"]), run["grad_norm"]
         return {
-            "the ranks disagree: their weight hashes differ at every step": (
-                shapes.pinned_at(shapes.agreement(run["rank_weight_hash"])[onset + 2 :], 0.0, 0.0)
+            "the ranks disagree: their weight hashes differ at every step": shapes.pinned_at(
+                agree[onset + 2 :], 0.0, 0.0
             ),
-            "the gradient norm comes in waves of some steps": shapes.sways(
-                np.log(run["grad_norm"][onset + 10 :]), 0.25
-            ),
+            "the gradient norm comes in waves of some steps": shapes.sways(np.log(norm[onset + 10 :]), 0.25),
         }
 
     def cure(self, knobs: Late, setup: Setup) -> list[Change]:

@@ -108,18 +108,23 @@ def test_a_signature_asks_a_dict(harvest):
 @pytest.mark.parametrize("name", SHORTER)
 def test_shorter_functions_are_the_shapes(name):
     space = {"np": np}
-    exec(SHORTER[name], space)
+    exec(SHORTER["smooth"] + SHORTER[name], space)
     mine, theirs = space[name], getattr(shapes, name)
     draw = np.random.default_rng(0)
     for bad in (None, 30, 59):
         y = draw.random(60).astype(np.float32)
         if bad is not None:
             y[bad] = np.inf
-        if name == "smooth":
+        if name == "_gap":
+            assert np.isclose(mine(y, y[::-1], 25, 35), theirs(y, y[::-1], 25, 35), atol=1e-6)
+        elif name == "smooth":
             assert np.allclose(mine(y), theirs(y))
             assert np.allclose(mine(y, 3), theirs(y, 3))
         elif name == "jumps_in_one_step":
             assert [mine(y, 30, r) for r in (0.5, 5)] == [theirs(y, 30, r) for r in (0.5, 5)]
+        elif name == "plateaus_above":
+            below = np.linspace(2, 0.1, 70)
+            assert [mine(y, below, m) for m in (-0.5, 0, 0.5)] == [theirs(y, below, m) for m in (-0.5, 0, 0.5)]
         else:
             assert np.array_equal(mine(np.median, y.reshape(12, 5)), theirs(np.median, y.reshape(12, 5)))
 
