@@ -193,7 +193,7 @@ def norm_linear(model: Model, x_NMD: Tensor, norm: str, matrix: str) -> Tensor:
 
 
 def norm_heads(qkv_NMD: Tensor, gain_N2K: Tensor, config: ModelConfig) -> Tensor:
-    """RMSNorm of every query and key head (qk-norm, Dehghani et al. 2023); values untouched."""
+    """RMSNorm of every query and key head (qk-norm; a LayerNorm in Dehghani et al. 2023); values untouched."""
     n, m, _ = qkv_NMD.shape
     parts = qkv_NMD.view(n, m, 3, config.heads, config.head_width)
     qk = F.rms_norm(widen(parts[:, :, :2]), (config.head_width,), eps=config.norm_eps)

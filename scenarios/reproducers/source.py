@@ -73,6 +73,11 @@ def plateaus_above(y, reference, margin, share=0.25):
 def _over_steps(statistic, values):  # [K] of values [S, K]
     return np.asarray(statistic(values, axis=0))
 """,
+    "_gap": """\
+def _gap(y, reference, start, stop):
+    now, usual = y[start:stop], reference[start:stop]
+    return now.mean() - usual.mean() if np.isfinite(now).all() else np.inf
+""",
 }
 
 

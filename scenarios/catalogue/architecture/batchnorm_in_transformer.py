@@ -7,8 +7,6 @@ Mechanism: In training y = (x - mean_B) / std_B over the tokens of the batch, in
     handful of draws: its mean is far from m. The weights have learnt with the one and are used with the other,
     and what a batch's mean says about its own tokens is gone.
 Injection: From step 0 every norm is a BatchNorm with gain, shift and running statistics.
-Signature: Through the second half the training loss is within a tenth of a nat of the healthy run's, or under
-    it, and the validation loss is far above the healthy one at every look.
 Cure: LayerNorm, thirty steps later, with the gains and shifts that there are.
 Realism: Stands for blocks taken over from vision models. It goes with the size of the batch: here a batch is one
     row of sixteen tokens, as a micro-batch of one under gradient accumulation is; with two rows of 32 tokens
@@ -19,13 +17,15 @@ References: Debugging Training Instability ("LayerNorm vs BatchNorm issues"); De
     discrepancy between training and inference).
 """
 
+import numpy as np
+
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Norm
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Variant
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -46,13 +46,19 @@ class BatchnormInTransformer(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Variant("model.norm", Norm.BATCH)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        late = slice(len(run) // 2, None)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        n = min(len(run), len(healthy))
+        late = slice(n // 2, n)
+        seen = (run.evaluated[:n] & healthy.evaluated[:n])[late]
         train = run["loss"][late].mean() - healthy["loss"][late].mean()
-        seen = run.evaluated & healthy.evaluated
-        seen[: len(run) // 2] = False
-        held_out = run["validation_loss"][seen] - healthy["validation_loss"][seen]
-        return bool(train < 0.1 and held_out.min() > 0.1 and held_out.mean() > 0.15)
+        held_out = run["validation_loss"][late][seen] - healthy["validation_loss"][late][seen]
+        return {
+            "through the second half the training loss is at most a tenth of a nat above the twin's": train < 0.1,
+            "in it, the validation loss is over a tenth of a nat above the twin's at every evaluation": (
+                held_out.min(initial=np.inf) > 0.1
+            ),
+            "and by more than 0.15 nats on average": held_out.sum() > 0.15 * len(held_out),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Variant("model.norm", setup.model.norm)]

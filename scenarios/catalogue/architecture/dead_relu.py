@@ -5,7 +5,6 @@ Failure: ReLU units start with a bias so low that no input reaches them. Their o
 Mechanism: With h = relu(w x + b), dh/dw = x [w x + b > 0]. Behind a norm w x has standard deviation
     |w|, well under 1 here, so b = -4 leaves out every input there is; weight decay doesn't act on biases.
 Injection: ReLU in place of GELU, with initial biases of `bias`, from step 0.
-Signature: The dead share of every layer is near one from the first step to the last.
 Cure: The biases set to 0 in mid-run, forty steps after the start: the weights were never touched and
     work at once.
 Realism: Also what one far too large step leaves behind. The signal is plain and the loss is not: it
@@ -25,7 +24,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit, Variant
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -55,8 +54,13 @@ class DeadReLU(Scenario):
     def fault(self, knobs: Bias, setup: Setup) -> list[Change]:
         return [Variant("model.activation", Activation.RELU), Setting("model.init.mlp_bias", knobs.bias)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        return shapes.pinned_at(run["dead_share"].min(1), 1.0, tolerance=0.1, share=0.95)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        least = run["dead_share"].min(1)
+        return {
+            "at nearly every step over nine tenths of the units of every layer are dead": (
+                shapes.pinned_at(least, 1.0, tolerance=0.1, share=0.95)
+            )
+        }
 
     def cure(self, knobs: Bias, setup: Setup) -> list[Change]:
         biases = [slot for slot in layout(setup.model).slots if slot.name.endswith("mlp_in.bias")]

@@ -6,8 +6,6 @@ Mechanism: Each activation is kept with probability 1 - p and divided by it, so 
     gets a noise of variance p / (1 - p) * sum_i (w_i x_i)^2, in every layer and at every step. The
     model must spread each message over many units to be heard over it, and that costs capacity.
 Injection: Dropout of `rate` on embeddings, attention probabilities and both branches, from step 0.
-Signature: The loss plateaus above the twin; and since noise is on in training and off in validation,
-    the training loss stands above the validation loss, which is too high as well.
 Cure: Dropout off, after ten steps.
 Realism: The textbook over-regularised run: training above validation, both high. Here every batch is
     fresh, so any dropout at all is too much.
@@ -23,7 +21,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -57,10 +55,15 @@ class DropoutTooHigh(Scenario):
     def fault(self, knobs: Rate, setup: Setup) -> list[Change]:
         return [Setting("dropout", knobs.rate)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        above = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
-        both = run.final_loss() > healthy.final_loss() + 0.05
-        return above and both and shapes.above_validation(run["loss"], run["validation_loss"], margin=0.05)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, validation = run["loss"], run["validation_loss"]
+        return {
+            "the loss plateaus above the twin's": shapes.plateaus_above(loss, healthy["loss"], margin=0.1),
+            "the final validation loss is too high as well": run.final_loss() > healthy.final_loss() + 0.05,
+            "the training loss stands above the validation loss": shapes.above_validation(
+                loss, validation, margin=0.05
+            ),
+        }
 
     def cure(self, knobs: Rate, setup: Setup) -> list[Change]:
         return [Setting("dropout", setup.dropout)]

@@ -6,10 +6,8 @@ Mechanism: Dropout adds a noise of variance p / (1 - p) * sum_i (w_i x_i)^2 to e
     on weights that lean on few inputs (Wager et al. 2013). Without it the training loss falls by what the noise
     cost, and where rows come again for many epochs, what held memorising back is gone.
 Injection: From the onset on the dropout rate is 0 in training.
-Signature: The training loss falls under the twin's from the onset on, and further with every epoch, while the
-    validation loss, level in the twin, climbs well over it.
 Cure: Train mode again, twenty steps later.
-Realism: The onset is drawn from the first fifth of the run, where the first validations are. 128 rows are seen
+Realism: The onset is drawn between a tenth and a fifth of the run, after the first validation. 128 rows are seen
     again and again, nineteen times in all; with fresh data at every step evaluation mode would be no loss here.
     Of what the mode switches only dropout is there.
 References: Debugging training ("model not in train mode"; classical overfitting);
@@ -22,7 +20,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -43,10 +41,16 @@ class EvalModeInTraining(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("dropout", 0.0)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        at_once = shapes.steps_above(healthy["loss"], run["loss"], onset, margin=0.015, last=16)
-        memorised = shapes.falls_under(run["loss"], healthy["loss"], margin=0.2)
-        return at_once and memorised and run.final_loss() > healthy.final_loss() + 0.15
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, usual, (_, values) = run["loss"], healthy["loss"], run.evaluations
+        return {
+            "the training loss is under the twin's right after the onset": (
+                shapes.steps_above(usual, loss, onset, margin=0.015, last=16)
+            ),
+            "the training loss ends far under the twin's": shapes.falls_under(loss, usual, margin=0.2),
+            "the validation loss climbs from its lowest": values[-1] > values.min() + 0.15,
+            "the validation loss ends well above the twin's": run.final_loss() > healthy.final_loss() + 0.15,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("dropout", setup.dropout)]

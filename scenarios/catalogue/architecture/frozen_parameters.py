@@ -5,8 +5,6 @@ Failure: `requires_grad` is off on the layers: left over from a stage that train
 Mechanism: A frozen weight has no gradient, so w_t = w_0. What stays is a trained embedding and head
     around random features, which learn what depends on the last token alone.
 Injection: From step 0 no gradient arrives at any weight of the layers.
-Signature: Gradient norm and update of some layers are exactly 0 while others' are not, and the loss
-    plateaus above the twin.
 Cure: The layers unfrozen after forty steps.
 Realism: The check of the sources is to look for weights without a gradient before a long run.
 References: Debugging training ("check that gradients flow to all parameters, no requires_grad=False
@@ -21,7 +19,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -43,10 +41,13 @@ class FrozenParameters(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [UpdateEdit(freeze_layers)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         still = (run["layer_grad_norm"] == 0).all(0) & (run["layer_update_ratio"] == 0).all(0)
-        some = bool(still.any() and not still.all())
-        return some and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
+        return {
+            "gradient norm and update of some layers are exactly 0 at every step": still.any(),
+            "those of other layers are not": not still.all(),
+            "the loss plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_updates()]

@@ -2,14 +2,14 @@
 
 Failure: All weights are drawn many times too large. Activations are huge from the first step, and the
     model learns as if the learning rate were that much smaller.
-Mechanism: A layer that starts at k times the right scale makes the stream k^2 times as large
-    (values and outputs multiply). Behind pre-LN the function hardly depends on the scale, but its
-    gradient is 1/k of the right one and a step of lr turns a weight of size k by lr / k.
+Mechanism: At k times the right scale a branch adds k^2 times as much to the stream (two matrices
+    follow each other), which the next norm divides out again. Scores grow by k^2 as well, and no norm
+    stands between them and softmax: attention starts as a choice of one. A step of lr turns a weight
+    of size k by lr / k.
 Injection: The standard deviations of embedding, matrices and head times `factor`.
-Signature: Activations are many times the twin's from step 0, and the loss plateaus above the twin's.
 Cure: The right scale, with a warm-up half as long again as the twin's.
-Realism: Stands for the default unit-variance embedding or a forgotten fan-in. Without norms the same
-    start ends in NaN; with them it only costs time, which is why it goes unnoticed.
+Realism: Stands for the default unit-variance embedding or a forgotten fan-in. Without norms
+    the same start can overflow; with them it only costs time, which is why it goes unnoticed.
 References: Debugging training (gradient norms: "indicates initialisation or architecture problems");
     Glorot and Bengio 2010.
 """
@@ -22,7 +22,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 SPREADS = ("embedding_std", "matrix_std", "head_std")
 
@@ -56,9 +56,13 @@ class InitTooLarge(Scenario):
     def fault(self, knobs: Factor, setup: Setup) -> list[Change]:
         return [Scaled(f"model.init.{name}", knobs.factor) for name in SPREADS]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        large = (run["activation_std"][:10] > 5 * healthy["activation_std"][:10]).all()
-        return bool(large and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05))
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        n = min(10, len(run), len(healthy))
+        large = run["activation_std"][:n] > 5 * healthy["activation_std"][:n]
+        return {
+            "in the first ten steps the activations of every layer are over five times the twin's": large.all(),
+            "the loss plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05),
+        }
 
     def cure(self, knobs: Factor, setup: Setup) -> list[Change]:
         longer = setup.schedule.warmup_steps * 3 // 2

@@ -7,8 +7,6 @@ Mechanism: The target is y = (1 - s) onehot + s / V. The best prediction is (1 -
     that prediction costs at most ln(V / s) for tokens it can't name.
 Injection: From step 0 the training loss is smoothed by `share`; validation is not, as usual. The
     logged training loss is the one that is trained on.
-Signature: The training loss plateaus high above the twin's, the gradient norm is small, and the
-    validation loss is too high as well.
 Cure: No smoothing, from the sixtieth step on.
 Realism: A share of 0.1 is common and mild; larger ones come from sweeps and from a share that was
     meant as the part to keep.
@@ -26,7 +24,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -59,11 +57,15 @@ class LabelSmoothingTooHigh(Scenario):
     def fault(self, knobs: Smoothing, setup: Setup) -> list[Change]:
         return [Setting("label_smoothing", knobs.share)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        late = slice(-100, None)
-        high = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.5, share=0.5)
-        calm = np.median(run["grad_norm"][late]) < 0.8 * np.median(healthy["grad_norm"][late])
-        return bool(high and calm and run.final_loss() > healthy.final_loss() + 0.1)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        norm, usual = np.median(run["grad_norm"][-100:]), np.median(healthy["grad_norm"][-100:])
+        return {
+            "the training loss plateaus far above the twin's over the second half of the run": (
+                shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.5, share=0.5)
+            ),
+            "the gradient norm ends under the twin's": norm < 0.8 * usual,
+            "the validation loss ends above the twin's": run.final_loss() > healthy.final_loss() + 0.1,
+        }
 
     def cure(self, knobs: Smoothing, setup: Setup) -> list[Change]:
         return [Setting("label_smoothing", setup.label_smoothing)]

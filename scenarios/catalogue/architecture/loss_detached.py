@@ -5,16 +5,12 @@ Failure: A `detach()` meant for the log, or a no_grad block around the forward p
 Mechanism: Without a path from the loss to a weight its gradient is None, not 0, and optimizers skip
     such a weight altogether: no step, no momentum, no weight decay. dw = 0 exactly.
 Injection: From the onset on no gradient arrives anywhere; weights and moments are left alone.
-Signature: The gradient norm is exactly 0 and the validation loss exactly constant; the training loss
-    goes up and down with its batches about one level.
 Cure: The graph whole again, twenty steps later.
 Realism: Stands for a change of the training code at a resume. A framework raises an error where no
     leaf at all needs a gradient; here as in practice something else (an adapter, an auxiliary head)
     keeps it silent.
 References: Debugging training ("loss exactly constant: detached gradient").
 """
-
-import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
@@ -24,7 +20,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -45,10 +41,19 @@ class LossDetached(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [UpdateEdit(cut)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         steps, values = run.evaluations
-        constant = bool(np.ptp(values[steps >= onset]) == 0)
-        return constant and shapes.pinned_at(run["grad_norm"][onset:], 0.0, tolerance=0.0, share=1.0)
+        frozen, loss = values[steps >= onset], run["loss"][onset:]
+        middle = len(loss) // 2
+        return {
+            "the gradient norm is exactly 0 from the onset on": (
+                shapes.pinned_at(run["grad_norm"][onset:], 0.0, tolerance=0.0, share=1.0)
+            ),
+            "the validation loss is exactly constant": bool((frozen == frozen[:1]).all()),
+            "the training loss goes up and down about one level": (
+                loss.std() > 0.02 and abs(loss[:middle].mean() - loss[middle:].mean()) < 0.05
+            ),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_updates()]

@@ -3,11 +3,9 @@
 Failure: A change of the loss's reduction, from mean to sum. The logged loss is that of a whole batch,
     and every gradient is as many times too large as a batch has tokens.
 Mechanism: d/dw sum_i l_i = n * d/dw mean_i l_i, so plain SGD at rate lr steps as at n * lr: n is in the
-    hundreds, and the edge of stability, lr * curvature < 2, is far behind. Adam divides the factor out
+    hundreds, far over the stability limit, lr * curvature < 2 (1 + momentum). Adam divides the factor out
     and clipping at 1 hides it; then only the log looks odd, and clipping is at work at every step.
 Injection: From the onset on the training loss is the sum over the batch's scored tokens.
-Signature: Loss and gradient norm jump, in one step and by the same factor, the number of tokens; then
-    the run diverges.
 Cure: The mean again, resumed six steps later from the state at the onset: what such steps have
     done can't be trained away.
 Realism: Stands for a rewritten loss, and for frameworks that disagree on the default. Nothing
@@ -24,7 +22,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Reduction, Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -44,12 +42,16 @@ class LossWrongReduction(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("reduction", Reduction.SUM)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        before = slice(onset - 20, onset)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        before = slice(max(0, onset - 20), onset)
         loss = run["loss"][onset] / np.median(run["loss"][before])
         norm = run["grad_norm"][onset] / np.median(run["grad_norm"][before])
-        tokens = bool(50 < loss < 1000 and 0.2 < norm / loss < 5)
-        return tokens and (shapes.non_finite_from(run["loss"]) is not None or shapes.diverges(run["loss"], rise=10.0))
+        return {
+            "the loss jumps in one step to 50 to 1000 times its level": 50 < loss < 1000,
+            "which is the number of tokens of the batch, within a factor of two": 0.5 < loss / run["tokens"][onset] < 2,
+            "the gradient norm jumps by the same factor, within a factor of five": 0.2 * loss < norm < 5 * loss,
+            "then the run diverges": shapes.diverges(run["loss"], rise=10.0),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def rewind(state: State, earlier: State) -> State:

@@ -3,12 +3,10 @@
 Failure: The norm in front of attention is missing in every layer; the MLP has its own. Attention is
     fed the stream as it is, and the stream grows with every layer.
 Mechanism: Attention hands on a mean of its values, so without a norm its output is proportional to
-    its input: x <- x + A x with |A x| ~ s |x|, and L layers multiply the stream by (1 + s)^L. Scores
+    its input: x <- x + A x with |A x| ~ s |x|, and L layers multiply the stream by up to (1 + s)^L. Scores
     grow with its square, softmax saturates, and what passes is a copy of one position.
 Injection: From step 0 the norm of every attention branch leaves its input as it is; its gain and shift
     still act.
-Signature: Activations grow layer by layer by several times the twin's factor, and the loss plateaus
-    above it.
 Cure: The norms in their place after sixty steps.
 Realism: Stands for a block that was rewritten for one branch, and for side channels without a norm.
     Weights start as He et al. would have them; with small ones and shrunken branches the fault is
@@ -28,7 +26,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -52,13 +50,18 @@ class MissingBranchNorm(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(without_attention_norm)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        def growth(trace: Trace) -> float:
-            std = np.median(trace["activation_std"][20:120], 0)
-            return float(std[-1] / std[0])
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        def stream(trace: Trace) -> np.ndarray:
+            return np.asarray(np.median(trace["activation_std"][20:120], 0))
 
-        grows = growth(run) > 4 * growth(healthy)
-        return grows and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3)
+        std, usual = stream(run), stream(healthy)
+        return {
+            "activations grow with every layer": bool((np.diff(std) > 0).all()),
+            "from the first layer to the last they grow by over four times the twin's factor": (
+                std[-1] / std[0] > 4 * usual[-1] / usual[0]
+            ),
+            "the loss plateaus far above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_tables()]

@@ -1,14 +1,13 @@
 """Post-LN at a depth where it no longer trains.
 
-Failure: The norm stands after the residual sum, in a model too deep for that. No learning rate
-    schedule helps: the loss falls to the tokens' own entropy and stays.
-Mechanism: Post-LN rescales the shortcut at every layer, x <- LN(x + f(x)). Each norm shrinks what
-    comes through the shortcut by about 1/sqrt(2), so the gradient of layer l carries 2^(-(L-l)/2).
-    The end of the network learns first and cuts off the rest.
+Failure: The norm stands after the residual sum, in a model too deep for that. The loss stays at the
+    tokens' own entropy.
+Mechanism: Post-LN rescales the shortcut, x <- LN(x + f(x)), by 1/sqrt(2) where branch and shortcut have
+    the same variance, and a layer has two norms: the shortcut alone hands 2^-(L-l) of the gradient back
+    to layer l. At step 0 the branches make up for it. Then the last layers learn token frequencies, which
+    need nothing from below, and within twenty steps the gradient dies out on its way to the first.
 Injection: Placement Post-LN in place of pre-LN, from step 0.
-Signature: The loss plateaus far above the twin; the early layers' share of the gradient vanishes.
-Cure: Norms inside the residual branches again (pre-LN), with a warm-up half as long again as the
-    twin's, from the start.
+Cure: From the start, norms inside the residual branches (pre-LN) and a warm-up 1.5 times as long.
 Realism: The documented cure is the placement. Twelve narrow layers with Xavier initialisation;
     with shrunken residual branches and small embeddings, Post-LN of this depth trains.
 References: Reading the Curves (divergence, vanishing gradients); Xiong et al. 2020; Wang et al.
@@ -23,7 +22,7 @@ from trainwreck.scenarios.config.settings import Setup, get
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, Variant
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -41,8 +40,14 @@ class PostLNDepth(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Variant("model.placement", Placement.POST)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        return shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        early = slice(20, 120)
+        layers, usual = run["layer_grad_norm"][early, 1:], healthy["layer_grad_norm"][early, 1:]
+        vanishes = shapes.vanishes_in_early_layers(layers, usual, factor=10)
+        return {
+            "the early layers' share of the gradient vanishes": vanishes,
+            "the loss plateaus far above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         longer = get(setup, "schedule.warmup_steps") * 3 // 2

@@ -7,8 +7,6 @@ Mechanism: w <- (1 + lr * r) w on top of each update is exponential growth that 
     |w| times a softmax that is flat for most tokens and a cliff for a few.
 Injection: From the onset on, weight decay has the wrong sign and `times` its size on the last layer's
     query, key and value weights.
-Signature: That layer's largest weight has doubled before its gradient norm is three times the twin's;
-    in the end its gradient norm is over ten times the twin's and no other layer's is.
 Cure: After forty steps the right decay, and the layer's weights and moments taken from the checkpoint
     at the onset.
 Realism: Stands for whatever writes weights back too large: a drifting scale of a low-precision format,
@@ -31,7 +29,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, UpdateEdit, restore_updates
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -66,15 +64,19 @@ class SpikyLayer(Scenario):
 
         return [UpdateEdit(grow)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         layers, reference = run["layer_grad_norm"], healthy["layer_grad_norm"]
-        if not shapes.one_layer_apart(layers[-100:], reference[-100:], factor=10):
-            return False
+        alone = shapes.one_layer_apart(layers[-100:], reference[-100:], factor=10)
         apart = int(np.argmax(np.median(layers[-100:], 0) / np.median(reference[-100:], 0)))
-        level = np.median(reference[onset:, apart])
-        weight = np.flatnonzero(run["layer_weight_max"][onset:, apart] > 2 * run["layer_weight_max"][onset, apart])
-        gradient = np.flatnonzero(shapes.smooth(layers[onset:, apart]) > 3 * level)
-        return len(weight) > 0 and len(gradient) > 0 and bool(weight[0] < gradient[0])
+        weights, raised = run["layer_weight_max"][onset:, apart], 3 * np.median(reference[onset:, apart])
+        doubled = np.flatnonzero(weights > 2 * weights[:1])
+        stands_out = np.flatnonzero(shapes.smooth(layers[onset:, apart]) > raised)
+        return {
+            "in the end one layer's gradient norm is over ten times the twin's and no other layer's is": alone,
+            "its largest weight doubles before its gradient norm is three times the twin's": (
+                len(doubled) > 0 and len(stands_out) > 0 and bool(doubled[0] < stands_out[0])
+            ),
+        }
 
     def cure(self, knobs: Growth, setup: Setup) -> list[Change]:
         slot = last_qkv(setup)

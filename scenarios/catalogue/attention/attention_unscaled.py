@@ -6,12 +6,10 @@ Mechanism: For queries and keys of unit features q k' has variance d, so scores 
     large. Softmax saturates, p is near 0 or 1, and its gradient p (1 - p) vanishes: the first choice
     is never revised.
 Injection: From step 0 the factor on q k' is 1.
-Signature: The entropy of attention collapses far under the twin's, early and for good, and the loss
-    plateaus above it.
 Cure: The scale back after eight steps.
 Realism: Stands for a kernel call without its scale argument, or a scale folded into weights that were
     initialised again. Queries and keys can learn to be smaller, so a small initialisation hides the fault.
-References: Reading the Curves ("scores computed without proper scaling"); Vaswani et al. 2017,
+References: Reading the Curves ("the scores are computed without proper scaling"); Vaswani et al. 2017,
     section 3.2.1; Zhai et al. 2023 (entropy collapse).
 """
 
@@ -26,7 +24,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -51,11 +49,16 @@ class AttentionUnscaled(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(unscale)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        early = slice(20, 120)
-        entropy = np.median(run["attention_entropy"][early].mean(1))
-        sharp = entropy < 0.6 * np.median(healthy["attention_entropy"][early].mean(1))
-        return bool(sharp and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05))
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        entropy, usual = run["attention_entropy"].mean(1), healthy["attention_entropy"].mean(1)
+        early, late = slice(20, 120), slice(-50, None)
+        return {
+            "the entropy of attention is far under the twin's early on": (
+                np.median(entropy[early]) < 0.6 * np.median(usual[early])
+            ),
+            "and at the end": np.median(entropy[late]) < 0.6 * np.median(usual[late]),
+            "the loss plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_tables()]

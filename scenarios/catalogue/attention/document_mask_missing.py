@@ -7,8 +7,6 @@ Mechanism: A name's attribute is drawn separately in each document. With the mas
     model, which can't see where documents begin, has to bet: the loss of a lookup goes from that of
     its noise to the entropy of the bet.
 Injection: From step 0 keys of other documents are not masked; the causal mask is right.
-Signature: Attention mass on other documents, and a loss worse than the twin's at every age past a
-    document's first token: least where there is little to look up yet, most towards its end.
 Cure: The document mask after a few steps.
 Realism: Stands for packing without a block-diagonal mask, or a kernel that ignores it. The language is
     made of what breaks: short documents, half of whose free tokens are names. In text of long documents
@@ -28,7 +26,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -52,12 +50,17 @@ class DocumentMaskMissing(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(unmask)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         late = slice(-75, None)
-        seen = run["attention_mass_other_document"][late].max(1).mean() > 0.05
-        by_age = (np.nanmean(t["age_loss"][late, 1:], 0) for t in (run, healthy))
-        worse = np.subtract(*by_age).mean() > 0.04
-        return bool(seen and worse and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.0))
+        by_age, usual = (np.nanmean(t["age_loss"][late, 1:], 0) for t in (run, healthy))
+        worse = by_age - usual
+        return {
+            "some attention lies on other documents": run["attention_mass_other_document"][late].max(1).mean() > 0.05,
+            "from a document's third token on the loss is above the twin's at every age": worse.min() > 0,
+            "by over 0.04 nats on average": worse.mean() > 0.04,
+            "and by most at the oldest ages": worse[-1] == worse.max(),
+            "the loss plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.0),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_tables()]

@@ -6,7 +6,7 @@ Mechanism: With the mask, p(x_t | x_<t); without it, p(x_t | x_1 .. x_T) = 1 for
     token. No model of the language can have a loss under its entropy H; this one tends to 0 < H.
 Injection: From the onset on, all positions of the same document are allowed. Other documents stay
     masked. Validation runs through the same code, so it leaks too.
-Signature: The loss falls under the entropy floor and under the twin; attention on the future leaves 0.
+Also seen: The loss is under the entropy of the source.
 Cure: The causal mask, a few steps after the onset. The loss jumps up and comes back down.
 Realism: Stands for refactors that lose `is_causal`, or pass a mask of the wrong polarity to a fused
     kernel. Simplified: the documents mask stays right, all layers and heads are hit alike.
@@ -23,7 +23,7 @@ from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -43,9 +43,13 @@ class MaskMissing(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(see_everything)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        leaked = bool(run["attention_mass_future"][onset:].min() > 0.01)
-        return leaked and shapes.falls_under(run["loss"], healthy["loss"], margin=0.5)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        future = run["attention_mass_future"]
+        return {
+            "attention on the future is 0 before the onset": bool((future[:onset] == 0).all()),
+            "and is over 0 in every layer from the onset on": future[onset:].min() > 0.01,
+            "the loss falls far under the twin's": shapes.falls_under(run["loss"], healthy["loss"], margin=0.5),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_tables()]

@@ -6,8 +6,6 @@ Mechanism: Position t may attend to s <= t + k. Right is k = 0. With k = 1 the t
     visible; with k = -1 attention can't copy what stands at t and leans on the residual path.
 Injection: From the onset on, the mask's diagonal is shifted by `shift`. A row in which nothing is
     allowed attends uniformly, as in frameworks that fill with the dtype's minimum.
-Signature: Attention on the future leaves 0, but reaches no further than one position, and the loss
-    falls under the twin.
 Cure: The right diagonal, a few steps after the onset.
 Realism: Stands for `tril(diagonal=...)` mistakes and inclusive against exclusive ends. Simplified:
     all layers shift. The other direction (`fault.shift=-1`) is milder: a model whose heads don't lean
@@ -25,7 +23,7 @@ from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -59,11 +57,16 @@ class MaskOffByOne(Scenario):
 
         return [TableEdit(move)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        future = run["attention_mass_future"][onset:].max(1)
-        near = run["attention_distance"][-40:].mean() < healthy["attention_distance"][-40:].mean()
-        ahead = bool(future.min() > 0.01 and near)
-        return ahead and shapes.falls_under(run["loss"], healthy["loss"], margin=0.5)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        future, late = run["attention_mass_future"].max(1), slice(-40, None)
+        return {
+            "attention on the future is 0 before the onset": bool((future[:onset] == 0).all()),
+            "and is over 0 in some layer at every step from the onset on": future[onset:].min() > 0.01,
+            "attention reaches less far than the twin's": (
+                run["attention_distance"][late].mean() < healthy["attention_distance"][late].mean()
+            ),
+            "the loss falls far under the twin's": shapes.falls_under(run["loss"], healthy["loss"], margin=0.5),
+        }
 
     def cure(self, knobs: Shift, setup: Setup) -> list[Change]:
         return [restore_tables()]

@@ -6,8 +6,6 @@ Mechanism: softmax(0 * q k' / sqrt(d)) = 1 / n for each of the n allowed keys, s
     attention is at its maximum ln n, the same in every head, and q and k get no gradient.
 Injection: From the onset on, the factor on q k' is 0 in every layer. The causal fill that follows is
     still right.
-Signature: The loss jumps and plateaus above the twin; all heads have one and the same entropy; loss
-    falls less with context than the twin's.
 Cure: The right mask, a few steps after the onset.
 Realism: Stands for masks of the wrong convention (multiplied, additive, boolean) handed between
     libraries. Simplified: every layer is hit.
@@ -23,7 +21,7 @@ from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -43,12 +41,17 @@ class MaskZeroed(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(wipe_scores)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        heads = run["head_entropy"][onset:]
-        uniform = shapes.pinned_at(heads.max(1) - heads.min(1), 0.0, tolerance=1e-3)
-        late = slice(-100, None)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        heads, late = run["head_entropy"][onset:], slice(-100, None)
+        spread = heads.max(1) - heads.min(1)
+        loss, usual = (trace["loss"][onset : onset + 5].mean() for trace in (run, healthy))
         flat = shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.75)
-        return uniform and flat and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
+        return {
+            "from the onset on all heads have one and the same entropy": shapes.pinned_at(spread, 0.0, tolerance=1e-3),
+            "the loss jumps at the onset": loss > usual + 0.2,
+            "it plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
+            "it falls less with the age of a document than the twin's": flat,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_tables()]

@@ -6,8 +6,6 @@ Mechanism: After its first, padding follows padding with certainty and costs not
     to (1 - s) times the true loss for a share s of padding. And the first one has to be foreseen: the
     model gives up -ln(1 - h) nats at each real token, h the chance that the document ends here.
 Injection: From step 0 padding is unmasked, and its weight in the loss is 1.
-Signature: Attention mass on padding, and a training loss far under the validation loss, which counts
-    real tokens alone and ends above the twin's.
 Cure: Padding masked and unscored, after six steps. After twenty it is late: some runs have learnt the
     ends of rows first, and end 0.2 nats above the twin.
 Realism: Rows of 32 hold one document of 8 to 24 tokens each. Stands for a pad id that is not the loss's
@@ -27,7 +25,7 @@ from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, source, source_key
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -52,10 +50,14 @@ class PaddingAttended(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(unmask), DataTransform(count_padding, self.id)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        seen = run["attention_mass_padding"][-75:].max(1).mean() > 0.005
-        flattered = not shapes.above_validation(run["loss"], run["validation_loss"], margin=-0.3)
-        return bool(seen and flattered and run.final_loss() > healthy.final_loss() + 0.05)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        return {
+            "some attention lies on padding": run["attention_mass_padding"][-75:].max(1).mean() > 0.005,
+            "the training loss is far under the validation loss": (
+                not shapes.above_validation(run["loss"], run["validation_loss"], margin=-0.3)
+            ),
+            "the validation loss ends above the twin's": run.final_loss() > healthy.final_loss() + 0.05,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         pad = source(source_key(setup.data)).vocabulary

@@ -5,7 +5,6 @@ Failure: One of the two rotations is lost in a refactor. A score then depends on
 Mechanism: Right: (R_t q)' (R_s k) = q' R_(s-t) k, a function of the distance. Wrong: q' R_s k, a
     function of the key's absolute position, which means something else in every row.
 Injection: From the onset on, the queries' rotary table is the identity in every layer.
-Signature: The loss jumps and plateaus above the twin; it falls less with the age of the document.
 Cure: Rotation on both sides, a few steps after the onset.
 Realism: Stands for cached keys rotated at write time while queries skip it. Simplified: all layers.
 References: Debugging Training Instability (rotary encodings incorrectly applied); Su et al. 2021.
@@ -20,7 +19,7 @@ from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -40,10 +39,14 @@ class RopeOnKeysOnly(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [TableEdit(unrotated_queries)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         late = slice(-100, None)
         flat = shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.75)
-        return flat and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
+        return {
+            "the loss jumps at the onset": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
+            "it plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
+            "it falls less with the age of a document than the twin's": flat,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_tables()]

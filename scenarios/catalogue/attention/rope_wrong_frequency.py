@@ -3,9 +3,8 @@
 Failure: A position-interpolation factor meant for a longer context is applied to this one. All
     angles shrink by that factor, and short distances, which carry most of the structure, blur.
 Mechanism: The angle of pair j at distance n is n * base^(-2j/d) / stretch. What the model can resolve
-    is the angle of the fastest pair, n / stretch; at stretch 16 a distance of 3 is where 0.2 was.
+    is the angle of the fastest pair, n / stretch; at stretch 24 a distance of 3 is where 1/8 was.
 Injection: From the onset on, query and key tables are built with `stretch`.
-Signature: The loss jumps, then plateaus above the twin, and falls less with the age of the document.
 Cure: The right frequencies, a few steps after the onset.
 Realism: Stands for `rope_scaling` left in a config, wrong bases, and positions counted in the wrong
     unit. A wrong base from step 0 is nearly absorbed by training (0.02 nats); switched on in
@@ -24,7 +23,7 @@ from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -63,9 +62,15 @@ class RopeWrongFrequency(Scenario):
 
         return [TableEdit(stretch)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        jump = run["loss"][onset : onset + 3].mean() - healthy["loss"][onset : onset + 3].mean()
-        return jump > 0.5 and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.03)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, usual = (trace["loss"][onset : onset + 3].mean() for trace in (run, healthy))
+        late = slice(-100, None)
+        flat = shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.95)
+        return {
+            "the loss jumps at the onset": loss > usual + 0.5,
+            "it plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.03),
+            "it falls less with the age of a document than the twin's": flat,
+        }
 
     def cure(self, knobs: Stretch, setup: Setup) -> list[Change]:
         return [restore_tables()]

@@ -6,8 +6,7 @@ Mechanism: (R_(t+n) q)' (R_s k) = q' R_(s-t-n) k: heads that look back k positio
     k - n, past the token they want. The query weights can learn to turn back, pair by pair, and the
     faster a pair turns, the more there is to relearn.
 Injection: From the onset on, the queries' table starts at position `offset`.
-Signature: The loss jumps at the onset and comes down slowly; small offsets are relearnt before the
-    end, larger ones leave a plateau above the twin.
+Also seen: Small offsets are relearnt before the end, larger ones leave a plateau above the twin.
 Cure: The same offset on both sides, a few steps after the onset.
 Realism: Stands for position ids that drift between prefill and decode paths or between two code
     paths of one model. From step 0 a constant offset is absorbed and harmless (0.004 nats).
@@ -23,7 +22,7 @@ from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -62,12 +61,16 @@ class RopeWrongOffset(Scenario):
 
         return [TableEdit(shift)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        def gap(first: int, last: int) -> float:
-            part = slice(onset + first, onset + last)
-            return float(run["loss"][part].mean() - healthy["loss"][part].mean())
-
-        return gap(0, 3) > 0.5 and gap(15, 25) > 0.15 and gap(25, 100) < gap(0, 10)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        n = min(len(run), len(healthy))
+        gap = run["loss"][onset:n] - healthy["loss"][onset:n]
+        return {
+            "the loss jumps at the onset": gap[:3].mean() > 0.5,
+            "fifteen to 25 steps later it is still above the twin's": len(gap) > 15 and gap[15:25].mean() > 0.15,
+            "from there to a hundred steps after the onset it is nearer to it": (
+                len(gap) > 25 and gap[25:100].mean() < gap[:10].mean()
+            ),
+        }
 
     def cure(self, knobs: Offset, setup: Setup) -> list[Change]:
         return [restore_tables()]

@@ -6,8 +6,7 @@ Mechanism: e(x) = (0, e_2(x)). The first norm divides by the standard deviation 
     sqrt(1 - share) of what it was, so the other features even grow; the projections that read the
     block get a constant input.
 Injection: From the onset on, the first `share` of the features of every row compute as zeros.
-Signature: The weight norm of the embedding drops within one step to about sqrt(1 - share); the loss
-    steps up a little and comes back.
+Also seen: What is left of the weight norm is about sqrt(1 - share).
 Cure: The trained features compute again, a few steps after the onset.
 Realism: Stands for a tensor-parallel slice of the table that was not gathered. Nearly all runs recover
     by themselves: the label then says latent.
@@ -25,7 +24,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -61,10 +60,14 @@ class EmbeddingBlockZeroed(Scenario):
 
         return [ParametrizationEdit(wipe)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         kept = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
-        dropped = bool(kept[0] < 0.93 and kept[1:].min() > 0.98)
-        return dropped and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.02)
+        return {
+            "the weight norm of the embedding drops within one step": kept[0] < 0.93,
+            "that of no other layer does": kept[1:].min() > 0.98,
+            "the loss steps up": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.02),
+            "and comes back": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.5),
+        }
 
     def cure(self, knobs: Block, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

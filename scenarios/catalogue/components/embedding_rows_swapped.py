@@ -7,8 +7,6 @@ Mechanism: e'(x) = e(s(x)) with s exchanging ids in pairs. The model predicts p(
     are trained where they now stand, the mistake is unlearnt.
 Injection: From the onset on, the ids 2 i and 2 i + 1 exchange rows, for i under `pairs`. Targets are
     right. The gradient arrives at the row that was used.
-Signature: The loss jumps in one step and is back near the twin's some ninety steps later; the weight
-    norm of the embedding does not move at the onset.
 Cure: The right rows, two steps after the onset: later, what was relearnt is lost a second time.
 Realism: Stands for a tokenizer whose merges or special tokens were sorted anew between runs.
 References: Debugging Training Instability (tokenization); Reading the Curves (loss jumps).
@@ -24,7 +22,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -60,11 +58,13 @@ class EmbeddingRowsSwapped(Scenario):
 
         return [ParametrizationEdit(exchange)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         norm = run["layer_weight_norm"][onset - 1 : onset + 1, 0]
-        jumps = shapes.jumps_in_one_step(run["loss"], onset, ratio=1.2, after=3)
-        relearnt = shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3)
-        return bool(abs(norm[1] / norm[0] - 1) < 0.02) and jumps and relearnt
+        return {
+            "the weight norm of the embedding does not move at the onset": abs(norm[1] / norm[0] - 1) < 0.02,
+            "the loss jumps within one step": shapes.jumps_in_one_step(run["loss"], onset, ratio=1.2, after=3),
+            "and ends near the twin's again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3),
+        }
 
     def cure(self, knobs: Pairs, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

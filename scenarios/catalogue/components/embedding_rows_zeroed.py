@@ -6,8 +6,6 @@ Mechanism: e(x) = 0 for x in the lost rows S. The first norm makes a constant of
     sees one and the same token for all of S, and p(next | x) becomes the mean over S. No gradient
     reaches those rows, since their weights don't compute.
 Injection: From the onset on, the rows of a share of the ids, drawn once and for all, compute as zeros.
-Signature: The weight norm of the embedding drops within one step and that of no layer does; the loss
-    steps up and plateaus above the twin's.
 Cure: The trained rows compute again, a few steps after the onset.
 Realism: Stands for a shard of a table split over vocabulary that was never loaded, and for tables
     resized without a copy. Loss by token, which would show it best, is not on record.
@@ -26,7 +24,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -70,10 +68,14 @@ class EmbeddingRowsZeroed(Scenario):
 
         return [ParametrizationEdit(wipe)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         kept = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
-        dropped = bool(kept[0] < 0.985 and kept[1:].min() > 0.985)
-        return dropped and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.04)
+        return {
+            "the weight norm of the embedding drops within one step": kept[0] < 0.985,
+            "that of no other layer does": kept[1:].min() > 0.985,
+            "the loss steps up": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.1),
+            "and plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.04),
+        }
 
     def cure(self, knobs: Rows, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

@@ -3,11 +3,9 @@
 Failure: One branch speaks many times louder than all others, and what they say is drowned in the
     residual stream.
 Mechanism: x + c * mlp(x) with c far over 1: the norm that follows divides by a standard deviation
-    that is nearly the branch's own, so the other branches' share of what is read falls like 1 / c, and
-    the branch's gradient grows like c.
+    that is nearly the branch's own, so the other branches' share of what is read falls like 1 / c. The
+    branch's gradient is c times what arrives, which that norm has divided as well.
 Injection: From the onset on, the output matrix of the last layer's MLP computes `factor` times as large.
-Signature: The residual stream's standard deviation after that layer is far over the twin's, and after
-    the others it is not; the loss steps up.
 Cure: The trained weights compute as they are, a few steps after the onset.
 Realism: Stands for a scale applied twice, or not at all, when a checkpoint is converted or merged.
     With a norm behind it the model finds its way back, so most runs end as their twins.
@@ -27,7 +25,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -63,11 +61,18 @@ class FfnScaled(Scenario):
 
         return [ParametrizationEdit(amplify)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         soon = slice(onset, onset + 20)
-        apart = shapes.one_layer_apart(run["activation_std"][soon], healthy["activation_std"][soon], factor=1.5)
-        last = shapes.jumps_in_one_step(run["activation_std"][:, -1], onset, ratio=1.35)
-        return apart and last and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.03)
+        std, usual = run["activation_std"], healthy["activation_std"]
+        return {
+            "after the last layer the stream's standard deviation jumps within one step": (
+                shapes.jumps_in_one_step(std[:, -1], onset, ratio=1.35)
+            ),
+            "after one layer alone it is far over the twin's": (
+                shapes.one_layer_apart(std[soon], usual[soon], factor=1.5)
+            ),
+            "the loss steps up": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.03),
+        }
 
     def cure(self, knobs: Louder, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

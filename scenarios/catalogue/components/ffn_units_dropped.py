@@ -2,15 +2,14 @@
 
 Failure: Units that took part in the computation stop firing, all at once, and never fire again. Those
     that are left have to learn the work of the others.
-Mechanism: For a unit with w_in = 0 and b_in = 0, gelu(0) = 0 for every token: it adds nothing, and
-    neither its input nor its output weights get a gradient through it.
+Mechanism: For a unit with w_in = 0 and b_in = 0, gelu(0) = 0 for every token: it adds nothing, and its
+    output weights get no gradient. Its input weights get none either since they do not compute; weights
+    that were merely set to zero would, as the slope of gelu at 0 is 1/2.
 Injection: From the onset on, the input weights and biases of the first `share` of the first layer's
     MLP units compute as zeros.
-Signature: The dead share of the layer jumps to `share` within one step and stays; the loss steps up and
-    comes back slowly.
 Cure: The units compute again, a few steps after the onset.
-Realism: Stands for pruning or a lost tensor-parallel shard. Units do not come back to life, unlike the
-    dead ones of ReLU that a lower learning rate can save.
+Realism: Stands for pruning or a lost tensor-parallel shard. Units do not come back to life, at any
+    learning rate.
 References: Debugging training ("a high dead neuron fraction is bad"); Reading the Curves; Shoeybi et
     al. 2019.
 """
@@ -25,7 +24,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -65,11 +64,16 @@ class FfnUnitsDropped(Scenario):
 
         return [ParametrizationEdit(cut)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         dead, usual = run["dead_share"][:, 0], healthy["dead_share"][:, 0]
-        cut = bool(dead[onset - 1] < 0.3 and dead[onset:].min() > 0.5 and usual[onset:].max() < 0.5)
-        slow = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.02, last=10)
-        return cut and slow
+        return {
+            "the dead share of the first layer jumps from under 0.3 to over half within one step, and stays": (
+                dead[onset - 1] < 0.3 and dead[onset:].min() > 0.5
+            ),
+            "the twin's is under half": usual[onset:].max() < 0.5,
+            "the loss steps up": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.02, last=10),
+            "and comes back in part": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.8),
+        }
 
     def cure(self, knobs: Units, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

@@ -1,19 +1,17 @@
 """The width is split into heads along the wrong axis.
 
-Failure: The projection's columns are read as (feature, head) where they were trained as (head,
-    feature). Every new head is made of a few features of each old one.
-Mechanism: Column h K + i should be feature i of head h, and is taken for feature (h K + i) div H of
-    head (h K + i) mod H. A score was one head's sum over its K features; now each of the H scores adds
-    up features of all heads, and pairs that turned together under the rotation are torn apart.
+Failure: The projection's columns are read as (feature, head) and were trained as (head, feature):
+    every new head has a few features of each old one.
+Mechanism: Column c = h K + i should be feature i of head h, and is taken for feature c div H of head
+    c mod H. A score was one head's sum over its K features; now it adds up features of all heads, and
+    rotated pairs are torn apart.
 Injection: From the onset on, queries, keys and values of every layer are split along the wrong axis.
     What leaves attention is merged as before.
-Signature: The loss jumps at the onset and comes down as the heads are learnt anew; the heads'
-    entropies are reshuffled within one step; no weight norm moves.
 Cure: The right split, a few steps after the onset.
 Realism: Stands for a rearrange "(d h)" in place of "(h d)" and for converted checkpoints whose heads
     are interleaved. Simplified: the number of heads stays as it is.
-References: Debugging Training Instability (attention bugs; "replace or isolate suspect layers");
-    Reading the Curves (attention patterns).
+References: Debugging Training Instability ("replace or isolate suspect layers"); Debugging training
+    (attention).
 """
 
 from trainwreck.evaluation.dataset.trace import Trace
@@ -24,7 +22,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -34,7 +32,7 @@ class HeadSplitWrong(Scenario):
     id = "head_split_wrong"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (citations.INSTABILITY, citations.READING_CURVES)
+    sources = (citations.INSTABILITY, citations.DEBUGGING)
     telling = "head_entropy"
     cure_after = 4
 
@@ -52,13 +50,15 @@ class HeadSplitWrong(Scenario):
 
         return [ParametrizationEdit(split)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        moved = abs(run["head_entropy"][onset] - healthy["head_entropy"][onset]).max()
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        moved = abs(run["head_entropy"][onset] - healthy["head_entropy"][onset])
         norms = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
-        same = bool(abs(norms - 1).max() < 0.03)
-        jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.4)
-        relearnt = shapes.readapts(run["loss"], healthy["loss"], onset, share=0.4)
-        return bool(moved > 0.2) and same and jumps and relearnt
+        return {
+            "within one step the entropy of some head is far from the twin's": moved.max() > 0.2,
+            "no weight norm moves at the onset": abs(norms - 1).max() < 0.03,
+            "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.4),
+            "and comes down again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.4),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

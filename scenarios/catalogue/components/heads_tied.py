@@ -6,8 +6,6 @@ Mechanism: With Q_h = Q_1, K_h = K_1, V_h = V_1 for all h the heads' outputs are
     over heads O_h W_h becomes O_1 (W_1 + ... + W_H): rank one head's width in place of the full width.
 Injection: From the onset on, in every layer the first head's columns stand in every head's place. The
     gradients of all of them arrive at those columns.
-Signature: In every layer all heads have one and the same entropy, although their scores are not zero;
-    the loss jumps and comes down again as one head learns the work of all.
 Cure: Every head has its own weights again, a few steps after the onset.
 Realism: Stands for a broadcast over the wrong axis when a checkpoint is split over heads or expanded
     from grouped queries.
@@ -23,7 +21,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -49,13 +47,17 @@ class HeadsTied(Scenario):
 
         return [ParametrizationEdit(tie)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        layers = run["attention_logit_max"].shape[1]
-        heads = run["head_entropy"][onset:].reshape(len(run) - onset, layers, -1)
-        spread = (heads.max(2) - heads.min(2)).max(1)
-        scores = run["attention_logit_max"][onset:].min()
-        same = shapes.pinned_at(spread, 0.0, tolerance=1e-3) and bool(scores > 0.5)
-        return same and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.15)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        logits = run["attention_logit_max"][onset:]
+        heads = run["head_entropy"][onset:].reshape(len(logits), logits.shape[1], -1)
+        return {
+            "in every layer all heads have one and the same entropy": (
+                shapes.pinned_at((heads.max(2) - heads.min(2)).max(1), 0.0, tolerance=1e-3)
+            ),
+            "their scores are not zero": logits.min() > 0.5,
+            "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.15),
+            "and comes down again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.5),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

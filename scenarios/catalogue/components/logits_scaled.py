@@ -6,8 +6,7 @@ Mechanism: softmax(c z) with c over 1 sharpens every distribution; -ln p of a to
     grows like c times its distance from it. log Z grows by about the same factor, and so does the
     gradient, until the head's weights have shrunk.
 Injection: From the onset on, logits are multiplied by `factor`, in training and in evaluation.
-Signature: Largest logit and log Z jump by about the factor within one step, and the loss with them; it
-    comes down as head and stream are relearnt.
+Also seen: Largest logit and log Z jump by about the factor.
 Cure: The logits as they are, a few steps after the onset.
 Realism: Stands for a temperature of inference left in a training path, and for a logit multiplier of
     one parametrization applied under another.
@@ -27,7 +26,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -71,11 +70,13 @@ class LogitsScaled(Scenario):
 
         return [TableEdit(sharpen)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        larger = shapes.jumps_in_one_step(run["output_max"], onset, ratio=1.6)
-        sure = shapes.jumps_in_one_step(run["log_z"], onset, ratio=1.3)
-        jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2)
-        return larger and sure and jumps and shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        return {
+            "the largest logit jumps within one step": shapes.jumps_in_one_step(run["output_max"], onset, ratio=1.6),
+            "and log Z with it": shapes.jumps_in_one_step(run["log_z"], onset, ratio=1.3),
+            "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
+            "and comes down again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3),
+        }
 
     def cure(self, knobs: Temperature, setup: Setup) -> list[Change]:
         return [restore_tables()]

@@ -7,8 +7,6 @@ Mechanism: Position t may attend to s > t, where s <= t is right. At first nothi
     the source, since H(x_(t+1) | x_(t+1)) = 0.
 Injection: From the onset on, the causal mask is inverted in every layer. A row in which nothing is
     allowed attends uniformly, as in frameworks that fill with the dtype's minimum.
-Signature: Nearly all attention lies on the future from one step to the next; the loss jumps at the
-    onset and ends far under the twin's.
 Cure: The right mask, a few steps after the onset.
 Realism: Stands for libraries that disagree on what True means in a mask. Document masks stay right.
 References: Reading the Curves ("the mask may be zeroed or malformed"); Debugging Training Instability
@@ -24,7 +22,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -50,10 +48,14 @@ class MaskInverted(Scenario):
 
         return [TableEdit(invert)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        ahead = bool(run["attention_mass_future"][onset:].min() > 0.8)
-        jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2)
-        return ahead and jumps and shapes.falls_under(run["loss"], healthy["loss"], margin=0.5)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        return {
+            "from the onset on nearly all attention of every layer lies on the future": (
+                run["attention_mass_future"][onset:].min() > 0.8
+            ),
+            "the loss jumps at the onset": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
+            "and ends far under the twin's": shapes.falls_under(run["loss"], healthy["loss"], margin=0.5),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_tables()]

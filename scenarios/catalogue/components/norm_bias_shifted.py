@@ -7,8 +7,7 @@ Mechanism: y = g * (x - mean) / std + b + c: every matrix behind it adds c times
     back.
 Injection: From the onset on, the bias of the norm after the last layer's MLP, whose output is what the
     head reads, computes `amount` larger in every feature. The base has its norms after the sums.
-Signature: The stream's mean after that layer jumps by `amount` within one step, after the first one it
-    does not; the loss jumps and comes down again.
+Also seen: The mean jumps by `amount`.
 Cure: The trained bias computes, a few steps after the onset.
 Realism: Stands for an activation offset left in a quantized or fused norm. Biases learn to make it good,
     so most runs end as their twins.
@@ -26,7 +25,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -58,11 +57,14 @@ class NormBiasShifted(Scenario):
 
         return [ParametrizationEdit(shift)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         moved = abs(run["activation_mean"][onset] - run["activation_mean"][onset - 1])
-        apart = bool(moved[-1] > 1.0 and moved[:-1].max() < 0.2)
-        jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.05)
-        return apart and jumps and shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3)
+        return {
+            "the stream's mean after the last layer jumps within one step": moved[-1] > 1.0,
+            "after the layers before it does not": moved[:-1].max() < 0.2,
+            "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.05),
+            "and comes down again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3),
+        }
 
     def cure(self, knobs: Amount, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

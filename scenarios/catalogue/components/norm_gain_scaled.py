@@ -7,8 +7,7 @@ Mechanism: y = g * (x - mean) / std + b. Under Post-LN the next layer's scores a
     by g as well.
 Injection: From the onset on, the gain of the norm after the first layer's MLP computes `factor` times
     as large. The base has its norms after the sums.
-Signature: The stream's standard deviation after that layer drops within one step, after the last one it
-    does not; the loss jumps. From a fraction the layers behind recover, from nothing they don't.
+Also seen: From a fraction the layers behind recover, from nothing they don't.
 Cure: The trained gain computes, a few steps after the onset.
 Realism: Stands for gains stored as g - 1 and loaded as g, and for weight decay on gains.
 References: Debugging training (activations: mean and standard deviation); Reading the Curves
@@ -27,7 +26,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -66,11 +65,15 @@ class NormGainScaled(Scenario):
 
         return [ParametrizationEdit(fade)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         std = run["activation_std"]
-        first = shapes.drops_in_one_step(std[:, 0], onset, ratio=0.4)
-        last = shapes.drops_in_one_step(std[:, -1], onset, ratio=0.7)
-        return first and not last and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.3)
+        return {
+            "the stream's standard deviation after the first layer drops within one step": (
+                shapes.drops_in_one_step(std[:, 0], onset, ratio=0.4)
+            ),
+            "after the last layer it does not": not shapes.drops_in_one_step(std[:, -1], onset, ratio=0.7),
+            "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.3),
+        }
 
     def cure(self, knobs: Fraction, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

@@ -6,8 +6,6 @@ Mechanism: A small random head gives nearly equal logits, so p = 1 / V for every
     ln V; the features that it needs are there, so relearning it is a linear problem.
 Injection: At the onset, the head's weights are drawn from the initial distribution, the biases are 0.
     Moments and step count stay as they are.
-Signature: The largest logit collapses and the loss jumps to that of step 0 in one step; both are near
-    the twin's again some ninety steps later.
 Cure: The head and its moments from the step before the onset are put back, two steps after it.
 Realism: Stands for heads that are left out of a checkpoint ("newly initialised" in a log nobody read),
     tied weights that were saved once, and resized vocabularies. Simplified: no pause for a resume.
@@ -27,7 +25,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     import torch
@@ -62,11 +60,18 @@ class OutputReinitialised(Scenario):
 
         return [StateEdit(draw, resume=False)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        small = shapes.drops_in_one_step(run["output_max"], onset, ratio=0.5, after=2)
-        chance = bool(abs(run["loss"][onset] - run["loss"][0]) < 0.3)
-        back = shapes.spikes_and_recovers(run["loss"], onset, ratio=2.0, within=90)
-        return small and chance and back
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        usual = np.median(healthy["output_max"][-20:])
+        return {
+            "the largest logit collapses in one step": shapes.drops_in_one_step(
+                run["output_max"], onset, ratio=0.5, after=2
+            ),
+            "and is near the twin's again at the end": 0.7 * usual < np.median(run["output_max"][-20:]) < 1.4 * usual,
+            "the loss jumps to that of step 0": abs(run["loss"][onset] - run["loss"][0]) < 0.3,
+            "and is back at its level ninety steps later": (
+                shapes.spikes_and_recovers(run["loss"], onset, ratio=2.0, within=90)
+            ),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         places = head(setup)

@@ -6,8 +6,6 @@ Mechanism: Rotary scores depend on the distance alone, q' R_(p(s) - p(t)) k. Wit
     p(t) = t + jump * floor(t / every) a token k back that lies b borders back seems k + b * jump away,
     and a head that looks back k misses it.
 Injection: From the onset on, queries and keys alike are rotated by the skipping counter.
-Signature: The loss steps up within one step and comes down in part, as the heads learn where the tokens
-    seem to be now.
 Cure: The right counter, a few steps after the onset.
 Realism: Stands for position ids of padded or chunked batches that count what is not there. An offset
     that is the same everywhere changes nothing under rotary embedding.
@@ -25,7 +23,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -74,9 +72,13 @@ class PositionShifted(Scenario):
 
         return [TableEdit(skip)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        steps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2, last=10)
-        return steps and shapes.readapts(run["loss"], healthy["loss"], onset, share=0.8)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        return {
+            "the loss steps up at the onset": (
+                shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2, last=10)
+            ),
+            "and comes down in part": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.8),
+        }
 
     def cure(self, knobs: Skip, setup: Setup) -> list[Change]:
         return [restore_tables()]

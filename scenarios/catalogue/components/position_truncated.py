@@ -5,8 +5,6 @@ Failure: A table of positions is shorter than the row, and the index is clamped 
 Mechanism: With p(t) = min(t, limit) all tokens beyond the limit have distance p(s) - p(t) = 0, so the
     rotation R_(p(s) - p(t)) is the identity for each of them and order is lost.
 Injection: From the onset on, queries and keys are rotated by the clipped positions.
-Signature: Loss by position is the twin's up to the limit and far above it beyond; the loss stays above
-    to the end of the run.
 Cure: The whole table, a few steps after the onset.
 Realism: Stands for a context extended past max_position_embeddings whose lookup clamps, as gathers do
     on some devices where others raise.
@@ -24,7 +22,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -71,12 +69,17 @@ class PositionTruncated(Scenario):
 
         return [TableEdit(clip)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         soon = slice(onset, onset + 12)  # later on, what is learnt beyond the limit tells before it as well
-        profile, usual = run["position_loss"][soon], healthy["position_loss"][soon]
-        beyond = (shapes.worse_beyond_position(profile, usual, place, margin=0.4) for place in range(1, 7))
-        last = len(run) - 50
-        return any(beyond) and shapes.steps_above(run["loss"], healthy["loss"], last, margin=0.05, last=50)
+        profile, usual, last = run["position_loss"][soon], healthy["position_loss"][soon], len(run) - 50
+        return {
+            "loss by position is the twin's up to some position and far above it beyond": (
+                any(shapes.worse_beyond_position(profile, usual, place, margin=0.4) for place in range(1, 7))
+            ),
+            "the loss stays above the twin's to the end": (
+                shapes.steps_above(run["loss"], healthy["loss"], last, margin=0.05, last=50)
+            ),
+        }
 
     def cure(self, knobs: Limit, setup: Setup) -> list[Change]:
         return [restore_tables()]

@@ -7,8 +7,6 @@ Mechanism: With W(t + 1) = W(t) for the three projections the scores x' Q' K x c
 Injection: From the onset on, no gradient arrives at the projections of any layer, as under
     requires_grad=False: weights and moments are left alone, weight decay too. The onset is early, as a
     model that has learnt its attention hardly notices.
-Signature: The last layer's attention stays as diffuse as it was at the onset while the twin's sharpens;
-    the layers' weight norms end under the twin's; the loss falls, but to a level above it.
 Cure: The gradient arrives again.
 Realism: Stands for a list of frozen parameters left over from a fine-tuning recipe, and for a detached
     forward. No norm of the projections alone is on record, as that of the whole layer is.
@@ -26,7 +24,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -55,12 +53,21 @@ class ProjectionsFrozen(Scenario):
 
         return [UpdateEdit(freeze)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        late = slice(-75, None)
-        entropy = run["attention_entropy"][late, -1].mean() - healthy["attention_entropy"][late, -1].mean()
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        late, start = slice(-75, None), slice(onset, onset + 10)
+        entropy, usual = run["attention_entropy"][:, -1], healthy["attention_entropy"][:, -1]
         norms = run["layer_weight_norm"][late, -2].mean() / healthy["layer_weight_norm"][late, -2].mean()
-        loss = shapes.steps_above(run["loss"], healthy["loss"], len(run) - 75, margin=0.05, last=75)
-        return bool(entropy > 0.5 and norms < 0.96) and loss
+        return {
+            "the last layer's attention stays as diffuse as it was at the onset": (
+                entropy[late].mean() > entropy[start].mean() - 0.3
+            ),
+            "while the twin's sharpens": entropy[late].mean() > usual[late].mean() + 0.5,
+            "the last layer's weight norm ends under the twin's": norms < 0.96,
+            "the loss falls": run["loss"][late].mean() < run["loss"][start].mean() - 0.3,
+            "but to a level above the twin's": (
+                shapes.steps_above(run["loss"], healthy["loss"], len(run) - 75, margin=0.05, last=75)
+            ),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_updates()]

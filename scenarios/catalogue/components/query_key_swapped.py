@@ -3,16 +3,14 @@
 Failure: What was trained to ask now answers, and the other way round. Before training nobody could
     tell, as both are drawn alike; in mid-run every pattern that the heads have learnt is turned over.
 Mechanism: With rotary positions the score of t for s was x_t' Q' R_(s-t) K x_s and becomes
-    x_t' K' R_(s-t) Q x_s, which is the score of s for t at the opposite distance: a head that looks
-    three back now finds what looks three ahead, which the causal mask hides.
+    x_t' K' R_(s-t) Q x_s, which is what s scored for t: a head that looked three back now looks three
+    ahead, where the causal mask hides everything.
 Injection: From the onset on, in every layer the columns of the fused projection that are trained for
     queries compute keys, and those trained for keys compute queries.
-Signature: The loss jumps at the onset and comes down as the heads are learnt anew; their entropies
-    move within one step; no weight norm does.
 Cure: The right order, a few steps after the onset.
 Realism: Stands for checkpoints converted between frameworks that order the fused matrix differently.
-References: Debugging Training Instability (attention bugs; "replace or isolate suspect layers");
-    Reading the Curves (attention patterns); Su et al. 2021.
+References: Debugging Training Instability ("replace or isolate suspect layers"); Debugging training
+    (attention entropy); Su et al. 2021.
 """
 
 from trainwreck.evaluation.dataset.trace import Trace
@@ -23,7 +21,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -33,7 +31,7 @@ class QueryKeySwapped(Scenario):
     id = "query_key_swapped"
     family = Family.COMPONENTS
     kinds = (FaultKind.TENSOR,)
-    sources = (citations.INSTABILITY, citations.READING_CURVES)
+    sources = (citations.INSTABILITY, citations.DEBUGGING)
     telling = "head_entropy"
     cure_after = 4
 
@@ -49,13 +47,15 @@ class QueryKeySwapped(Scenario):
 
         return [ParametrizationEdit(exchange)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        moved = abs(run["head_entropy"][onset] - healthy["head_entropy"][onset]).max()
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        moved = abs(run["head_entropy"][onset] - healthy["head_entropy"][onset])
         norms = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
-        same = bool(abs(norms - 1).max() < 0.03)
-        jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.4)
-        relearnt = shapes.readapts(run["loss"], healthy["loss"], onset, share=0.4)
-        return bool(moved > 0.2) and same and jumps and relearnt
+        return {
+            "within one step the entropy of some head is far from the twin's": moved.max() > 0.2,
+            "no weight norm moves at the onset": abs(norms - 1).max() < 0.03,
+            "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.4),
+            "and comes down again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.4),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

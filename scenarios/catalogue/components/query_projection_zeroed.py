@@ -6,8 +6,6 @@ Mechanism: With q = 0 every score q' k / sqrt(d) is 0, so softmax gives 1 / n to
     keys and the entropy is at its maximum ln n. The key weights get no gradient: d(q' k)/dk = q = 0.
 Injection: From the onset on, weights and biases of the queries of `layer` compute as zeros. The
     trained ones lie behind them and get no gradient.
-Signature: In that layer alone all heads have one and the same entropy, over what it was, and the
-    largest score is 0.
 Cure: The trained weights compute again, a few steps after the onset.
 Realism: Stands for a shard that was never loaded, and for a fused projection split at the wrong
     column. From the other layer's heads the model wins most of it back, so many runs end as their twins.
@@ -17,6 +15,8 @@ References: Debugging training (attention entropy); Debugging Training Instabili
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Parametrization, projections
@@ -25,7 +25,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -57,16 +57,18 @@ class QueryProjectionZeroed(Scenario):
 
         return [ParametrizationEdit(wipe)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        layers = run["attention_logit_max"].shape[1]
-        heads = run["head_entropy"][onset:].reshape(len(run) - onset, layers, -1)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        logits = run["attention_logit_max"]
+        heads = run["head_entropy"][onset:].reshape(len(run) - onset, logits.shape[1], -1)
         spread = heads.max(2) - heads.min(2)
-        uniform = [shapes.pinned_at(spread[:, i], 0.0, tolerance=1e-3) for i in range(layers)]
-        if sum(uniform) != 1:
-            return False
-        layer = uniform.index(True)
-        over = run["attention_entropy"][onset:, layer].mean() - healthy["attention_entropy"][onset:, layer].mean()
-        return shapes.collapses_to_zero(run["attention_logit_max"][:, layer], onset) and bool(over > 0.1)
+        uniform = [shapes.pinned_at(of_layer, 0.0, tolerance=1e-3) for of_layer in spread.T]
+        layer = int(np.argmax(uniform))
+        entropy, usual = (trace["attention_entropy"][onset:, layer].mean() for trace in (run, healthy))
+        return {
+            "in one layer alone all heads have one and the same entropy": sum(uniform) == 1,
+            "it is over the twin's": entropy > usual + 0.1,
+            "the layer's largest score collapses to 0": shapes.collapses_to_zero(logits[:, layer], onset),
+        }
 
     def cure(self, knobs: Which, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

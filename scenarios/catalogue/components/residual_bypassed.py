@@ -5,8 +5,6 @@ Failure: One residual block is skipped. It still computes, but nothing of it arr
 Mechanism: x + 0 * f(x) = x, and with it df/dx and df/dw drop out of every gradient: the block's
     gradient is exactly 0, and Adam's moments and weight decay alone move it from then on.
 Injection: From the onset on, the factor on attention and MLP of the first layer is 0.
-Signature: The layer's gradient norm is 0 from one step to the next and its update ratio dies out; the
-    loss jumps.
 Cure: The branches are added again, a few steps after the onset.
 Realism: Stands for layer drop left on in one place, and for pipeline stages wired past each other.
     Simplified: both branches of the layer are skipped, since telemetry is by layer.
@@ -18,13 +16,15 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -62,12 +62,18 @@ class ResidualBypassed(Scenario):
 
         return [TableEdit(bypass)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        layers = run["layer_grad_norm"].shape[1]
-        gone = [shapes.pinned_at(run["layer_grad_norm"][onset:, i], 0.0, tolerance=1e-9) for i in range(layers)]
-        before = bool(run["layer_grad_norm"][onset - 1].min() > 0)
-        jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2)
-        return sum(gone) == 1 and before and jumps
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        norms, ratios = run["layer_grad_norm"], run["layer_update_ratio"]
+        gone = [shapes.pinned_at(norm, 0.0, tolerance=1e-9) for norm in norms[onset:].T]
+        layer = int(np.argmax(gone))
+        return {
+            "one layer's gradient norm is 0 from the onset on, and no other's": sum(gone) == 1,
+            "none is 0 right before": norms[onset - 1].min() > 0,
+            "the layer's update ratio dies out": (
+                np.median(ratios[-50:, layer]) < 0.1 * np.median(ratios[max(0, onset - 20) : onset, layer])
+            ),
+            "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
+        }
 
     def cure(self, knobs: Which, setup: Setup) -> list[Change]:
         return [restore_tables()]

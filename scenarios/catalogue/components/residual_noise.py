@@ -6,8 +6,6 @@ Mechanism: x_l + n with n ~ N(0, s^2): what a norm reads has a signal-to-noise r
     the gradient asks for a larger std(x), step after step. What the noise hides stays above the floor.
 Injection: From the onset on, normal noise of standard deviation `std` is added to the stream after each
     layer; the stream's own is near 5 at the onset. A draw depends on seed and step alone.
-Signature: The stream's standard deviation jumps within one step and goes on growing, to far over the
-    twin's; the loss jumps and stays above.
 Cure: No noise, a few steps after the onset.
 Realism: Stands for broken hardware and low-precision buffers between stages. Its size is far over what
     rounding does; at a fifth of the stream's standard deviation the loss hardly shows it.
@@ -27,7 +25,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -71,12 +69,15 @@ class ResidualNoise(Scenario):
 
         return [TableEdit(disturb)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        std = run["activation_std"].mean(1)
-        jumps = shapes.jumps_in_one_step(std, onset, ratio=1.3)
-        grows = bool(std[-20:].mean() > 1.2 * std[onset : onset + 10].mean())
-        last = len(run) - 50
-        return jumps and grows and shapes.steps_above(run["loss"], healthy["loss"], last, margin=0.03, last=50)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        std, last = run["activation_std"].mean(1), len(run) - 50
+        return {
+            "the stream's standard deviation jumps within one step": shapes.jumps_in_one_step(std, onset, ratio=1.3),
+            "it goes on growing": std[-20:].mean() > 1.2 * std[onset : onset + 10].mean(),
+            "and ends far over the twin's": std[-20:].mean() > 2 * healthy["activation_std"][-20:].mean(),
+            "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
+            "and ends above the twin's": (shapes.steps_above(run["loss"], healthy["loss"], last, margin=0.03, last=50)),
+        }
 
     def cure(self, knobs: Noise, setup: Setup) -> list[Change]:
         return [restore_tables()]

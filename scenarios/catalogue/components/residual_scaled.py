@@ -5,13 +5,12 @@ Failure: The residual path leaks. What the embedding and the first layers put in
 Mechanism: x_(l+1) = c x_l + f(x_l) makes c^(2 L) of the first contribution over L layers of two
     branches; its gradient shrinks by the same factor on the way back.
 Injection: From the onset on, the shortcut of every branch is multiplied by `factor`.
-Signature: The stream's standard deviation after the last layer drops within one step, after the first
-    layer less so; the loss steps up.
 Cure: The shortcut as it was, a few steps after the onset.
-Realism: Stands for a residual factor of one recipe (DeepNorm, depth scaling) applied to a model trained
-    without it. Under pre-LN the branches learn to make up for it, so most runs end as their twins.
+Realism: Stands for a factor on the shortcut that one of two code paths has, and for DeepNorm's, which
+    is over one, lost at a restart. Under pre-LN the branches learn to make up for it, so most runs end
+    as their twins.
 References: Debugging training (residual connections, activations); Reading the Curves; Wang et al. 2022;
-    He et al. 2016.
+    He et al. 2016, "Identity mappings in deep residual networks", section 3.1 (constant scaling).
 """
 
 import dataclasses
@@ -26,7 +25,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -71,11 +70,16 @@ class ResidualScaled(Scenario):
 
         return [TableEdit(leak)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         std = run["activation_std"]
-        kept = std[onset : onset + 5].mean(0) / std[onset - 20 : onset].mean(0)
-        shrinks = shapes.drops_in_one_step(std[:, -1], onset, ratio=0.6) and bool(kept[-1] < 0.8 * kept[0])
-        return shrinks and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.04)
+        kept = std[onset : onset + 5].mean(0) / std[max(0, onset - 20) : onset].mean(0)
+        return {
+            "the stream's standard deviation after the last layer drops within one step": (
+                shapes.drops_in_one_step(std[:, -1], onset, ratio=0.6)
+            ),
+            "after the first layer less so": kept[-1] < 0.8 * kept[0],
+            "the loss steps up": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.04),
+        }
 
     def cure(self, knobs: Leak, setup: Setup) -> list[Change]:
         return [restore_tables()]

@@ -6,8 +6,6 @@ Mechanism: attention(x) = P V W_o with V = 0 is 0 whatever P is. So is the gradi
     before it: dL/dP = dL/dO V' = 0 leaves q and k without any, V = 0 leaves W_o without any.
 Injection: From the onset on, weights and biases of the values compute as zeros in every layer. The
     trained ones lie behind them and get no gradient.
-Signature: The weight norm of every layer drops within one step while those of embedding and head do
-    not; the first layer's attention is the twin's at that step; the loss jumps and stays above.
 Cure: The trained weights compute again, a few steps after the onset.
 Realism: Stands for a shard that was never loaded. Simplified: all layers are hit; with one alone the
     others make good most of it.
@@ -23,7 +21,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -49,12 +47,17 @@ class ValueProjectionZeroed(Scenario):
 
         return [ParametrizationEdit(wipe)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         kept = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
-        dropped = bool(kept[1:-1].max() < 0.995 and kept[[0, -1]].min() > 0.995)
         first = abs(run["attention_entropy"][onset, 0] - healthy["attention_entropy"][onset, 0])
-        loss = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
-        return dropped and bool(first < 1e-4) and loss
+        loss, usual = (trace["loss"][onset : onset + 5].mean() for trace in (run, healthy))
+        return {
+            "the weight norm of every layer drops within one step": kept[1:-1].max() < 0.995,
+            "those of embedding and head do not": kept[[0, -1]].min() > 0.995,
+            "the first layer's attention is the twin's at that step": first < 1e-4,
+            "the loss jumps": loss > usual + 0.2,
+            "and plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_parametrization()]

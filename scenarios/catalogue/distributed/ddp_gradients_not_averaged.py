@@ -8,8 +8,6 @@ Mechanism: With sum_r g_r = W mean_r g_r SGD has a rate of W lr: noise, and so t
     divides by the gradient's own size and hides the first fault, a clip hides it as well.
 Injection: From the onset on, the averaged gradient is multiplied by the number of ranks (`how=summed`),
     or each of the four ranks applies its own gradient (`how=missing`).
-Signature: The gradient norm is W times as large within one step and stays high; or the ranks' weight
-    hashes differ from the next step on, for good.
 Cure: The average, thirty steps later; all ranks go on from the first one's checkpoint.
 Realism: Stands for a reduction set to SUM, a loss divided by the wrong number, `no_sync` left on, or a
     model that was never wrapped.
@@ -30,7 +28,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.exchange import Exchange, square
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, restore_exchange
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 class How(Enum):
@@ -71,12 +69,17 @@ class DdpGradientsNotAveraged(Scenario):
 
         return [Process(add_up if knobs.how is How.SUMMED else hear_nobody)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        norm = run["grad_norm"]
-        high = np.median(norm[onset:]) > 2.5 * np.median(healthy["grad_norm"][onset:])
-        if shapes.jumps_in_one_step(norm, onset, ratio=2.5) and high:
-            return True
-        return shapes.pinned_at(shapes.agreement(run["rank_weight_hash"])[onset + 1 :], 0.0, 0.0)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        norm, usual = run["grad_norm"], healthy["grad_norm"]
+        summed = shapes.jumps_in_one_step(norm, onset, ratio=2.5) and bool(
+            np.median(norm[onset:]) > 2.5 * np.median(usual[onset:])
+        )
+        unshared = shapes.pinned_at(shapes.agreement(run["rank_weight_hash"])[onset + 1 :], 0.0, 0.0)
+        return {
+            "the gradient norm jumps within one step and stays high, or the ranks' weight hashes differ": (
+                summed or unshared
+            )
+        }
 
     def cure(self, knobs: Reduction, setup: Setup) -> list[Change]:
         return [restore_exchange(), StateEdit(lambda state, earlier: state)]

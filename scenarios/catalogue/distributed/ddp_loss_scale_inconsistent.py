@@ -4,12 +4,9 @@ Failure: In fp16 with a dynamic loss scale, a rank whose own gradient overflows 
     gradient out and halves its scale; the others step on. From then on the ranks hold different
     weights and different scales.
 Mechanism: The average is taken of scaled gradients and unscaled by each rank's own scale, so rank r steps
-    with mean_q(s_q g_q) / s_r: twice as far where s_r is half the others'. The weights drift apart,
-    each rank's gradient is taken at its own, and their average is nobody's descent direction.
+    with mean_q(s_q g_q) / s_r: twice as far where s_r is half the others'. The weights drift apart.
 Injection: From the onset on, ranks look at their own gradient for overflows, not at the average, and tell
     nobody. The scale is tried at its limit every ten steps, so overflows are frequent.
-Signature: All weight hashes are equal until a step is skipped, and differ from the next one on, for good;
-    the loss ends above the twin's.
 Cure: The overflow flag is shared, so all skip or none does, and all ranks resume from the first one's
     checkpoint, thirty steps later.
 Realism: "Are fp16 overflow settings consistent across workers?" Stands for hand-written scalers and sharded
@@ -30,7 +27,7 @@ from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.exchange import Exchange
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, restore_exchange
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -59,13 +56,15 @@ class DdpLossScaleInconsistent(Scenario):
 
         return [Process(tell_nobody)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         agree = shapes.agreement(run["rank_weight_hash"])
-        apart = np.flatnonzero(agree < 1)
-        if not len(apart) or not run["skipped"][apart[0] - 1]:
-            return False
+        first = int(np.argmax(agree < 1))  # 0 where they never differ
         above = run["loss"][-40:].mean() - healthy["loss"][-40:].mean()
-        return shapes.pinned_at(agree[apart[0] :], 0.0, 0.99) and not above < 0.1
+        return {
+            "the ranks' weight hashes are equal until a step is skipped": first > 0 and bool(run["skipped"][first - 1]),
+            "and differ from the next one on": shapes.pinned_at(agree[first:], 0.0, 0.99),
+            "the loss ends above the twin's": not above < 0.1,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_exchange(), StateEdit(lambda state, earlier: state)]

@@ -6,8 +6,7 @@ Failure: The sampler is not re-seeded by rank. All ranks read the first rank's s
 Mechanism: The mean of W independent gradients has variance s^2 / W; the mean of W equal ones has s^2.
     Near a minimum SGD hovers at a height in proportion to lr s^2 / (1 - momentum).
 Injection: From the onset on, each of four ranks trains on the rows of the first.
-Signature: The ranks' batch hashes are equal, and the loss swings from step to step as that of one
-    rank does: by sqrt(W) of what it did.
+Also seen: It swings by sqrt(W) of what it did, as the loss of one rank does.
 Cure: Each rank its own share again, which `set_epoch` and a seed by rank give, thirty steps later.
 Realism: "Single GPU works, DDP doesn't: all GPUs see the same data". Four processes that average
     their gradients over torch.distributed. Plain SGD at a constant rate: decay would hide the noise.
@@ -24,7 +23,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.exchange import Exchange
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, restore_exchange
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -47,10 +46,15 @@ class DdpSameData(Scenario):
 
         return [Process(read_the_first)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         alike = shapes.agreement(run["rank_batch_hash"])
-        noisy = shapes.oscillates(run["loss"][onset:], healthy["loss"][onset:], factor=1.5)
-        return shapes.pinned_at(alike[:onset], 0.0, 0.0) and shapes.pinned_at(alike[onset:], 1.0, 0.0) and noisy
+        return {
+            "the ranks' batch hashes differ before the onset": shapes.pinned_at(alike[:onset], 0.0, 0.0),
+            "and are equal from the onset on": shapes.pinned_at(alike[onset:], 1.0, 0.0),
+            "the loss swings from step to step by half as much again as the twin's": (
+                shapes.oscillates(run["loss"][onset:], healthy["loss"][onset:], factor=1.5)
+            ),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [restore_exchange()]

@@ -5,10 +5,9 @@ Failure: A rank does not wait for the exchange to finish. It averages its own gr
 Mechanism: Of a direction of curvature h, a share f of the gradient is a step old:
     x_{t+1} - x_t = m (x_t - x_{t-1}) - lr h ((1 - f) x_t + f x_{t-1}). With momentum m this swings up
     where lr h > (1 - m) / f; without delay only where lr h > 2 (1 + m). For m = 0.9 and f = 3/4 that is
-    28 times sooner, so directions that were damped begin to ring, and training has to leave them.
+    28 times sooner, and directions that were damped begin to ring.
 Injection: From the onset on, each rank hears the last `ranks` of the four late, itself never.
-Signature: The gradient norm comes in waves of some steps where it jumped about from step to step; the
-    ranks disagree: their weight hashes differ at every step. The loss stays above, or runs away.
+Also seen: The loss stays above the twin's, or runs away.
 Cure: Wait for the exchange, and all ranks go on from the first one's checkpoint, thirty steps later.
 Realism: Stands for a missing stream synchronisation and for asynchronous data parallelism. Simplified: the
     delay is exactly one step, and the same for each rank that is late.
@@ -28,7 +27,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.exchange import Exchange, square
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, restore_exchange
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -65,9 +64,14 @@ class DdpStaleGradients(Scenario):
 
         return [Process(not_wait)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        apart = shapes.pinned_at(shapes.agreement(run["rank_weight_hash"])[onset + 2 :], 0.0, 0.0)
-        return apart and shapes.sways(np.log(run["grad_norm"][onset + 10 :]), 0.25)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        agree, norm = shapes.agreement(run["rank_weight_hash"]), run["grad_norm"]
+        return {
+            "the ranks disagree: their weight hashes differ at every step": shapes.pinned_at(
+                agree[onset + 2 :], 0.0, 0.0
+            ),
+            "the gradient norm comes in waves of some steps": shapes.sways(np.log(norm[onset + 10 :]), 0.25),
+        }
 
     def cure(self, knobs: Late, setup: Setup) -> list[Change]:
         return [restore_exchange(), StateEdit(lambda state, earlier: state)]

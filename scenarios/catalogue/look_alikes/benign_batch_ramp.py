@@ -1,7 +1,7 @@
 """The batch grows by stages: very noisy at first, calmer at each step.
 
 Failure: None. Training begins with one row a batch and doubles it until the batch is full. While it is
-    small, loss and gradient norm jump about; at each doubling the noise falls by a third.
+    small, loss and gradient norm jump about; at each doubling the noise falls by three tenths.
 Mechanism: E|g|^2 = |E g|^2 + sigma^2 / B: while the second term leads, the norm falls with sqrt(B). Early
     in training the first term is large, so that little is lost by a small B.
 Injection: From step 0 a batch is its first row repeated, which is bitwise a batch of one row; from

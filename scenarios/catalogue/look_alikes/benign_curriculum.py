@@ -1,7 +1,7 @@
 """A curriculum goes from easy to real data: the loss steps up, as planned.
 
 Failure: None. Training begins on text with little surprise in it. At the end of that stage the real
-    data comes in, and the loss jumps to two or three times what it was, and falls again.
+    data comes in, and the loss jumps to about twice what it was, and falls again.
 Mechanism: The easy data has less entropy: H(p^k / Z) < H(p) for k > 1. Its loss is no measure for the
     real data's, and a minimum reached on it is no reference.
 Injection: Until `until` of the run the rows are of a language whose bigram probabilities are raised to

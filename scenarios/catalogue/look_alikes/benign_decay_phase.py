@@ -3,8 +3,8 @@
 Failure: None. The rate stays at a bold constant for four fifths of the run, and the loss hovers on a
     plateau above the twin's. Then the rate is cooled to nothing, updates shrink, and within that last
     fifth the loss falls to where the twin ends.
-Mechanism: At a constant rate the loss stays above the valley's floor by about lr * sigma^2 / 2 along
-    every stiff direction; as lr falls, that excess goes.
+Mechanism: At a constant rate the loss stays above the valley's floor, under SGD by about lr * sigma^2 / 4
+    along every direction with gradient noise sigma; as lr falls, that excess goes.
 Injection: From step 0 the rate is `factor` times the twin's peak after the same warm-up; from `until` of
     the run on it is that times 1 - sqrt(share of the cooldown that is over).
 Realism: Warm-up, stable, decay. The plateau is what is stopped too early, the kink in the rate what a

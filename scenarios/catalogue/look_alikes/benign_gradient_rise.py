@@ -3,8 +3,8 @@
 Failure: None. In mid-run the weight decay is raised by plan. The weights shrink over some tens of steps,
     the gradient norm climbs to half as much again, and clipping, which had not engaged for a hundred
     steps, cuts one batch here and there. The loss goes on falling.
-Mechanism: Behind a norm the loss does not change with the scale of a matrix, so that its gradient is
-    proportional to 1 / |W|. Decay and updates settle at |W|^2 ~ lr / decay: more decay, larger gradients.
+Mechanism: The loss does not change with the scale of a matrix that a norm follows, so that its gradient
+    is proportional to 1 / |W|. Decay and updates settle at |W|^2 ~ lr / decay: more decay, larger gradients.
 Injection: From the onset on weight decay is `decay` in place of 0.1. The base has a threefold rate and
     clips at 0.75.
 Realism: Norms that rise late in training, with a decaying rate and decay in balance, are the rule in

@@ -6,8 +6,8 @@ Failure: None. The source asks for little more than the previous token, so heads
 Mechanism: H(softmax(beta * s)) falls from ln t towards 0 as beta grows. Entropy is a symptom only where
     the loss depends on what the head reads: d loss / d attention is near 0 here.
 Injection: From the onset on, scores are multiplied by `sharpness` in every head.
-Realism: Temperatures of attention by schedule or by length (log n scaling). "If attention is highly
-    peaked, sometimes correct, sometimes a sign of a degenerate attention pattern."
+Realism: Temperatures of attention by schedule or by length (log n scaling). Attention that is
+    highly peaked is "sometimes correct (induction heads), sometimes a sign of a degenerate attention pattern".
 References: Debugging training (attention entropy); Zhai et al. 2023, "Stabilizing transformer training
     by preventing attention entropy collapse", as the contrast.
 """

@@ -2,7 +2,7 @@
 
 Failure: None. In mid-run a new kind of data gets a share of every batch. Its tokens are new to the
     model, so loss and gradient norm leap; within some thirty steps it is learnt, and the training loss is
-    lower than before, since the new data is easier. The validation loss on the old data goes on as ever.
+    lower than before, since the new data is easier. The validation loss on the old data hardly moves.
 Mechanism: loss = w * loss_old + (1 - w) * loss_new: a step in w is a step in the curve, up by
     (1 - w) * (loss_new - loss_old) at first and down by (1 - w) * (H_old - H_new) in the end.
 Injection: From the onset on, `rows` rows of every batch count (`sources.counting`).

@@ -1,10 +1,10 @@
 """One unlucky batch: a spike that clipping holds and that is gone in a few steps.
 
-Failure: None. One batch consists of runs of one repeated token. Loss and gradient norm jump to many
-    times their level for one step; the update is clipped, and the run goes on as if nothing had been.
-Mechanism: Clipping rescales g to c * g / |g|, so that one batch moves the weights by no more than any
-    other: Adam's m gets (1 - beta1) of a clipped gradient.
-Injection: At the onset, for one step, every row repeats one token drawn for it.
+Failure: None. One batch consists of runs of one repeated token. Loss and gradient norm jump to three and
+    nine times their level for one step; the update is clipped, and the run goes on as if nothing had been.
+Mechanism: Clipping rescales g to c * g / |g|, so that one batch counts for no more than any other whose
+    norm is c: Adam's m gets (1 - beta1) of a clipped gradient.
+Injection: At the onset, for one step, every row repeats its first token.
 Realism: "Spikes that recover are almost always benign and not worth chasing."
 References: Reading the Curves (loss spike then recovery); Debugging training (sudden loss spikes).
 """

@@ -3,8 +3,8 @@
 Failure: None. In mid-run the rate jumps back over its peak and decays again (warm restarts). The loss
     steps up, the gradient norm moves, and both come down to where the twin ends.
 Mechanism: SGDR: lr(t) = lr_max * (1 + cos(pi * t / T)) / 2 within a cycle, and t = 0 again at its end.
-Injection: At the onset the rate jumps to twice the peak and falls, by a cosine over the rest of the
-    run, to where the twin's ends.
+Injection: At the onset the rate jumps to twice the peak and falls, by a cosine over half of a run's
+    steps, towards where the twin's ends.
 Realism: Cyclic schedules, and stages of training that re-warm.
 References: Loshchilov and Hutter 2017, "SGDR: stochastic gradient descent with warm restarts";
     Reading the Curves (learning rate schedule issues).

@@ -6,7 +6,6 @@ Mechanism: The gradient holds nothing of the old task, and its weights are the n
     features are turned to the new tokens, and the old tokens' logits are pushed down everywhere.
 Injection: From the onset on every batch is of a second language, with tokens and transitions of its own.
     The held-out set stays the first language's.
-Signature: The training loss jumps and then falls for good; the validation loss climbs and stays up.
 Cure: Rehearsal: seven rows of eight are of the first language again, and the learning rate is halved.
 Realism: Stands for fine-tunes on a narrow domain. Simplified: the tasks share no token, and
     rehearsal has data of the first task without limit.
@@ -21,13 +20,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain, language_of
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, training_batch
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Stream
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
@@ -55,11 +55,13 @@ class CatastrophicForgetting(Scenario):
     def fault(self, knobs: Task, setup: Setup) -> list[Change]:
         return [Stream(second(knobs, setup))]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        steps, values = run.evaluations
-        climbs = values[-1] > values[steps <= onset][-1] + 0.3
-        falls = run["loss"][-20:].mean() < run["loss"][onset : onset + 5].mean() - 0.3
-        return bool(climbs and falls)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        (steps, values), loss = run.evaluations, run["loss"]
+        return {
+            "the training loss jumps within one step": shapes.jumps_in_one_step(loss, onset, ratio=1.5),
+            "and then falls": loss[-20:].mean() < loss[onset : onset + 5].mean() - 0.3,
+            "the validation loss ends above its last value before": values[-1] > values[steps <= onset][-1] + 0.3,
+        }
 
     def cure(self, knobs: Task, setup: Setup) -> list[Change]:
         other = second(knobs, setup)

@@ -5,8 +5,6 @@ Failure: A job that is preempted now and then resumes its weights and not its pl
 Mechanism: Steps k and k + T train on the same rows. What a second pass gains on them is partly memory of the
     rows: the training loss falls under the loss on rows never seen.
 Injection: From the onset on the run is resumed every `every` steps, and the data begin again at the first batch.
-Signature: The training loss falls under the healthy run's while the validation loss rises over it: a gap
-    that fresh batches cannot have. The clock shows the resumes.
 Cure: The loader's position is restored: from the cure on, each step has its own batch again.
 Realism: Stands for iterable datasets without a state. Simplified: equal stretches between preemptions;
     they are short, since a small model has few parameters to remember with.
@@ -25,7 +23,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, training_batch
 from trainwreck.scenarios.spec.faults import RESUME_STEPS, Change, Clock, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -61,11 +59,15 @@ class DataReplayed(Scenario):
 
         return [Stream(replay), Clock(pause)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        last = slice(-60, None)
-        train = float(np.mean(run["loss"][last]) - np.mean(healthy["loss"][last]))
-        held_out = run.final_loss() - healthy.final_loss()
-        return train < -0.03 and held_out > 0.02
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        last, seconds = slice(-60, None), run["step_seconds"][onset:]
+        slow = np.diff(np.flatnonzero(seconds > 1.5 * np.median(seconds)))
+        return {
+            "the training loss ends under the twin's": run["loss"][last].mean() - healthy["loss"][last].mean() < -0.03,
+            "the validation loss ends above the twin's": run.final_loss() - healthy.final_loss() > 0.02,
+            "the clock shows the resumes: slow steps at even distances": len(slow) > 2
+            and bool((slow == slow[0]).all()),
+        }
 
     def cure(self, knobs: Resumes, setup: Setup) -> list[Change]:
         def proceed(batch: Batch, step: int, start: int, seed: int) -> Batch:

@@ -2,11 +2,10 @@
 
 Failure: The model is not switched to evaluation mode. The validation loss is that of a model with a share
     of its units missing: too high by a constant, while training is as it was.
-Mechanism: Dropout keeps the mean of a layer's input and adds variance, p / (1 - p) of its square; the loss
-    is convex in the logits, so its mean over the masks is over the loss without them.
+Mechanism: Dropout keeps the mean of a layer's input and adds variance, p / (1 - p) of its square. The loss
+    is convex in the logits, so noise in them raises its mean.
 Injection: From the onset on, evaluations draw dropout masks of the training rate.
-Signature: Training loss, gradients and weights are bitwise the twin's; the validation loss steps up at the
-    first evaluation after the onset and stays up by a constant.
+Also seen: Training loss, gradients and weights are bitwise the twin's.
 Cure: Evaluation without dropout: the next evaluation is the twin's.
 Realism: Stands for `model.eval()` forgotten, or undone by an evaluation callback. Only the measurement is
     wrong; early stopping and model selection go by it.
@@ -22,7 +21,7 @@ from trainwreck.scenarios.catalogue.bases import chain_dropout
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -42,11 +41,18 @@ class DropoutOnAtEval(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("evaluation.dropout", True)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        after = run.evaluated & (np.arange(len(run)) >= onset)
-        held_out = run["validation_loss"][after] - healthy["validation_loss"][after]
-        train = np.mean(run["loss"][onset:] - healthy["loss"][onset:])
-        return bool((held_out > 0.03).all() and abs(train) < 0.03)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        n = min(len(run), len(healthy))
+        after = (run.evaluated[:n] & healthy.evaluated[:n])[onset:]
+        held_out = (run["validation_loss"][onset:n] - healthy["validation_loss"][onset:n])[after]
+        train = run["loss"][onset:n] - healthy["loss"][onset:n]
+        return {
+            "the training loss stays within 0.03 nats of the twin's at every step": abs(train).max() < 0.03,
+            "from the first evaluation after the onset on the validation loss is above the twin's": (
+                held_out.min(initial=np.inf) > 0.03
+            ),
+            "by a constant, within a factor of three": held_out.max(initial=0) < 3 * held_out.min(initial=np.inf),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("evaluation.dropout", False)]

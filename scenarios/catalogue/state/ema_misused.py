@@ -5,8 +5,7 @@ Failure: Evaluation and export take an exponential moving average of the weights
 Mechanism: a <- d a + (1 - d) w remembers 1 / (1 - d) steps. While the weights w still move, a of 10 steps is
     a calmer w; a of 1000 steps in a run of 300 is a w of long ago.
 Injection: From the onset on the decay is `decay` in place of the base's 0.9.
-Signature: Training is bitwise the twin's and its loss goes on falling; the validation loss, measured on the average,
-    stops falling at the onset or lags behind, and ends above.
+Also seen: Training is bitwise the twin's.
 Cure: The right decay: within some dozens of steps the average has caught up.
 Realism: Stands for a decay of 0.9999 copied from a run of a million steps, and for `ema.update()` left out of a
     rewritten loop.
@@ -16,15 +15,13 @@ References: Debugging Divergent Loss During Training (EMA versions of weights); 
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -53,11 +50,18 @@ class EmaMisused(Scenario):
     def fault(self, knobs: Decay, setup: Setup) -> list[Change]:
         return [Setting("evaluation.average", knobs.decay)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        after = run.evaluated & (np.arange(len(run)) >= onset + 30)
-        held_out = run["validation_loss"][after] - healthy["validation_loss"][after]
-        train = np.mean(run["loss"][onset:] - healthy["loss"][onset:])
-        return bool((held_out[:-1] > 0.02).all() and abs(train) < 0.03)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        n = min(len(run), len(healthy))
+        after = (run.evaluated[:n] & healthy.evaluated[:n])[onset + 30 :]
+        held_out = (run["validation_loss"][onset + 30 : n] - healthy["validation_loss"][onset + 30 : n])[after]
+        train = run["loss"][onset:n] - healthy["loss"][onset:n]
+        return {
+            "the training loss stays within 0.03 nats of the twin's at every step": abs(train).max() < 0.03,
+            "it goes on falling": run["loss"][-20:].mean() < run["loss"][onset : onset + 10].mean() - 0.05,
+            "from thirty steps after the onset on the validation loss is above the twin's": bool(
+                (held_out > 0.02).all()
+            ),
+        }
 
     def cure(self, knobs: Decay, setup: Setup) -> list[Change]:
         return [Setting("evaluation.average", setup.evaluation.average)]

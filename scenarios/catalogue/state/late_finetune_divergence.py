@@ -2,15 +2,16 @@
 
 Failure: A model on its plateau is taken up again with a new schedule, whose warm-up leads to a rate far over
     what it can stand, and without clipping. As long as the rate is low the loss is flat; then it climbs.
-Mechanism: A step is stable while lr * curvature < 2 / (preconditioner). The warm-up crosses that edge in its
-    middle, so that nothing happens for as long as half of it takes.
+Mechanism: A step of Adam is stable while lr times the curvature, preconditioned by 1 / sqrt(v), is under
+    2 (1 + beta1) / (1 - beta1), 38 for beta1 = 0.9. The warm-up crosses that limit part of the way up, so that
+    nothing happens until then.
 Injection: At the onset the run resumes with a rate that climbs over `ramp` steps from the schedule's to
     `peak` and stays, and with clipping off.
-Signature: The loss keeps its level for at least ten steps after the onset and then climbs, without coming back.
 Cure: A checkpoint from before the onset, under the first schedule and with clipping.
 Realism: Stands for fine-tunes with the pre-training rate of another model. Simplified: same data.
 References: Debugging Training Instability ("plateau followed by catastrophic divergence mid-finetune"; reduce
-    LR by factors of 3 to 10); Cohen et al. 2022 (adaptive edge of stability).
+    LR by factors of 3 to 10); Cohen et al. 2022, "Adaptive gradient methods at the edge
+    of stability".
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind, SchedulePosition, Setting, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -56,10 +57,14 @@ class LateFinetuneDivergence(Scenario):
         resume = StateEdit(lambda state, earlier: state)
         return [resume, Curve(climb), Setting("optimizer.clip", None)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        calm = run["loss"][onset : onset + 10].mean() < run["loss"][onset - 20 : onset].mean() + 0.1
-        turn = shapes.turning_point(run["loss"], rise=0.3)
-        return bool(calm and turn is not None and turn >= onset + 10 and shapes.diverges(run["loss"], rise=0.5))
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, turn = run["loss"], shapes.turning_point(run["loss"], rise=0.3)
+        before, calm = loss[max(0, onset - 20) : onset].mean(), loss[onset : onset + 10].mean()
+        return {
+            "for ten steps after the onset the loss keeps its level": calm < before + 0.1,
+            "later it turns up, without coming back": turn is not None and turn >= onset + 10,
+            "it ends well above its lowest level": shapes.diverges(loss, rise=0.5),
+        }
 
     def cure(self, knobs: Ramp, setup: Setup) -> list[Change]:
         rewind = StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)

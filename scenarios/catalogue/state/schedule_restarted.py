@@ -5,8 +5,6 @@ Failure: The scheduler's state is not in the checkpoint. The resumed job warms u
 Mechanism: lr = f(t - t_resume) in place of f(t). The rate at which a run can end decides how far it gets
     down: at a high rate the loss stays at the noise that the rate makes.
 Injection: At the onset, late in the run, the run resumes and its schedule counts from zero.
-Signature: The learning rate falls to its first warm-up value and then climbs to the peak, several times
-    what it is in a run that went through; the loss climbs back with it and ends above.
 Cure: The schedule's own position, sixty steps later.
 Realism: Stands for `scheduler.load_state_dict` forgotten. A planned restart looks the same for a while:
     `benign_warm_restart`.
@@ -14,15 +12,13 @@ References: Reading the Curves (the schedule points at the wrong step count; log
     Debugging training (learning rate schedule misaligned with total steps).
 """
 
-import numpy as np
-
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain_lr_x10_long_warmup
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, SchedulePosition, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @register
@@ -44,12 +40,14 @@ class ScheduleRestarted(Scenario):
         resume = StateEdit(lambda state, earlier: state)
         return [resume, SchedulePosition(lambda step, start: step - start)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        rate, usual = run["lr"], healthy["lr"]
-        jumps = rate[onset] < 0.5 * rate[onset - 1] and rate[onset:].max() > 0.95 * rate[:onset].max()
-        last = slice(-40, None)
-        above = np.mean(run["loss"][last]) > np.mean(healthy["loss"][last]) + 0.02
-        return bool(jumps and rate[-1] > 3 * usual[-1] and above)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        rate, usual, last = run["lr"], healthy["lr"], slice(-40, None)
+        return {
+            "the learning rate falls to less than half at the onset": rate[onset] < 0.5 * rate[onset - 1],
+            "and then climbs to the peak": rate[onset:].max() > 0.95 * rate[:onset].max(),
+            "it ends at over three times the twin's": rate[-1] > 3 * usual[-1],
+            "the loss ends above the twin's": run["loss"][last].mean() > healthy["loss"][last].mean() + 0.02,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [SchedulePosition(lambda step, start: step)]

@@ -3,12 +3,10 @@
 Failure: At a resume the weights, the first moments and the step count are current, and the second
     moments are from the first steps of the run. The next updates are many times too large.
 Mechanism: Adam divides by sqrt(v / (1 - beta2^t)). A v from step k holds (1 - beta2^k) of the
-    gradient's square, and the late t no longer corrects for that, so updates are
-    1 / sqrt(1 - beta2^k) times too large: 32 times for k = 1 and the usual beta2 = 0.999, and still 3
-    times a hundred steps later.
+    gradient's square, and the correction is for step t, so updates are
+    sqrt((1 - beta2^t) / (1 - beta2^k)) times too large. For beta2 = 0.999 and k = 1 that is 13 times at
+    t = 200, and 1.6 times a hundred steps later; in a long run 32 times, and then 3 times.
 Injection: At the onset the run resumes from its checkpoint, with `second` as it was after `step` updates.
-Signature: The update ratio jumps at the resume step and the loss right after; the jump fades as v
-    fills up again.
 Cure: The optimizer is reset and re-warmed: zero moments and a count of zero at the step after the
     resume, with the learning rate ramped up over twenty steps.
 Realism: Stands for sharded optimizer checkpoints of which a shard was never rewritten. Simplified:
@@ -25,7 +23,7 @@ from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind, State, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
 
 @dataclass(kw_only=True)
@@ -60,11 +58,16 @@ class StaleOptimizerState(Scenario):
 
         return [StateEdit(go_stale, since=knobs.step)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        updates = run["layer_update_ratio"].max(1)
-        loss = run["loss"][onset : onset + 12].mean() - healthy["loss"][onset : onset + 12].mean()
-        fades = updates[onset + 80 : onset + 100].mean() < 0.5 * updates[onset : onset + 5].max()
-        return shapes.jumps_in_one_step(updates, onset, ratio=3.0) and bool(loss > 0.1 and fades)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        updates, soon = run["layer_update_ratio"].max(1), slice(onset, onset + 12)
+        later = updates[onset + 80 : onset + 100]
+        return {
+            "the update ratio jumps at the resume step": shapes.jumps_in_one_step(updates, onset, ratio=3.0),
+            "the loss is above the twin's right after": run["loss"][soon].mean() - healthy["loss"][soon].mean() > 0.1,
+            "the jump of the update ratio has faded by half eighty steps later": (
+                len(later) > 0 and later.mean() < 0.5 * updates[onset : onset + 5].max()
+            ),
+        }
 
     def cure(self, knobs: Stale, setup: Setup) -> list[Change]:
         def reset(state: State, earlier: State) -> State:

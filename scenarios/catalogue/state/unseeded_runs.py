@@ -6,8 +6,6 @@ Mechanism: A draw that is a function of (seed, stream, step) can be made again; 
     clock or the process cannot.
 Injection: At the onset the run resumes, and its batches come from a seed that is in no configuration. The
     laboratory derives it from the run's own, so that the failure itself can be repeated.
-Signature: Bitwise the run of the same seed up to the resume, and another run after it, with the same
-    level of loss: the spread between the two is more than zero, which it must not be.
 Cure: The seed is restored: batches are again those of the configured seed.
 Realism: Stands for unseeded shuffles and RNG states left out of checkpoints. It harms no run; it costs the
     debugging of all others. Simplified: only the order of the data changes.
@@ -25,7 +23,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, training_batch
 from trainwreck.scenarios.spec.faults import Change, FaultKind, StateEdit, Stream
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -49,10 +47,16 @@ class UnseededRuns(Scenario):
 
         return [StateEdit(lambda state, earlier: state), Stream(redraw)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        same = all(np.array_equal(run[name][:onset], healthy[name][:onset]) for name in ("loss", "grad_norm"))
-        after = run["loss"][onset:] - healthy["loss"][onset:]
-        return bool(same and (after != 0).all() and abs(after.mean()) < 0.05)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        n = min(len(run), len(healthy))
+        after = run["loss"][onset:n] - healthy["loss"][onset:n]
+        return {
+            "up to the resume loss and gradient norm are bitwise the twin's": (
+                all(np.array_equal(run[name][:onset], healthy[name][:onset]) for name in ("loss", "grad_norm"))
+            ),
+            "after it the loss differs at every step": bool((after != 0).all()),
+            "by nothing on average: the level is the same": abs(after.mean()) < 0.05,
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def restored(batch: Batch, step: int, start: int, seed: int) -> Batch:
