@@ -41,6 +41,7 @@ class Program:
         """The lines that the fault and the cure put into the loop, by place."""
         places = ("settings", "state", "batch", "rate", "parametrization", "clock")
         found: dict[str, list[str]] = {name: [] for name in places}
+        undone = faults.Undo() in self.changes["cure"]
         for word, before in (("fault", "healthy"), ("cure", "fault")):
             differ = {k: v for k, v in self.told[word].items() if v != self.told[before][k]}
             _under(found["settings"], word, [f"c.{k} = {value(k, v)}" for k, v in differ.items()])
@@ -52,8 +53,9 @@ class Program:
                 if change.resume:
                     took = f"taken = {1 + faults.RESUME_STEPS} if step == {STEP[word]} else taken  # the resume"
                     kinds.setdefault("clock", []).append(took)
+            ends = " and not cure" if word == "fault" and undone else ""
             for place, made in kinds.items():
-                _under(found[place], word + (f" and step == {STEP[word]}" if place == "state" else ""), made)
+                _under(found[place], word + (f" and step == {STEP[word]}" if place == "state" else ends), made)
         return {f"at_{name}": "\n".join(text) for name, text in found.items()}
 
     def _line(self, change: faults.Change, first: str) -> tuple[str, str]:
@@ -93,5 +95,6 @@ class Program:
 def _under(found: list[str], condition: str, made: Sequence[str]) -> None:
     """Add lines that are run where a condition holds."""
     if made:
-        found.append(f"{INDENT}if {condition}:  # THE {condition.split()[0].upper()}")
+        until = ", until THE CURE" if condition.endswith("not cure") else ""
+        found.append(f"{INDENT}if {condition}:  # THE {condition.split()[0].upper()}{until}")
         found += [f"{INDENT}    {line}" for line in made]

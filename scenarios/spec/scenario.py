@@ -10,7 +10,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.config.sizes import Size
-from trainwreck.scenarios.spec.faults import At, Change, FaultKind
+from trainwreck.scenarios.spec.faults import At, Change, FaultKind, StateEdit, Undo
 
 
 class Family(Enum):
@@ -57,8 +57,8 @@ class MidRun:
 class Scenario:
     """One catalogue entry. Subclass it in a file of its own and decorate with `registry.register`.
 
-    The methods get the knobs of the severity and the setup that `base` returned. Only `fault` (and
-    for failures `signature` and `cure`) must be overridden.
+    The methods get the knobs of the severity and the setup that `base` returned. Only `fault` (and for failures
+    `signature`, and `cure` where the fault is a state edit alone) must be overridden.
     """
 
     id: ClassVar[str]
@@ -88,8 +88,8 @@ class Scenario:
         raise NotImplementedError
 
     def cure(self, knobs: Any, setup: Setup) -> list[Change]:
-        """Changes that, on top of the fault, make the run well again."""
-        raise NotImplementedError
+        """Changes that make the run well again: by default the end of the fault, else on top of it."""
+        return [Undo()]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         """What a reader of the curves should see. `healthy` is a run of the same base without the fault."""
@@ -116,12 +116,15 @@ class Scenario:
         something from a checkpoint takes it from the same one, whenever it comes.
         """
         onset = self.onset_step(seed, setup.steps)
-        found = [At(onset, change) for change in self.fault(knobs, setup)]
-        if cured:
-            usual = self.cure_step(knobs, seed, setup.steps)
-            at = usual if cure_at is None else max(onset, cure_at)
-            found += [At(at, c if at == usual else c.anchored(usual)) for c in self.cure(knobs, setup)]
-        return tuple(found)
+        fault = self.fault(knobs, setup)
+        if not cured:
+            return tuple(At(onset, change) for change in fault)
+        usual = self.cure_step(knobs, seed, setup.steps)
+        at = usual if cure_at is None else max(onset, cure_at)
+        cure = self.cure(knobs, setup)
+        until = at if Undo() in cure else None
+        found = [At(onset, change, None if isinstance(change, StateEdit) else until) for change in fault]
+        return (*found, *(At(at, c if at == usual else c.anchored(usual)) for c in cure))
 
     @property
     def cause(self) -> str:

@@ -53,6 +53,3 @@ class BatchnormInTransformer(Scenario):
         seen[: len(run) // 2] = False
         held_out = run["validation_loss"][seen] - healthy["validation_loss"][seen]
         return bool(train < 0.1 and held_out.min() > 0.1 and held_out.mean() > 0.15)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Variant("model.norm", setup.model.norm)]

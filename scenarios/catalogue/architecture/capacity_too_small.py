@@ -40,6 +40,3 @@ class CapacityTooSmall(Scenario):
         plateau = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
         together = not shapes.above_validation(run["loss"], run["validation_loss"], margin=0.1)
         return plateau and together and run.final_loss() > healthy.final_loss() + self.tolerance
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Variant("model.width", setup.model.width), Variant("model.mlp_ratio", setup.model.mlp_ratio)]

@@ -61,6 +61,3 @@ class DropoutTooHigh(Scenario):
         above = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
         both = run.final_loss() > healthy.final_loss() + 0.05
         return above and both and shapes.above_validation(run["loss"], run["validation_loss"], margin=0.05)
-
-    def cure(self, knobs: Rate, setup: Setup) -> list[Change]:
-        return [Setting("dropout", setup.dropout)]

@@ -47,6 +47,3 @@ class EvalModeInTraining(Scenario):
         at_once = shapes.steps_above(healthy["loss"], run["loss"], onset, margin=0.015, last=16)
         memorised = shapes.falls_under(run["loss"], healthy["loss"], margin=0.2)
         return at_once and memorised and run.final_loss() > healthy.final_loss() + 0.15
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Setting("dropout", setup.dropout)]

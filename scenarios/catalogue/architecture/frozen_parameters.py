@@ -19,7 +19,7 @@ from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -47,9 +47,6 @@ class FrozenParameters(Scenario):
         still = (run["layer_grad_norm"] == 0).all(0) & (run["layer_update_ratio"] == 0).all(0)
         some = bool(still.any() and not still.all())
         return some and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_updates()]
 
 
 def freeze_layers(updates: Updates, plan: Layout) -> Updates:

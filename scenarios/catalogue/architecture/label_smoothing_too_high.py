@@ -64,6 +64,3 @@ class LabelSmoothingTooHigh(Scenario):
         high = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.5, share=0.5)
         calm = np.median(run["grad_norm"][late]) < 0.8 * np.median(healthy["grad_norm"][late])
         return bool(high and calm and run.final_loss() > healthy.final_loss() + 0.1)
-
-    def cure(self, knobs: Smoothing, setup: Setup) -> list[Change]:
-        return [Setting("label_smoothing", setup.label_smoothing)]

@@ -22,7 +22,7 @@ from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
@@ -49,9 +49,6 @@ class LossDetached(Scenario):
         steps, values = run.evaluations
         constant = bool(np.ptp(values[steps >= onset]) == 0)
         return constant and shapes.pinned_at(run["grad_norm"][onset:], 0.0, tolerance=0.0, share=1.0)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_updates()]
 
 
 def cut(updates: Updates, plan: Layout) -> Updates:

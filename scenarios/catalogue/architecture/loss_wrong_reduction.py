@@ -23,7 +23,7 @@ from trainwreck.models.config import OptimizerKind
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Reduction, Setup, replaced
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -62,4 +62,4 @@ class LossWrongReduction(Scenario):
         def rewind(state: State, earlier: State) -> State:
             return earlier
 
-        return [Setting("reduction", Reduction.MEAN), StateEdit(rewind, since=-self.cure_after)]
+        return [Undo(), StateEdit(rewind, since=-self.cure_after)]

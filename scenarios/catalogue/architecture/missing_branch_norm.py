@@ -26,7 +26,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -59,9 +59,6 @@ class MissingBranchNorm(Scenario):
 
         grows = growth(run) > 4 * growth(healthy)
         return grows and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]
 
 
 def without_attention_norm(tables: "Tables", setup: Setup) -> "Tables":

@@ -29,7 +29,7 @@ from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Undo, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
@@ -85,7 +85,7 @@ class SpikyLayer(Scenario):
                 values[slot.start : slot.stop] = earlier[name][slot.start : slot.stop]
             return {**state, **repaired}
 
-        return [restore_updates(), StateEdit(repair, since=-self.cure_after)]
+        return [Undo(), StateEdit(repair, since=-self.cure_after)]
 
 
 def last_qkv(setup: Setup) -> Slot:

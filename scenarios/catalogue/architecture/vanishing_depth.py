@@ -22,7 +22,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -53,9 +53,6 @@ class VanishingDepth(Scenario):
         layers, reference = run["layer_grad_norm"][early, 1:], healthy["layer_grad_norm"][early, 1:]
         vanishes = shapes.vanishes_in_early_layers(layers, reference, factor=10)
         return vanishes and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]
 
 
 def without_shortcut(tables: "Tables", setup: Setup) -> "Tables":

@@ -24,7 +24,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -56,9 +56,6 @@ class AttentionUnscaled(Scenario):
         entropy = np.median(run["attention_entropy"][early].mean(1))
         sharp = entropy < 0.6 * np.median(healthy["attention_entropy"][early].mean(1))
         return bool(sharp and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05))
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]
 
 
 def unscale(tables: "Tables", setup: Setup) -> "Tables":

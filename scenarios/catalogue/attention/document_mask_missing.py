@@ -26,7 +26,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -58,9 +58,6 @@ class DocumentMaskMissing(Scenario):
         by_age = (np.nanmean(t["age_loss"][late, 1:], 0) for t in (run, healthy))
         worse = np.subtract(*by_age).mean() > 0.04
         return bool(seen and worse and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.0))
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]
 
 
 def unmask(tables: "Tables", setup: Setup) -> "Tables":

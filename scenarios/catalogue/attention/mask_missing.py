@@ -21,7 +21,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -46,9 +46,6 @@ class MaskMissing(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         leaked = bool(run["attention_mass_future"][onset:].min() > 0.01)
         return leaked and shapes.falls_under(run["loss"], healthy["loss"], margin=0.5)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]
 
 
 def see_everything(tables: "Tables", setup: Setup) -> "Tables":

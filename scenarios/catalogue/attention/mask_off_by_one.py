@@ -23,7 +23,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -64,6 +64,3 @@ class MaskOffByOne(Scenario):
         near = run["attention_distance"][-40:].mean() < healthy["attention_distance"][-40:].mean()
         ahead = bool(future.min() > 0.01 and near)
         return ahead and shapes.falls_under(run["loss"], healthy["loss"], margin=0.5)
-
-    def cure(self, knobs: Shift, setup: Setup) -> list[Change]:
-        return [restore_tables()]

@@ -21,7 +21,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -49,9 +49,6 @@ class MaskZeroed(Scenario):
         late = slice(-100, None)
         flat = shapes.flat_over_position(run["age_loss"][late], healthy["age_loss"][late], share=0.75)
         return uniform and flat and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]
 
 
 def wipe_scores(tables: "Tables", setup: Setup) -> "Tables":

@@ -22,7 +22,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -66,6 +66,3 @@ class RopeWrongFrequency(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         jump = run["loss"][onset : onset + 3].mean() - healthy["loss"][onset : onset + 3].mean()
         return jump > 0.5 and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.03)
-
-    def cure(self, knobs: Stretch, setup: Setup) -> list[Change]:
-        return [restore_tables()]

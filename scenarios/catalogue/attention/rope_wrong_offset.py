@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -68,6 +68,3 @@ class RopeWrongOffset(Scenario):
             return float(run["loss"][part].mean() - healthy["loss"][part].mean())
 
         return gap(0, 3) > 0.5 and gap(15, 25) > 0.15 and gap(25, 100) < gap(0, 10)
-
-    def cure(self, knobs: Offset, setup: Setup) -> list[Change]:
-        return [restore_tables()]

@@ -23,7 +23,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -65,6 +65,3 @@ class EmbeddingBlockZeroed(Scenario):
         kept = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
         dropped = bool(kept[0] < 0.93 and kept[1:].min() > 0.98)
         return dropped and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.02)
-
-    def cure(self, knobs: Block, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

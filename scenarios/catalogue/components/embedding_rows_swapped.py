@@ -22,7 +22,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -65,6 +65,3 @@ class EmbeddingRowsSwapped(Scenario):
         jumps = shapes.jumps_in_one_step(run["loss"], onset, ratio=1.2, after=3)
         relearnt = shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3)
         return bool(abs(norm[1] / norm[0] - 1) < 0.02) and jumps and relearnt
-
-    def cure(self, knobs: Pairs, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

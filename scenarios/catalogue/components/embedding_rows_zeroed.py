@@ -24,7 +24,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -74,6 +74,3 @@ class EmbeddingRowsZeroed(Scenario):
         kept = run["layer_weight_norm"][onset] / run["layer_weight_norm"][onset - 1]
         dropped = bool(kept[0] < 0.985 and kept[1:].min() > 0.985)
         return dropped and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.04)
-
-    def cure(self, knobs: Rows, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

@@ -25,7 +25,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -68,6 +68,3 @@ class FfnScaled(Scenario):
         apart = shapes.one_layer_apart(run["activation_std"][soon], healthy["activation_std"][soon], factor=1.5)
         last = shapes.jumps_in_one_step(run["activation_std"][:, -1], onset, ratio=1.35)
         return apart and last and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.03)
-
-    def cure(self, knobs: Louder, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

@@ -23,7 +23,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -70,6 +70,3 @@ class FfnUnitsDropped(Scenario):
         cut = bool(dead[onset - 1] < 0.3 and dead[onset:].min() > 0.5 and usual[onset:].max() < 0.5)
         slow = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.02, last=10)
         return cut and slow
-
-    def cure(self, knobs: Units, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

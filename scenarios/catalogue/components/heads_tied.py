@@ -21,7 +21,7 @@ from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -56,6 +56,3 @@ class HeadsTied(Scenario):
         scores = run["attention_logit_max"][onset:].min()
         same = shapes.pinned_at(spread, 0.0, tolerance=1e-3) and bool(scores > 0.5)
         return same and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.15)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

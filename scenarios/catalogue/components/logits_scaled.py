@@ -25,7 +25,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -76,6 +76,3 @@ class LogitsScaled(Scenario):
         sure = shapes.jumps_in_one_step(run["log_z"], onset, ratio=1.3)
         jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2)
         return larger and sure and jumps and shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3)
-
-    def cure(self, knobs: Temperature, setup: Setup) -> list[Change]:
-        return [restore_tables()]

@@ -22,7 +22,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -54,6 +54,3 @@ class MaskInverted(Scenario):
         ahead = bool(run["attention_mass_future"][onset:].min() > 0.8)
         jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2)
         return ahead and jumps and shapes.falls_under(run["loss"], healthy["loss"], margin=0.5)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]

@@ -24,7 +24,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -63,6 +63,3 @@ class NormBiasShifted(Scenario):
         apart = bool(moved[-1] > 1.0 and moved[:-1].max() < 0.2)
         jumps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.05)
         return apart and jumps and shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3)
-
-    def cure(self, knobs: Amount, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

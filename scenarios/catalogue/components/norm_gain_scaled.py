@@ -25,7 +25,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -71,6 +71,3 @@ class NormGainScaled(Scenario):
         first = shapes.drops_in_one_step(std[:, 0], onset, ratio=0.4)
         last = shapes.drops_in_one_step(std[:, -1], onset, ratio=0.7)
         return first and not last and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.3)
-
-    def cure(self, knobs: Fraction, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

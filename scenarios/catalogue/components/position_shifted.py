@@ -23,7 +23,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -77,6 +77,3 @@ class PositionShifted(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         steps = shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2, last=10)
         return steps and shapes.readapts(run["loss"], healthy["loss"], onset, share=0.8)
-
-    def cure(self, knobs: Skip, setup: Setup) -> list[Change]:
-        return [restore_tables()]

@@ -24,7 +24,7 @@ from trainwreck.models.parametrization import Updates, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
@@ -61,6 +61,3 @@ class ProjectionsFrozen(Scenario):
         norms = run["layer_weight_norm"][late, -2].mean() / healthy["layer_weight_norm"][late, -2].mean()
         loss = shapes.steps_above(run["loss"], healthy["loss"], len(run) - 75, margin=0.05, last=75)
         return bool(entropy > 0.5 and norms < 0.96) and loss
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_updates()]

@@ -23,7 +23,7 @@ from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -67,6 +67,3 @@ class QueryProjectionZeroed(Scenario):
         layer = uniform.index(True)
         over = run["attention_entropy"][onset:, layer].mean() - healthy["attention_entropy"][onset:, layer].mean()
         return shapes.collapses_to_zero(run["attention_logit_max"][:, layer], onset) and bool(over > 0.1)
-
-    def cure(self, knobs: Which, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

@@ -25,7 +25,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -77,6 +77,3 @@ class ResidualNoise(Scenario):
         grows = bool(std[-20:].mean() > 1.2 * std[onset : onset + 10].mean())
         last = len(run) - 50
         return jumps and grows and shapes.steps_above(run["loss"], healthy["loss"], last, margin=0.03, last=50)
-
-    def cure(self, knobs: Noise, setup: Setup) -> list[Change]:
-        return [restore_tables()]

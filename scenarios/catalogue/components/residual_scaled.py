@@ -24,7 +24,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -76,6 +76,3 @@ class ResidualScaled(Scenario):
         kept = std[onset : onset + 5].mean(0) / std[onset - 20 : onset].mean(0)
         shrinks = shapes.drops_in_one_step(std[:, -1], onset, ratio=0.6) and bool(kept[-1] < 0.8 * kept[0])
         return shrinks and shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.04)
-
-    def cure(self, knobs: Leak, setup: Setup) -> list[Change]:
-        return [restore_tables()]

@@ -21,7 +21,7 @@ from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -55,6 +55,3 @@ class ValueProjectionZeroed(Scenario):
         first = abs(run["attention_entropy"][onset, 0] - healthy["attention_entropy"][onset, 0])
         loss = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2)
         return dropped and bool(first < 1e-4) and loss
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

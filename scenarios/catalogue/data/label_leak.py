@@ -22,7 +22,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -66,6 +66,3 @@ class LabelLeak(Scenario):
         under = shapes.falls_under(run["loss"], healthy["loss"], margin=0.7)
         worse = bool(run.evaluations[1][-1] > healthy.evaluations[1][-1] + 0.1)
         return under and worse
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

@@ -24,7 +24,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -66,6 +66,3 @@ class LabelNoise(Scenario):
         train = run["loss"][-75:].mean() - healthy["loss"][-75:].mean()
         held_out = run.evaluations[1][-3:].mean() - healthy.evaluations[1][-3:].mean()
         return up and bool(0.1 < held_out < 0.5 * train)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

@@ -21,7 +21,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -50,6 +50,3 @@ class LabelsDetached(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         gap = run["loss"] - run["token_entropy"]
         return shapes.pinned_at(shapes.smooth(gap, 20)[150:], 0.0, tolerance=0.3)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

@@ -21,7 +21,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -51,6 +51,3 @@ class LabelsOneClass(Scenario):
         solved = shapes.pinned_at(run["loss"][100:], 0.0, tolerance=0.05)
         still = bool(np.median(run["grad_norm"][100:]) < 0.1 * np.median(healthy["grad_norm"][100:]))
         return solved and still and shapes.plateaus_above(run.evaluations[1], healthy.evaluations[1], margin=1.0)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

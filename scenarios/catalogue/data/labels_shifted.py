@@ -24,7 +24,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -71,6 +71,3 @@ class LabelsShifted(Scenario):
         learns = bool((run["loss"] - run["token_entropy"])[-75:].mean() < -0.1)
         wrong = bool(run.evaluations[1][-3:].mean() > run["loss"][-75:].mean() + 0.3)
         return above and learns and wrong
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

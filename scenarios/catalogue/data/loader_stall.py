@@ -61,6 +61,3 @@ class LoaderStall(Scenario):
         parts = [slice(a, a + 40) for a in range(onset, len(run) - 39, 40)]
         slow = all(throughput(part) < 0.5 * throughput(slice(0, onset)) for part in parts)
         return slow and bool(abs(run["loss"][-75:].mean() - healthy["loss"][-75:].mean()) < 0.1)
-
-    def cure(self, knobs: Stall, setup: Setup) -> list[Change]:
-        return [Clock(lambda seconds, since: 1.0)]

@@ -61,6 +61,3 @@ class OverfitSmallSet(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         turned = shapes.diverges(np.repeat(run.evaluations[1], 10), rise=0.3)
         return turned and shapes.falls_under(run["loss"], healthy["loss"], margin=0.3)
-
-    def cure(self, knobs: Rows, setup: Setup) -> list[Change]:
-        return [Setting("data.pool", setup.data.pool)]

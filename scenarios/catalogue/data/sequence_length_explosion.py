@@ -22,7 +22,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, cut, training_batch
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, restore_batches
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -70,6 +70,3 @@ class SequenceLengthExplosion(Scenario):
             return never_back and bool(parts[0] > 1.05 * before and parts[-1] > 2 * before)
 
         return climbs("tokens") and climbs("step_seconds")
-
-    def cure(self, knobs: Growth, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

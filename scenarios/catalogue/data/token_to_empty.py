@@ -22,7 +22,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, validation
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -59,6 +59,3 @@ class TokenToEmpty(Scenario):
         empty = bool(padding[onset:].mean() > 0.03 and not padding[:onset].any())
         near = bool(abs(run["loss"][onset : onset + 40].mean() - healthy["loss"][onset : onset + 40].mean()) < 0.3)
         return empty and near and bool(run.evaluations[1][-1] > healthy.evaluations[1][-1] + 0.1)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

@@ -25,7 +25,7 @@ from trainwreck.kernels.random import generator
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, validation
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, restore_batches
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -77,6 +77,3 @@ class VocabularyDrift(Scenario):
         early, middle, late = (part.mean() for part in np.array_split(gap, 3))
         distinct = np.median(run["unique_share"][-20:]) > 1.15 * np.median(run["unique_share"][:onset])
         return bool(distinct and middle > early + 0.08 and late > middle + 0.08)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

@@ -28,7 +28,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.exchange import Exchange, square
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, restore_exchange
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -79,4 +79,4 @@ class DdpGradientsNotAveraged(Scenario):
         return shapes.pinned_at(shapes.agreement(run["rank_weight_hash"])[onset + 1 :], 0.0, 0.0)
 
     def cure(self, knobs: Reduction, setup: Setup) -> list[Change]:
-        return [restore_exchange(), StateEdit(lambda state, earlier: state)]
+        return [Undo(), StateEdit(lambda state, earlier: state)]

@@ -22,7 +22,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.exchange import Exchange
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, restore_exchange
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Process
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -51,6 +51,3 @@ class DdpSameData(Scenario):
         alike = shapes.agreement(run["rank_batch_hash"])
         noisy = shapes.oscillates(run["loss"][onset:], healthy["loss"][onset:], factor=1.5)
         return shapes.pinned_at(alike[:onset], 0.0, 0.0) and shapes.pinned_at(alike[onset:], 1.0, 0.0) and noisy
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_exchange()]

@@ -26,7 +26,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.exchange import Exchange, square
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, restore_exchange
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
@@ -70,4 +70,4 @@ class DdpStaleGradients(Scenario):
         return apart and shapes.sways(np.log(run["grad_norm"][onset + 10 :]), 0.25)
 
     def cure(self, knobs: Late, setup: Setup) -> list[Change]:
-        return [restore_exchange(), StateEdit(lambda state, earlier: state)]
+        return [Undo(), StateEdit(lambda state, earlier: state)]

@@ -50,6 +50,3 @@ class Bf16WeightRounding(Scenario):
         grads = np.median(run["grad_norm"][last]) / np.median(healthy["grad_norm"][last])
         above = np.mean(run["loss"][last]) - np.mean(healthy["loss"][last])
         return bool(moved < 0.7 and grads > 0.7 and above > 0.02)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Setting("precision.weights", Format.FP32)]

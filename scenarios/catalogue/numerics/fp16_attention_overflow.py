@@ -26,7 +26,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Dialect, Setup, replaced
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, Variant, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, Variant
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
@@ -77,9 +77,6 @@ class Fp16AttentionOverflow(Scenario):
         logits = run["attention_logit_max"].max(1)
         climbed = logits[dead - 1] > 3 * logits[: onset + 1].max()
         return bool(climbed and run["nonfinite_weights"][-1] > 0)
-
-    def cure(self, knobs: Scale, setup: Setup) -> list[Change]:
-        return [Variant("model.attention", "reference"), restore_tables()]
 
 
 def unscaled(tables: "Tables", setup: Setup) -> "Tables":

@@ -64,6 +64,3 @@ class LossScaleStuckHigh(Scenario):
         scales, held_out = run["loss_scale"][onset:], run["validation_loss"][onset:]
         frozen = np.ptp(held_out[run.evaluated[onset:]]) == 0.0
         return bool(shapes.pinned_at(run["skipped"][onset:], 1.0, 0.0) and np.ptp(scales) == 0.0 and frozen)
-
-    def cure(self, knobs: Scale, setup: Setup) -> list[Change]:
-        return [Setting("precision.dynamic", True)]

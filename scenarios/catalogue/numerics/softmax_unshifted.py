@@ -54,6 +54,3 @@ class SoftmaxUnshifted(Scenario):
         logits = run["attention_logit_max"].max(1)
         normal = run["loss"][dead - 1] < healthy["loss"][max(0, dead - 10) : dead].mean() + 0.5
         return bool(0.5 * LARGEST < logits[dead - 1] < 1.5 * LARGEST and normal and run["nonfinite_weights"][-1] > 0)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Variant("model.attention", "reference")]

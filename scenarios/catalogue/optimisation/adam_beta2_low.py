@@ -21,7 +21,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
@@ -57,6 +57,3 @@ class AdamBeta2Low(Scenario):
         mine, other = (np.log(t["layer_update_ratio"][:, 0]) for t in (run, healthy))
         jitter = shapes.oscillates(mine, other, factor=3.0)
         return jitter and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
-
-    def cure(self, knobs: Beta2, setup: Setup) -> list[Change]:
-        return [Setting("optimizer.beta2", get(setup, "optimizer.beta2"))]

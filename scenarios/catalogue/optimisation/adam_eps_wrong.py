@@ -22,7 +22,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
@@ -61,6 +61,3 @@ class AdamEpsWrong(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         mine, other = (np.median(t["layer_update_ratio"], 0).mean() for t in (run, healthy))
         return bool(mine < 0.3 * other) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
-
-    def cure(self, knobs: Epsilon, setup: Setup) -> list[Change]:
-        return [Setting("optimizer.eps", get(setup, "optimizer.eps"))]

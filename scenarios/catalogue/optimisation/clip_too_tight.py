@@ -22,7 +22,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
@@ -61,6 +61,3 @@ class ClipTooTight(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         always = run["clip_coef"].max() < 1 and np.median(run["clip_coef"]) < 0.1
         return bool(always) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
-
-    def cure(self, knobs: Clip, setup: Setup) -> list[Change]:
-        return [Setting("optimizer.clip", get(setup, "optimizer.clip"))]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Decay, Setup, get
+from trainwreck.scenarios.config.settings import Decay, Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
@@ -57,7 +57,3 @@ class ConstantLowLR(Scenario):
         first = slice(4, 12)
         ahead = run["loss"][first].mean() < healthy["loss"][first].mean() - 0.03
         return bool(ahead) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
-
-    def cure(self, knobs: Rate, setup: Setup) -> list[Change]:
-        paths = ("optimizer.lr", "schedule.warmup_steps", "schedule.decay")
-        return [Setting(path, get(setup, path)) for path in paths]

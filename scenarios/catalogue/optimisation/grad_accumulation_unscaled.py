@@ -22,7 +22,7 @@ from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -62,6 +62,3 @@ class GradAccumulationUnscaled(Scenario):
         longer = run["grad_norm"][0] > 4 * healthy["grad_norm"][0]
         above = shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
         return bool(longer) and (above or shapes.diverges(run["loss"], rise=0.4))
-
-    def cure(self, knobs: Accumulation, setup: Setup) -> list[Change]:
-        return [restore_updates()]

@@ -23,7 +23,7 @@ from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
@@ -55,6 +55,3 @@ class GradientsNotCleared(Scenario):
         level = np.median(norm[onset - 20 : onset])
         grows = 2 * level < norm[onset + 10 : onset + 15].mean() < norm[onset + 40 : onset + 45].mean() / 2
         return bool(grows) and shapes.diverges(run["loss"], rise=0.5)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_updates()]

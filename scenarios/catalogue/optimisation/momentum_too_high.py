@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
@@ -58,6 +58,3 @@ class MomentumTooHigh(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         slow = shapes.swings_slowly(run["loss"], size=0.2, times=1)
         return slow and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1)
-
-    def cure(self, knobs: Momentum, setup: Setup) -> list[Change]:
-        return [Setting("optimizer.beta1", get(setup, "optimizer.beta1"))]

@@ -24,8 +24,8 @@ from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, UpdateEdit, restore_updates
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
@@ -73,10 +73,3 @@ class WeightDecayOnAll(Scenario):
         norms = run["layer_weight_norm"][:, :-1]  # without the head
         shrunk = bool((norms[-20:].mean(0) < 0.6 * norms[0]).all())
         return shrunk and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
-
-    def cure(self, knobs: Decay, setup: Setup) -> list[Change]:
-        return [
-            Setting("optimizer.coupled", False),
-            Setting("optimizer.weight_decay", get(setup, "optimizer.weight_decay")),
-            restore_updates(),
-        ]

@@ -17,7 +17,7 @@ References: Debugging training ("growing without bound: weight decay too low, or
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get, replaced
+from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
@@ -45,6 +45,3 @@ class WeightDecayTooLow(Scenario):
         mine, other = (t["layer_weight_norm"][-20:, 1:-1].mean(0) for t in (run, healthy))  # of the layers
         logits = run["attention_logit_max"][-100:].max() > 3 * healthy["attention_logit_max"][-100:].max()
         return bool((mine > 2 * other).all() and logits)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Setting("optimizer.weight_decay", get(setup, "optimizer.weight_decay"))]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
@@ -59,7 +59,3 @@ class ScheduleFloorEarly(Scenario):
         floor = run["lr"].argmin() if run["lr"][-1] == run["lr"].min() else len(run)
         early = floor < len(run) // 3 and run["lr"][floor:].max() < 1.01 * run["lr"].min()
         return bool(early) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05)
-
-    def cure(self, knobs: Floor, setup: Setup) -> list[Change]:
-        fraction = get(setup, "schedule.final_fraction")
-        return [Setting("schedule.total_steps", setup.steps), Setting("schedule.final_fraction", fraction)]

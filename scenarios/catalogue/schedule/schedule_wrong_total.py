@@ -20,7 +20,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
@@ -61,6 +61,3 @@ class ScheduleWrongTotal(Scenario):
         stopped = run["layer_update_ratio"][half:].max() == 0
         alive = np.median(run["grad_norm"][half:]) > 0.1
         return bool(stopped and alive) and shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06)
-
-    def cure(self, knobs: Calls, setup: Setup) -> list[Change]:
-        return [Setting("schedule.calls", get(setup, "schedule.calls"))]

@@ -66,9 +66,3 @@ class DataReplayed(Scenario):
         train = float(np.mean(run["loss"][last]) - np.mean(healthy["loss"][last]))
         held_out = run.final_loss() - healthy.final_loss()
         return train < -0.03 and held_out > 0.02
-
-    def cure(self, knobs: Resumes, setup: Setup) -> list[Change]:
-        def proceed(batch: Batch, step: int, start: int, seed: int) -> Batch:
-            return training_batch(setup, seed, step)
-
-        return [Stream(proceed), Clock(lambda seconds, since: 1.0)]

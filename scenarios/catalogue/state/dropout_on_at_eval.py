@@ -47,6 +47,3 @@ class DropoutOnAtEval(Scenario):
         held_out = run["validation_loss"][after] - healthy["validation_loss"][after]
         train = np.mean(run["loss"][onset:] - healthy["loss"][onset:])
         return bool((held_out > 0.03).all() and abs(train) < 0.03)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Setting("evaluation.dropout", False)]

@@ -58,6 +58,3 @@ class EmaMisused(Scenario):
         held_out = run["validation_loss"][after] - healthy["validation_loss"][after]
         train = np.mean(run["loss"][onset:] - healthy["loss"][onset:])
         return bool((held_out[:-1] > 0.02).all() and abs(train) < 0.03)
-
-    def cure(self, knobs: Decay, setup: Setup) -> list[Change]:
-        return [Setting("evaluation.average", setup.evaluation.average)]

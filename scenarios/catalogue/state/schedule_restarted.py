@@ -50,6 +50,3 @@ class ScheduleRestarted(Scenario):
         last = slice(-40, None)
         above = np.mean(run["loss"][last]) > np.mean(healthy["loss"][last]) + 0.02
         return bool(jumps and rate[-1] > 3 * usual[-1] and above)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [SchedulePosition(lambda step, start: step)]

@@ -53,9 +53,3 @@ class UnseededRuns(Scenario):
         same = all(np.array_equal(run[name][:onset], healthy[name][:onset]) for name in ("loss", "grad_norm"))
         after = run["loss"][onset:] - healthy["loss"][onset:]
         return bool(same and (after != 0).all() and abs(after.mean()) < 0.05)
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        def restored(batch: Batch, step: int, start: int, seed: int) -> Batch:
-            return training_batch(setup, seed, step)
-
-        return [Stream(restored)]
