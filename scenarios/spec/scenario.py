@@ -115,16 +115,24 @@ class Scenario:
         cure_at: another step than `cure_step` for the cure, not before the onset. A cure that takes
         something from a checkpoint takes it from the same one, whenever it comes.
         """
-        onset = self.onset_step(seed, setup.steps)
+        onset, usual = self.onset_step(seed, setup.steps), self.cure_step(knobs, seed, setup.steps)
+        at = None if not cured else usual if cure_at is None else max(onset, cure_at)
+        return self.changes_at(knobs, setup, onset, at, usual)
+
+    def changes_at(
+        self, knobs: Any, setup: Setup, onset: int, cure: int | None = None, usual: int | None = None
+    ) -> tuple[At, ...]:
+        """The fault from one step on and, where it is given, the cure from another.
+
+        usual: the step of the cure of a cured run, from which a cure looks back.
+        """
         fault = self.fault(knobs, setup)
-        if not cured:
+        if cure is None:
             return tuple(At(onset, change) for change in fault)
-        usual = self.cure_step(knobs, seed, setup.steps)
-        at = usual if cure_at is None else max(onset, cure_at)
-        cure = self.cure(knobs, setup)
-        until = at if Undo() in cure else None
+        healing = self.cure(knobs, setup)
+        until = cure if Undo() in healing else None
         found = [At(onset, change, None if isinstance(change, StateEdit) else until) for change in fault]
-        return (*found, *(At(at, c if at == usual else c.anchored(usual)) for c in cure))
+        return (*found, *(At(cure, c if usual in (None, cure) else c.anchored(usual)) for c in healing))
 
     @property
     def cause(self) -> str:

@@ -77,7 +77,8 @@ def results(jobs, said):
     def progress(steps):
         said["steps"] += steps
 
-    keep = {"late": [10], "alone": [16], "two": [10]}
+    # At the cure a state is kept that has just been loaded from a checkpoint, in whatever order.
+    keep = {"late": [10], "alone": [16], "two": [10], **{f"{name} cured": [CURE] for name in FAULTS}}
     return dict(zip(jobs, train(list(jobs.values()), keep=keep, watch=watch, progress=progress), strict=True))
 
 
