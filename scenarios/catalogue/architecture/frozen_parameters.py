@@ -13,6 +13,8 @@ References: Debugging training ("check that gradients flow to all parameters, no
     accidentally").
 """
 
+import dataclasses
+
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Updates
@@ -57,4 +59,4 @@ def freeze_layers(updates: Updates, plan: Layout) -> Updates:
     for name, start, stop in plan.segments:
         if name.startswith("layer_"):
             reaches[:, start:stop] = False
-    return Updates(reaches_NP=reaches)
+    return dataclasses.replace(updates, reaches_NP=reaches)

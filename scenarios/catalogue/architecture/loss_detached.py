@@ -14,6 +14,8 @@ Realism: Stands for a change of the training code at a resume. A framework raise
 References: Debugging training ("loss exactly constant: detached gradient").
 """
 
+import dataclasses
+
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
@@ -55,4 +57,4 @@ def cut(updates: Updates, plan: Layout) -> Updates:
     """No gradient arrives anywhere."""
     import torch
 
-    return Updates(reaches_NP=torch.zeros(1, plan.size, dtype=torch.bool))
+    return dataclasses.replace(updates, reaches_NP=torch.zeros(1, plan.size, dtype=torch.bool))

@@ -19,6 +19,7 @@ References: Reading the Curves ("when a single layer is spiky while its neighbor
     whether the max blows up before the spike"); Debugging training (weight norms without bound).
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +63,7 @@ class SpikyLayer(Scenario):
         def grow(updates: Updates, plan: Layout) -> Updates:
             decays, slot = plan.decay_mask.clone(), last_qkv(setup)
             decays[slot.start : slot.stop] = -knobs.times
-            return Updates(decays_NP=decays.unsqueeze(0))
+            return dataclasses.replace(updates, decays_NP=decays.unsqueeze(0))
 
         return [UpdateEdit(grow)]
 
