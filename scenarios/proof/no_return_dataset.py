@@ -98,10 +98,16 @@ def case(dataset: DataSet, spec: RunSpec) -> Search:
     row, runs = dataset.run(spec.run_id), dataset.runs
     target = float(dataset.run(row["twin_id"])["final_loss"])
     cured = dataclasses.replace(spec, role=Role.CURED)
-    gaps = {}
-    if cured.run_id in runs.index and cured.cure_step is not None and cured.cure_step <= row["last_step"]:
-        gaps[cured.cure_step] = float(dataset.run(cured.run_id)["final_loss"]) - target
+    step, gaps = cured.cure_step, {}
+    if cured.run_id in runs.index and step is not None and step <= row["last_step"] and _is_branch(cured, step):
+        gaps[step] = float(dataset.run(cured.run_id)["final_loss"]) - target
     return Search(spec, int(row["last_step"]), target, float(row["tolerance"]), gaps)
+
+
+def _is_branch(cured: RunSpec, step: int) -> bool:
+    """Whether a cured run is a branch at a step: of a pair, each fault has a cure of its own, earlier maybe."""
+    run, branch = ([(at.step, at.until) for at in job.changes] for job in (cured.job(), cured.branch(step)))
+    return run == branch
 
 
 def _spec(row: pd.Series) -> RunSpec:

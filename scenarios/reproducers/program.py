@@ -43,8 +43,10 @@ class Program:
         """The lines that the fault and the cure put into the loop, by place."""
         found: dict[str, list[str]] = {name: [] for name in PLACES}
         for word in STEP:
+            ends = " and not cure" if word == "fault" and faults.Undo() in self.changes["cure"] else ""
+            only = {"settings": "", "state": f" and step == {STEP[word]}"}  # what is set again, or done once
             for place, made in self.made(word).items():
-                _under(found[place], word + (f" and step == {STEP[word]}" if place == "state" else ""), made)
+                _under(found[place], word + only.get(place, ends), made)
         return {f"at_{name}": "\n".join(text) for name, text in found.items()}
 
     def made(self, word: str) -> dict[str, list[str]]:
@@ -101,5 +103,6 @@ class Program:
 def _under(found: list[str], condition: str, made: Sequence[str]) -> None:
     """Add lines that are run where a condition holds."""
     if made:
-        found.append(f"{INDENT}if {condition}:  # THE {condition.split()[0].upper()}")
+        until = ", until THE CURE" if condition.endswith("not cure") else ""
+        found.append(f"{INDENT}if {condition}:  # THE {condition.split()[0].upper()}{until}")
         found += [f"{INDENT}    {line}" for line in made]

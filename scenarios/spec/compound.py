@@ -5,9 +5,9 @@
     both             base A+B  |------------ ramp .. damage ..      twin: base A+B, neither
 
 The base is the size's healthy setup with what either scenario changes in it. A pair is refused where the
-bases contradict each other, where no size suits both, and where the later fault would undo the earlier:
-an array, a setting or a learning rate that one changes comes out as if only the other had. Onsets are
-drawn from the seed, so both orders are tried.
+bases contradict each other, where no size suits both, and where the later fault, or a cure, would undo the
+other fault: an array, a setting or a learning rate that one changes comes out as if it had not. Onsets are
+drawn from the seed, so both orders are tried. Each fault has its own cure at its own step, which leaves the other.
 
 A failure with a look-alike is a failing run with another, harmless deviation: its onset and its cause are
 the failure's. Proofs are of single scenarios; of a pair nothing is claimed but what was injected.
@@ -182,35 +182,50 @@ def _sizes(first: Scenario, second: Scenario) -> tuple[Size, ...]:
 
 
 def _refuse_erasure(pair: Compound) -> None:
-    """InputError where one fault, coming second, leaves of the other nothing in something that it changed."""
+    """InputError where one fault, coming second, or its cure leaves nothing of the other in what that one changed."""
     setup = pair.base(healthy(pair.sizes[0]))
     check(setup)
     knobs = pair.knobs_of(pair.default_severity())
-    changes = {part.id: part.fault(getattr(knobs, part.id), setup) for part in pair.parts}
-    early, late = setup.steps // 3, setup.steps // 2
+    own = {part.id: getattr(knobs, part.id) for part in pair.parts}
     for part in pair.parts:
-        changed = setup
-        for change in changes[part.id]:
+        changed, changes = setup, part.fault(own[part.id], setup)
+        for change in changes:
             changed = change.setup(changed)
-        if changes[part.id] and set(part.kinds) <= {FaultKind.SETTING, FaultKind.VARIANT} and changed == setup:
+        if changes and set(part.kinds) <= {FaultKind.SETTING, FaultKind.VARIANT} and changed == setup:
             raise InputError(
                 f"scenario: {pair.id!r} is not allowed; what {part.id} sets is so in the base of the other"
             )
+    early, late, later = setup.steps // 3, setup.steps // 2, setup.steps * 2 // 3
+
+    def effects(step: int, *changes: At) -> dict[str, list[Any]]:
+        steps = [s for s in (step, step + 1, step + 5, setup.steps - 1) if s < setup.steps]
+        return _effects(Job("probe", 0, setup, tuple(sorted(changes, key=lambda at: at.step))), steps)
+
     for first, second in (pair.parts, pair.parts[::-1]):
         begin = 0 if first.onset is None else early
         follow = 0 if second.onset is None else late
         if first.onset is not None and second.onset is None:
             continue  # what is there from step 0 never comes second
-        firsts = tuple(At(begin, change) for change in changes[first.id])
-        seconds = tuple(At(follow, change) for change in changes[second.id])
-        jobs = [Job("probe", 0, setup, ats) for ats in ((), firsts, seconds, (*firsts, *seconds))]
-        steps = [s for s in (follow, follow + 1, follow + 5, setup.steps - 1) if s < setup.steps]
-        erased = _erased([_effects(job, steps) for job in jobs])
+        faults = {part: part.changes_at(own[part.id], setup, at) for part, at in ((first, begin), (second, follow))}
+        kept, other = faults[first], faults[second]
+        erased = _erased([effects(follow, *ats) for ats in ((), kept, other, (*kept, *other))])
         if erased:
             raise InputError(
                 f"scenario: {pair.id!r} is not allowed; {second.id} coming second would undo "
                 f"what {first.id} does to {erased}"
             )
+        for part, at in ((first, begin), (second, follow)):
+            if part.look_alike:
+                continue
+            cured = part.changes_at(own[part.id], setup, at, later)
+            kept = faults[second if part is first else first]
+            erased = _erased([effects(later, *ats) for ats in ((), kept, cured, (*kept, *cured))])
+            if erased:
+                other_id = (second if part is first else first).id
+                raise InputError(
+                    f"scenario: {pair.id!r} is not allowed; the cure of {part.id} would undo "
+                    f"what {other_id} does to {erased}"
+                )
 
 
 def _effects(job: Job, steps: Sequence[int]) -> dict[str, list[Any]]:
@@ -219,7 +234,7 @@ def _effects(job: Job, steps: Sequence[int]) -> dict[str, list[Any]]:
     for step in steps:
         segment = job.segment(step)
         here = leaves(segment.setup) | {"the learning rate": job.learning_rate(step), "time": job.seconds(1.0, step)}
-        for part in (segment.tables, segment.parametrization, segment.updates):
+        for part in (segment.tables, segment.parametrization, segment.updates, segment.exchange):
             here |= {f.name: getattr(part, f.name) for f in dataclasses.fields(part) if f.type is not bool}
         batch = job.batches(range(step, step + 1)).at(0)
         here |= {f.name: getattr(batch, f.name) for f in dataclasses.fields(batch)}

@@ -1,7 +1,7 @@
 """The six kinds of change that a fault or a cure can be made of, behind one interface.
 
-The training loop asks every change the same questions and knows no scenario. A change is in
-force from its step on (`At`), and a later one acts on what an earlier one left.
+The training loop asks every change the same questions and knows no scenario. A change is in force from its
+step on, to the end of the run or until another step (`At`). A later one acts on what an earlier one left.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.parametrization import Parametrization, Updates
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import Setup, get, replace
-from trainwreck.scenarios.data.batches import Batch, training_batch
+from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -93,6 +93,14 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Undo(Change):
+    """In a cure: from here on the changes of the scenario's own fault are no longer in force.
+
+    Changes of other scenarios in the same run stay. A `StateEdit` is over once it is made, so it is not undone.
+    """
+
+
+@dataclass(frozen=True)
 class Setting(Change):
     """A configured value, by dotted path."""
 
@@ -134,17 +142,6 @@ class TableEdit(Change):
         return self.edit(tables, setup)
 
 
-def restore_tables() -> TableEdit:
-    """The cure of every TableEdit: the right mask, scale and rotary tables."""
-
-    def right(tables: "Tables", setup: Setup) -> "Tables":
-        from trainwreck.models.tables import healthy_tables
-
-        return healthy_tables(setup.model, 1)
-
-    return TableEdit(right)
-
-
 @dataclass(frozen=True)
 class ParametrizationEdit(Change):
     """Weights that compute other than the trained ones: edit(parametrization of one run, layout)."""
@@ -156,11 +153,6 @@ class ParametrizationEdit(Change):
         return self.edit(parametrization, layout(setup.model))
 
 
-def restore_parametrization() -> ParametrizationEdit:
-    """The cure of every ParametrizationEdit: the trained weights compute."""
-    return ParametrizationEdit(lambda parametrization, plan: Parametrization())
-
-
 @dataclass(frozen=True)
 class UpdateEdit(Change):
     """Gradients that are lost, scaled or kept, weights that do not move: edit(updates of one run, layout)."""
@@ -170,11 +162,6 @@ class UpdateEdit(Change):
 
     def updates(self, updates: Updates, setup: Setup) -> Updates:
         return self.edit(updates, layout(setup.model))
-
-
-def restore_updates() -> UpdateEdit:
-    """The cure of every UpdateEdit: each gradient reaches its weight once."""
-    return UpdateEdit(lambda updates, plan: Updates())
 
 
 @dataclass(frozen=True)
@@ -233,11 +220,6 @@ class Process(Change):
         return self.edit(exchange)
 
 
-def restore_exchange() -> Process:
-    """The cure of every Process: each rank its own rows, gradients averaged in time, overflows told."""
-    return Process(lambda exchange: Exchange.healthy(exchange.ranks))
-
-
 @dataclass(frozen=True)
 class Stream(Change):
     """Another stream of batches: edit(batch, step, first step under the change, seed)."""
@@ -247,11 +229,6 @@ class Stream(Change):
 
     def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
         return self.edit(batch, step, start, seed)
-
-
-def restore_batches(setup: Setup) -> Stream:
-    """The cure of a broken data pipeline: the batches that the source gives."""
-    return Stream(lambda batch, step, start, seed: training_batch(setup, seed, step))
 
 
 RESUME_STEPS = 4.0  # what a resume from a checkpoint takes on the modelled clock, in steps
@@ -288,10 +265,14 @@ class StateEdit(Change):
 
 @dataclass(frozen=True)
 class At:
-    """A change and the first step under it. ValueError for a step before the first."""
+    """A change, the first step under it, and the first step no longer under it; None for the end of the run.
+
+    ValueError for a step before the first.
+    """
 
     step: int
     change: Change
+    until: int | None = None
 
     def __post_init__(self) -> None:
         if self.step < 0:

@@ -15,7 +15,7 @@ from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, check, essence, fingerprint
 from trainwreck.scenarios.data.batches import Batch, training_block
 from trainwreck.scenarios.spec.exchange import Exchange
-from trainwreck.scenarios.spec.faults import At, FaultKind
+from trainwreck.scenarios.spec.faults import At, StateEdit
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Job:
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """From step 0, one for every step at which a change starts. InputError for a bad setting."""
-        starts = sorted({0} | {at.step for at in self.changes if at.step < self.setup.steps})
-        return [self._segment(start) for start in starts]
+        """From step 0, one for every step at which a change starts or ends. InputError for a bad setting."""
+        cuts = {0}.union(*({at.step, at.until or 0} for at in self.changes))
+        return [self._segment(start) for start in sorted(cuts) if start < self.setup.steps]
 
     def segment(self, step: int) -> Segment:
         """The segment that a step is in."""
@@ -78,11 +78,16 @@ class Job:
 
     def active(self, step: int) -> list[At]:
         """The changes in force at a step."""
-        return [at for at in self.changes if at.step <= step]
+        return [at for at in self.changes if at.step <= step and (at.until is None or step < at.until)]
+
+    def past(self, step: int) -> list[At]:
+        """The changes made up to a step, each with its end where that has come."""
+        begun = [at for at in self.changes if at.step <= step]
+        return [dataclasses.replace(at, until=None) if (at.until or 0) > step else at for at in begun]
 
     def resumes(self, step: int) -> list[At]:
         """The state edits made at a step."""
-        return [at for at in self.changes if at.step == step and at.change.kind is FaultKind.STATE]
+        return [at for at in self.changes if at.step == step and isinstance(at.change, StateEdit)]
 
     def seconds(self, seconds: float, step: int) -> float:
         """What a step takes on the modelled clock, changes included; `seconds` is what the work itself takes."""

@@ -92,7 +92,9 @@ def _check(cls: type[Scenario], id: str | None = None) -> None:
         raise wrong("knobs", "not a subclass of Knobs")
     if cls.look_alike != bool(cls.imitates):
         raise wrong("imitates", "needs the failures that a look-alike is taken for, and is for look-alikes only")
-    needed = ("fault",) if cls.look_alike else ("fault", "signature", "cure")
+    needed = ["fault"] if cls.look_alike else ["fault", "signature"]
+    if not cls.look_alike and set(cls.kinds) == {FaultKind.STATE}:  # which ends by itself and has to be mended
+        needed.append("cure")
     for method in needed:
         if getattr(cls, method) is getattr(Scenario, method):
             raise wrong(method, "not defined")

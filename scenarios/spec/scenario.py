@@ -14,7 +14,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.config.sizes import Size
-from trainwreck.scenarios.spec.faults import At, Change, FaultKind
+from trainwreck.scenarios.spec.faults import At, Change, FaultKind, StateEdit, Undo
 
 ALSO_SEEN = "Also seen"  # section of a page with what a signature does not check
 # What a signature says: each clause, in words, and whether it is so.
@@ -65,8 +65,8 @@ class MidRun:
 class Scenario:
     """One catalogue entry. Subclass it in a file of its own and decorate with `registry.register`.
 
-    The methods get the knobs of the severity and the setup that `base` returned. Only `fault` (and
-    for failures `signature` and `cure`) must be overridden.
+    The methods get the knobs of the severity and the setup that `base` returned. Only `fault` (and for failures
+    `signature`, and `cure` where the fault is a state edit alone) must be overridden.
     """
 
     id: ClassVar[str]
@@ -96,8 +96,8 @@ class Scenario:
         raise NotImplementedError
 
     def cure(self, knobs: Any, setup: Setup) -> list[Change]:
-        """Changes that, on top of the fault, make the run well again."""
-        raise NotImplementedError
+        """Changes that make the run well again: by default the end of the fault, else on top of it."""
+        return [Undo()]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses | bool:
         """What a reader of the curves should see, clause by clause; it holds where all of them do.
@@ -128,13 +128,24 @@ class Scenario:
         cure_at: another step than `cure_step` for the cure, not before the onset. A cure that takes
         something from a checkpoint takes it from the same one, whenever it comes.
         """
-        onset = self.onset_step(seed, setup.steps)
-        found = [At(onset, change) for change in self.fault(knobs, setup)]
-        if cured:
-            usual = self.cure_step(knobs, seed, setup.steps)
-            at = usual if cure_at is None else max(onset, cure_at)
-            found += [At(at, c if at == usual else c.anchored(usual)) for c in self.cure(knobs, setup)]
-        return tuple(found)
+        onset, usual = self.onset_step(seed, setup.steps), self.cure_step(knobs, seed, setup.steps)
+        at = None if not cured else usual if cure_at is None else max(onset, cure_at)
+        return self.changes_at(knobs, setup, onset, at, usual)
+
+    def changes_at(
+        self, knobs: Any, setup: Setup, onset: int, cure: int | None = None, usual: int | None = None
+    ) -> tuple[At, ...]:
+        """The fault from one step on and, where it is given, the cure from another.
+
+        usual: the step of the cure of a cured run, from which a cure looks back.
+        """
+        fault = self.fault(knobs, setup)
+        if cure is None:
+            return tuple(At(onset, change) for change in fault)
+        healing = self.cure(knobs, setup)
+        until = cure if Undo() in healing else None
+        found = [At(onset, change, None if isinstance(change, StateEdit) else until) for change in fault]
+        return (*found, *(At(cure, c if usual in (None, cure) else c.anchored(usual)) for c in healing))
 
     @property
     def cause(self) -> str:

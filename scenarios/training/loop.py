@@ -201,7 +201,7 @@ def _distinct(live: list[_Run], step: int) -> list[_Run]:
     leaders: dict[object, _Run] = {}
     for run in live:
         run.same = []
-        key = (*run.origin, *run.job.active(step))
+        key = (*run.origin, *run.job.past(step))
         try:
             leader = leaders.setdefault(key, run)
         except TypeError:  # of a change that can't be hashed

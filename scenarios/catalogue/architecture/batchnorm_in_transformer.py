@@ -59,6 +59,3 @@ class BatchnormInTransformer(Scenario):
             ),
             "and by more than 0.15 nats on average": held_out.sum() > 0.15 * len(held_out),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Variant("model.norm", setup.model.norm)]

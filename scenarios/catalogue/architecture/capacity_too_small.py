@@ -47,6 +47,3 @@ class CapacityTooSmall(Scenario):
                 run.final_loss() > healthy.final_loss() + self.tolerance
             ),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Variant("model.width", setup.model.width), Variant("model.mlp_ratio", setup.model.mlp_ratio)]

@@ -64,6 +64,3 @@ class DropoutTooHigh(Scenario):
                 loss, validation, margin=0.05
             ),
         }
-
-    def cure(self, knobs: Rate, setup: Setup) -> list[Change]:
-        return [Setting("dropout", setup.dropout)]

@@ -51,6 +51,3 @@ class EvalModeInTraining(Scenario):
             "the validation loss climbs from its lowest": values[-1] > values.min() + 0.15,
             "the validation loss ends well above the twin's": run.final_loss() > healthy.final_loss() + 0.15,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Setting("dropout", setup.dropout)]

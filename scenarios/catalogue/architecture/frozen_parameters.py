@@ -11,13 +11,15 @@ References: Debugging training ("check that gradients flow to all parameters, no
     accidentally").
 """
 
+import dataclasses
+
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -49,9 +51,6 @@ class FrozenParameters(Scenario):
             "the loss plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1),
         }
 
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_updates()]
-
 
 def freeze_layers(updates: Updates, plan: Layout) -> Updates:
     """No gradient arrives at the weights of a layer."""
@@ -61,4 +60,4 @@ def freeze_layers(updates: Updates, plan: Layout) -> Updates:
     for name, start, stop in plan.segments:
         if name.startswith("layer_"):
             reaches[:, start:stop] = False
-    return Updates(reaches_NP=reaches)
+    return dataclasses.replace(updates, reaches_NP=reaches)

@@ -20,7 +20,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Setting
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Setting, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
@@ -66,5 +66,4 @@ class InitTooLarge(Scenario):
 
     def cure(self, knobs: Factor, setup: Setup) -> list[Change]:
         longer = setup.schedule.warmup_steps * 3 // 2
-        right = [Setting(f"model.init.{name}", getattr(setup.model.init, name)) for name in SPREADS]
-        return [*right, Setting("schedule.warmup_steps", longer)]
+        return [Undo(), Setting("schedule.warmup_steps", longer)]

@@ -66,6 +66,3 @@ class LabelSmoothingTooHigh(Scenario):
             "the gradient norm ends under the twin's": norm < 0.8 * usual,
             "the validation loss ends above the twin's": run.final_loss() > healthy.final_loss() + 0.1,
         }
-
-    def cure(self, knobs: Smoothing, setup: Setup) -> list[Change]:
-        return [Setting("label_smoothing", setup.label_smoothing)]

@@ -12,13 +12,15 @@ Realism: Stands for a change of the training code at a resume. A framework raise
 References: Debugging training ("loss exactly constant: detached gradient").
 """
 
+import dataclasses
+
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
@@ -55,12 +57,9 @@ class LossDetached(Scenario):
             ),
         }
 
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_updates()]
-
 
 def cut(updates: Updates, plan: Layout) -> Updates:
     """No gradient arrives anywhere."""
     import torch
 
-    return Updates(reaches_NP=torch.zeros(1, plan.size, dtype=torch.bool))
+    return dataclasses.replace(updates, reaches_NP=torch.zeros(1, plan.size, dtype=torch.bool))

@@ -20,7 +20,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Reduction, Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -57,4 +57,4 @@ class LossWrongReduction(Scenario):
         def rewind(state: State, earlier: State) -> State:
             return earlier
 
-        return [Setting("reduction", Reduction.MEAN), StateEdit(rewind, since=-self.cure_after)]
+        return [Undo(), StateEdit(rewind, since=-self.cure_after)]

@@ -20,7 +20,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup, get
 from trainwreck.scenarios.config.sizes import Size
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, Variant
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, Undo, Variant
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -51,4 +51,4 @@ class PostLNDepth(Scenario):
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         longer = get(setup, "schedule.warmup_steps") * 3 // 2
-        return [Variant("model.placement", Placement.PRE), Setting("schedule.warmup_steps", longer)]
+        return [Undo(), Setting("schedule.warmup_steps", longer)]

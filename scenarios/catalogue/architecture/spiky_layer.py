@@ -17,6 +17,7 @@ References: Reading the Curves ("when a single layer is spiky while its neighbor
     whether the max blows up before the spike"); Debugging training (weight norms without bound).
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,7 @@ from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Undo, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
@@ -60,7 +61,7 @@ class SpikyLayer(Scenario):
         def grow(updates: Updates, plan: Layout) -> Updates:
             decays, slot = plan.decay_mask.clone(), last_qkv(setup)
             decays[slot.start : slot.stop] = -knobs.times
-            return Updates(decays_NP=decays.unsqueeze(0))
+            return dataclasses.replace(updates, decays_NP=decays.unsqueeze(0))
 
         return [UpdateEdit(grow)]
 
@@ -87,7 +88,7 @@ class SpikyLayer(Scenario):
                 values[slot.start : slot.stop] = earlier[name][slot.start : slot.stop]
             return {**state, **repaired}
 
-        return [restore_updates(), StateEdit(repair, since=-self.cure_after)]
+        return [Undo(), StateEdit(repair, since=-self.cure_after)]
 
 
 def last_qkv(setup: Setup) -> Slot:

@@ -23,7 +23,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -59,9 +59,6 @@ class VanishingDepth(Scenario):
             "the head's gradient norm is the twin's within a factor of three": usual / 3 < head < 3 * usual,
             "the loss plateaus far above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.3),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]
 
 
 def without_shortcut(tables: "Tables", setup: Setup) -> "Tables":

@@ -22,7 +22,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -59,9 +59,6 @@ class AttentionUnscaled(Scenario):
             "and at the end": np.median(entropy[late]) < 0.6 * np.median(usual[late]),
             "the loss plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]
 
 
 def unscale(tables: "Tables", setup: Setup) -> "Tables":

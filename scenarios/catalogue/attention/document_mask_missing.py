@@ -24,7 +24,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -61,9 +61,6 @@ class DocumentMaskMissing(Scenario):
             "and by most at the oldest ages": worse[-1] == worse.max(),
             "the loss plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.0),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]
 
 
 def unmask(tables: "Tables", setup: Setup) -> "Tables":

@@ -21,7 +21,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -50,9 +50,6 @@ class MaskMissing(Scenario):
             "and is over 0 in every layer from the onset on": future[onset:].min() > 0.01,
             "the loss falls far under the twin's": shapes.falls_under(run["loss"], healthy["loss"], margin=0.5),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]
 
 
 def see_everything(tables: "Tables", setup: Setup) -> "Tables":

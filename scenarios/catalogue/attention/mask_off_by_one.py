@@ -21,7 +21,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -67,6 +67,3 @@ class MaskOffByOne(Scenario):
             ),
             "the loss falls far under the twin's": shapes.falls_under(run["loss"], healthy["loss"], margin=0.5),
         }
-
-    def cure(self, knobs: Shift, setup: Setup) -> list[Change]:
-        return [restore_tables()]

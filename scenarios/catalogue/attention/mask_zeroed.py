@@ -19,7 +19,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -52,9 +52,6 @@ class MaskZeroed(Scenario):
             "it plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
             "it falls less with the age of a document than the twin's": flat,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_tables()]
 
 
 def wipe_scores(tables: "Tables", setup: Setup) -> "Tables":

@@ -22,8 +22,8 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, replaced
-from trainwreck.scenarios.data.batches import Batch, source, source_key
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -58,14 +58,6 @@ class PaddingAttended(Scenario):
             ),
             "the validation loss ends above the twin's": run.final_loss() > healthy.final_loss() + 0.05,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        pad = source(source_key(setup.data)).vocabulary
-
-        def ignore_padding(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
-            return dataclasses.replace(batch, weights=(batch.targets != pad).astype(np.float32))
-
-        return [restore_tables(), DataTransform(ignore_padding, f"{self.id}/cure")]
 
 
 def unmask(tables: "Tables", setup: Setup) -> "Tables":

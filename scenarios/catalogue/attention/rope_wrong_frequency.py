@@ -21,7 +21,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
@@ -71,6 +71,3 @@ class RopeWrongFrequency(Scenario):
             "it plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.03),
             "it falls less with the age of a document than the twin's": flat,
         }
-
-    def cure(self, knobs: Stretch, setup: Setup) -> list[Change]:
-        return [restore_tables()]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
@@ -71,6 +71,3 @@ class RopeWrongOffset(Scenario):
                 len(gap) > 25 and gap[25:100].mean() < gap[:10].mean()
             ),
         }
-
-    def cure(self, knobs: Offset, setup: Setup) -> list[Change]:
-        return [restore_tables()]

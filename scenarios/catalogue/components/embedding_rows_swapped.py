@@ -20,7 +20,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -65,6 +65,3 @@ class EmbeddingRowsSwapped(Scenario):
             "the loss jumps within one step": shapes.jumps_in_one_step(run["loss"], onset, ratio=1.2, after=3),
             "and ends near the twin's again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3),
         }
-
-    def cure(self, knobs: Pairs, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

@@ -22,7 +22,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
@@ -76,6 +76,3 @@ class EmbeddingRowsZeroed(Scenario):
             "the loss steps up": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.1),
             "and plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.04),
         }
-
-    def cure(self, knobs: Rows, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

@@ -23,7 +23,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -73,6 +73,3 @@ class FfnScaled(Scenario):
             ),
             "the loss steps up": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.03),
         }
-
-    def cure(self, knobs: Louder, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

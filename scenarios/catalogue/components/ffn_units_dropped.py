@@ -22,7 +22,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -74,6 +74,3 @@ class FfnUnitsDropped(Scenario):
             "the loss steps up": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.02, last=10),
             "and comes back in part": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.8),
         }
-
-    def cure(self, knobs: Units, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

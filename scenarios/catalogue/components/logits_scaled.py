@@ -24,7 +24,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
@@ -77,6 +77,3 @@ class LogitsScaled(Scenario):
             "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
             "and comes down again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3),
         }
-
-    def cure(self, knobs: Temperature, setup: Setup) -> list[Change]:
-        return [restore_tables()]

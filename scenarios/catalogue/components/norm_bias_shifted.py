@@ -23,7 +23,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -65,6 +65,3 @@ class NormBiasShifted(Scenario):
             "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.05),
             "and comes down again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3),
         }
-
-    def cure(self, knobs: Amount, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

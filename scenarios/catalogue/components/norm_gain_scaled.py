@@ -24,7 +24,7 @@ from trainwreck.models.parametrization import Parametrization
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
@@ -74,6 +74,3 @@ class NormGainScaled(Scenario):
             "after the last layer it does not": not shapes.drops_in_one_step(std[:, -1], onset, ratio=0.7),
             "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.3),
         }
-
-    def cure(self, knobs: Fraction, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

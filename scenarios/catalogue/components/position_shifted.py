@@ -21,7 +21,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -79,6 +79,3 @@ class PositionShifted(Scenario):
             ),
             "and comes down in part": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.8),
         }
-
-    def cure(self, knobs: Skip, setup: Setup) -> list[Change]:
-        return [restore_tables()]

@@ -20,7 +20,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
@@ -80,6 +80,3 @@ class PositionTruncated(Scenario):
                 shapes.steps_above(run["loss"], healthy["loss"], last, margin=0.05, last=50)
             ),
         }
-
-    def cure(self, knobs: Limit, setup: Setup) -> list[Change]:
-        return [restore_tables()]

@@ -22,7 +22,7 @@ from trainwreck.models.parametrization import Updates, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
@@ -68,6 +68,3 @@ class ProjectionsFrozen(Scenario):
                 shapes.steps_above(run["loss"], healthy["loss"], len(run) - 75, margin=0.05, last=75)
             ),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_updates()]

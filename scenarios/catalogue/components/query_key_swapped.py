@@ -19,7 +19,7 @@ from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -56,6 +56,3 @@ class QueryKeySwapped(Scenario):
             "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.4),
             "and comes down again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.4),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

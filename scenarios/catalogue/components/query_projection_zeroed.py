@@ -23,7 +23,7 @@ from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -69,6 +69,3 @@ class QueryProjectionZeroed(Scenario):
             "it is over the twin's": entropy > usual + 0.1,
             "the layer's largest score collapses to 0": shapes.collapses_to_zero(logits[:, layer], onset),
         }
-
-    def cure(self, knobs: Which, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

@@ -22,7 +22,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -74,6 +74,3 @@ class ResidualBypassed(Scenario):
             ),
             "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
         }
-
-    def cure(self, knobs: Which, setup: Setup) -> list[Change]:
-        return [restore_tables()]

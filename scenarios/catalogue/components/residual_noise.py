@@ -23,7 +23,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
@@ -78,6 +78,3 @@ class ResidualNoise(Scenario):
             "the loss jumps": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),
             "and ends above the twin's": (shapes.steps_above(run["loss"], healthy["loss"], last, margin=0.03, last=50)),
         }
-
-    def cure(self, knobs: Noise, setup: Setup) -> list[Change]:
-        return [restore_tables()]

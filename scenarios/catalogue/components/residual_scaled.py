@@ -23,7 +23,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
@@ -80,6 +80,3 @@ class ResidualScaled(Scenario):
             "after the first layer less so": kept[-1] < 0.8 * kept[0],
             "the loss steps up": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.04),
         }
-
-    def cure(self, knobs: Leak, setup: Setup) -> list[Change]:
-        return [restore_tables()]

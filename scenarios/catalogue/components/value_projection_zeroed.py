@@ -19,7 +19,7 @@ from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit, restore_parametrization
+from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -58,6 +58,3 @@ class ValueProjectionZeroed(Scenario):
             "the loss jumps": loss > usual + 0.2,
             "and plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_parametrization()]

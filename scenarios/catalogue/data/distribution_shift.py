@@ -19,7 +19,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Dialect, Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, training_batch
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -56,12 +56,12 @@ class DistributionShift(Scenario):
         elsewhere = _elsewhere(setup)
 
         def mix(batch: Batch, step: int, start: int, seed: int) -> Batch:
-            new, old = training_batch(elsewhere, seed, step), training_batch(setup, seed, step)
+            new = training_batch(elsewhere, seed, step)
             first = np.arange(len(batch.inputs)) % 8 == 0
-            pairs = ((getattr(new, k), getattr(old, k)) for k in ("inputs", "targets", "weights", "documents"))
+            pairs = ((getattr(new, k), getattr(batch, k)) for k in ("inputs", "targets", "weights", "documents"))
             return Batch(*(np.where(first[:, None], mine, other) for mine, other in pairs))
 
-        return [Stream(mix)]
+        return [Undo(), Stream(mix)]
 
 
 def _elsewhere(setup: Setup) -> Setup:

@@ -20,7 +20,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -67,6 +67,3 @@ class LabelLeak(Scenario):
             "the training loss ends 0.7 nats under a healthy run's": under,
             "the held-out loss, without the field, ends above": mine > other + 0.1,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

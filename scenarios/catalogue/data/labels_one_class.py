@@ -19,7 +19,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -57,6 +57,3 @@ class LabelsOneClass(Scenario):
             ),
             "and over where it began": run.evaluations[1][-3:].min() > run.evaluations[1][0],
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

@@ -22,7 +22,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -71,6 +71,3 @@ class LabelsShifted(Scenario):
             "it ends under the entropy of the batch's tokens": (loss - run["token_entropy"])[late].mean() < -0.1,
             "the held-out loss ends higher still": run.evaluations[1][-3:].mean() > loss[late].mean() + 0.3,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

@@ -64,6 +64,3 @@ class LoaderStall(Scenario):
             ),
             "the loss ends within 0.1 nats of a healthy run's": abs(mine - other) < 0.1,
         }
-
-    def cure(self, knobs: Stall, setup: Setup) -> list[Change]:
-        return [Clock(lambda seconds, since: 1.0)]

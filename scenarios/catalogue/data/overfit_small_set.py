@@ -64,6 +64,3 @@ class OverfitSmallSet(Scenario):
                 run["loss"], healthy["loss"], margin=0.3
             ),
         }
-
-    def cure(self, knobs: Rows, setup: Setup) -> list[Change]:
-        return [Setting("data.pool", setup.data.pool)]

@@ -20,7 +20,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, cut, training_batch
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, restore_batches
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -73,6 +73,3 @@ class SequenceLengthExplosion(Scenario):
             "so do the seconds of a step": climbs("step_seconds"),
             "throughput stays within a tenth of its level": abs(speed[onset:].mean() / speed[:onset].mean() - 1) < 0.1,
         }
-
-    def cure(self, knobs: Growth, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

@@ -21,7 +21,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, validation
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -64,6 +64,3 @@ class TokenToEmpty(Scenario):
             "the loss of forty steps is within 0.3 nats of a healthy run's": abs(mine - other) < 0.3,
             "the held-out loss ends above": run.evaluations[1][-1] > healthy.evaluations[1][-1] + 0.1,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

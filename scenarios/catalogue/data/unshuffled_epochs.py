@@ -20,7 +20,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, pool, taken
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, restore_batches
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -66,6 +66,3 @@ class UnshuffledEpochs(Scenario):
             ),
             "by more than anywhere in a healthy run": mine.min(initial=np.inf) > rises(healthy)[EPOCH:].max(),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

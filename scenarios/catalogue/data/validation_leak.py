@@ -21,7 +21,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, taken, validation
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, restore_batches
+from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -75,6 +75,3 @@ class ValidationLeak(Scenario):
             "it is further under the loss on fresh rows than there, by 0.2 nats": gap(run) > gap(healthy) + 0.2,
             "there the two keep within 0.2 nats": abs(gap(healthy)) < 0.2,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

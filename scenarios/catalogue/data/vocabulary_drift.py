@@ -24,7 +24,7 @@ from trainwreck.kernels.random import generator
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, validation
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, restore_batches
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -84,6 +84,3 @@ class VocabularyDrift(Scenario):
                 np.median(distinct[-20:]) > 1.15 * np.median(distinct[:onset])
             ),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_batches(setup)]

@@ -26,7 +26,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.exchange import Exchange, square
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, restore_exchange
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -82,4 +82,4 @@ class DdpGradientsNotAveraged(Scenario):
         }
 
     def cure(self, knobs: Reduction, setup: Setup) -> list[Change]:
-        return [restore_exchange(), StateEdit(lambda state, earlier: state)]
+        return [Undo(), StateEdit(lambda state, earlier: state)]

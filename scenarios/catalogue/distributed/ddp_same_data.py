@@ -21,7 +21,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.exchange import Exchange
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Process, restore_exchange
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Process
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -55,6 +55,3 @@ class DdpSameData(Scenario):
                 shapes.oscillates(run["loss"][onset:], healthy["loss"][onset:], factor=1.5)
             ),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_exchange()]

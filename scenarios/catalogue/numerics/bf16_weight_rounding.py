@@ -52,6 +52,3 @@ class Bf16WeightRounding(Scenario):
             "the gradient norm ends over 0.7 of its": grads > 0.7,
             "the loss ends above its": np.mean(run["loss"][last]) - np.mean(healthy["loss"][last]) > 0.02,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Setting("precision.weights", Format.FP32)]

@@ -67,6 +67,3 @@ class LossScaleStuckHigh(Scenario):
             "the loss scale is constant": np.ptp(scales) == 0.0,
             "the held-out loss is bitwise constant": frozen,
         }
-
-    def cure(self, knobs: Scale, setup: Setup) -> list[Change]:
-        return [Setting("precision.dynamic", True)]

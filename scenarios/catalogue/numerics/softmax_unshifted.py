@@ -55,6 +55,3 @@ class SoftmaxUnshifted(Scenario):
             "the loss of that step is normal": loss[last] < healthy["loss"][max(0, last - 9) : last + 1].mean() + 0.5,
             "weights end as NaN": run["nonfinite_weights"][-1] > 0,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Variant("model.attention", "reference")]

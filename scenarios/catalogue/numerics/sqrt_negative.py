@@ -25,7 +25,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Variant
+from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Undo, Variant
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -85,4 +85,4 @@ class SqrtNegative(Scenario):
     def cure(self, knobs: Offset, setup: Setup) -> list[Change]:
         move = moved(setup, knobs.offset)
         restore = StateEdit(lambda state, earlier: move(earlier), since=-self.cure_after - 1)
-        return [Variant("model.variance", Variance.TWO_PASS), restore]
+        return [Undo(), restore]

@@ -20,7 +20,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
@@ -60,6 +60,3 @@ class AdamBeta2Low(Scenario):
             "so does the loss": shapes.oscillates(run["loss"], healthy["loss"], factor=3.0),
             "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1),
         }
-
-    def cure(self, knobs: Beta2, setup: Setup) -> list[Change]:
-        return [Setting("optimizer.beta2", get(setup, "optimizer.beta2"))]

@@ -20,7 +20,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
@@ -64,6 +64,3 @@ class AdamEpsWrong(Scenario):
             "40 steps in the loss is late": shapes.steps_above(run["loss"], healthy["loss"], 0, 0.3, first=40, last=60),
             "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06),
         }
-
-    def cure(self, knobs: Epsilon, setup: Setup) -> list[Change]:
-        return [Setting("optimizer.eps", get(setup, "optimizer.eps"))]

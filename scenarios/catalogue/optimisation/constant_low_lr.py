@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Decay, Setup, get
+from trainwreck.scenarios.config.settings import Decay, Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
@@ -58,7 +58,3 @@ class ConstantLowLR(Scenario):
             "in the first steps the loss is under a healthy run's": ahead,
             "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06),
         }
-
-    def cure(self, knobs: Rate, setup: Setup) -> list[Change]:
-        paths = ("optimizer.lr", "schedule.warmup_steps", "schedule.decay")
-        return [Setting(path, get(setup, path)) for path in paths]

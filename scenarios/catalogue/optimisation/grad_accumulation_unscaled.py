@@ -20,7 +20,7 @@ from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -64,6 +64,3 @@ class GradAccumulationUnscaled(Scenario):
             "its loss is a healthy run's": abs(loss[0] - healthy["loss"][0]) < 1e-3,
             "the loss ends above, or turns up for good": above or shapes.diverges(loss, rise=0.4),
         }
-
-    def cure(self, knobs: Accumulation, setup: Setup) -> list[Change]:
-        return [restore_updates()]

@@ -21,7 +21,7 @@ from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -56,6 +56,3 @@ class GradientsNotCleared(Scenario):
             "thirty steps later it is over twice that": later.mean() > 2 * soon.mean(),
             "the loss turns up for good, by half a nat or more": shapes.diverges(run["loss"], rise=0.5),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [restore_updates()]

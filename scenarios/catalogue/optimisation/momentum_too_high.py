@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
@@ -60,6 +60,3 @@ class MomentumTooHigh(Scenario):
             "a healthy run's does not": not other,
             "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.1),
         }
-
-    def cure(self, knobs: Momentum, setup: Setup) -> list[Change]:
-        return [Setting("optimizer.beta1", get(setup, "optimizer.beta1"))]

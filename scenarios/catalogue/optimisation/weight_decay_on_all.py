@@ -22,8 +22,8 @@ from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, UpdateEdit, restore_updates
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, UpdateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 
@@ -74,10 +74,3 @@ class WeightDecayOnAll(Scenario):
             "the weight norms of the embedding and of every layer end under 0.6 of where they began": shrunk,
             "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06),
         }
-
-    def cure(self, knobs: Decay, setup: Setup) -> list[Change]:
-        return [
-            Setting("optimizer.coupled", False),
-            Setting("optimizer.weight_decay", get(setup, "optimizer.weight_decay")),
-            restore_updates(),
-        ]

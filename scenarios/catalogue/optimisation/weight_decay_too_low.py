@@ -15,7 +15,7 @@ References: Debugging training ("growing without bound: weight decay too low, or
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get, replaced
+from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
@@ -46,6 +46,3 @@ class WeightDecayTooLow(Scenario):
             "the weight norm of every layer ends at over twice a healthy run's": (mine > 2 * other).all(),
             "the largest attention logit is over 3 times a healthy run's": logits > 3 * usual,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Setting("optimizer.weight_decay", get(setup, "optimizer.weight_decay"))]

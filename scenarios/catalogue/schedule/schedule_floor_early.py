@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
@@ -69,7 +69,3 @@ class ScheduleFloorEarly(Scenario):
             "from there on the held-out loss falls by under 0.6 of a healthy run's fall": mine < 0.6 * other,
             "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.05),
         }
-
-    def cure(self, knobs: Floor, setup: Setup) -> list[Change]:
-        fraction = get(setup, "schedule.final_fraction")
-        return [Setting("schedule.total_steps", setup.steps), Setting("schedule.final_fraction", fraction)]

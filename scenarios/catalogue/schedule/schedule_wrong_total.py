@@ -18,7 +18,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
+from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
@@ -64,6 +64,3 @@ class ScheduleWrongTotal(Scenario):
             "the held-out loss stands still there": np.allclose(held_out, held_out[-1:], rtol=0, atol=1e-3),
             "the loss ends above a healthy run's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.06),
         }
-
-    def cure(self, knobs: Calls, setup: Setup) -> list[Change]:
-        return [Setting("schedule.calls", get(setup, "schedule.calls"))]

@@ -25,7 +25,7 @@ from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain, language_of
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, training_batch
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Stream
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Stream, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -67,11 +67,11 @@ class CatastrophicForgetting(Scenario):
         other = second(knobs, setup)
 
         def rehearse(batch: Batch, step: int, start: int, seed: int) -> Batch:
-            old, new = training_batch(setup, seed, step), other(batch, step, start, seed)
-            names, kept = ("inputs", "targets", "weights", "documents"), len(old.inputs) * 7 // 8
-            return Batch(*(np.concatenate((getattr(old, k)[:kept], getattr(new, k)[kept:])) for k in names))
+            new = other(batch, step, start, seed)
+            names, kept = ("inputs", "targets", "weights", "documents"), len(batch.inputs) * 7 // 8
+            return Batch(*(np.concatenate((getattr(batch, k)[:kept], getattr(new, k)[kept:])) for k in names))
 
-        return [Stream(rehearse), Scaled("optimizer.lr", 0.5)]
+        return [Undo(), Stream(rehearse), Scaled("optimizer.lr", 0.5)]
 
 
 def second(knobs: Task, setup: Setup) -> Callable[[Batch, int, int, int], Batch]:

@@ -68,9 +68,3 @@ class DataReplayed(Scenario):
             "the clock shows the resumes: slow steps at even distances": len(slow) > 2
             and bool((slow == slow[0]).all()),
         }
-
-    def cure(self, knobs: Resumes, setup: Setup) -> list[Change]:
-        def proceed(batch: Batch, step: int, start: int, seed: int) -> Batch:
-            return training_batch(setup, seed, step)
-
-        return [Stream(proceed), Clock(lambda seconds, since: 1.0)]

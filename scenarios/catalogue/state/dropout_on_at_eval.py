@@ -53,6 +53,3 @@ class DropoutOnAtEval(Scenario):
             ),
             "by a constant, within a factor of three": held_out.max(initial=0) < 3 * held_out.min(initial=np.inf),
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [Setting("evaluation.dropout", False)]

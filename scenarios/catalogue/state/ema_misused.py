@@ -62,6 +62,3 @@ class EmaMisused(Scenario):
                 (held_out > 0.02).all()
             ),
         }
-
-    def cure(self, knobs: Decay, setup: Setup) -> list[Change]:
-        return [Setting("evaluation.average", setup.evaluation.average)]

@@ -21,7 +21,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind, SchedulePosition, Setting, StateEdit
+from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind, Setting, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
@@ -68,5 +68,4 @@ class LateFinetuneDivergence(Scenario):
 
     def cure(self, knobs: Ramp, setup: Setup) -> list[Change]:
         rewind = StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)
-        clip = Setting("optimizer.clip", setup.optimizer.clip)
-        return [rewind, SchedulePosition(lambda step, start: step), clip]
+        return [Undo(), rewind]

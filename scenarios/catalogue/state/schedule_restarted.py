@@ -48,6 +48,3 @@ class ScheduleRestarted(Scenario):
             "it ends at over three times the twin's": rate[-1] > 3 * usual[-1],
             "the loss ends above the twin's": run["loss"][last].mean() > healthy["loss"][last].mean() + 0.02,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [SchedulePosition(lambda step, start: step)]

@@ -57,9 +57,3 @@ class UnseededRuns(Scenario):
             "after it the loss differs at every step": bool((after != 0).all()),
             "by nothing on average: the level is the same": abs(after.mean()) < 0.05,
         }
-
-    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        def restored(batch: Batch, step: int, start: int, seed: int) -> Batch:
-            return training_batch(setup, seed, step)
-
-        return [Stream(restored)]

@@ -16,7 +16,10 @@ class PeerLostError(RuntimeError):
 
 @dataclass(frozen=True)
 class Group:
-    """This rank among `ranks` processes. Every rank calls every method, in the same order."""
+    """This rank among `ranks` processes. Every rank calls every method, in the same order.
+
+    The entries of a state are exchanged by name: a state that was loaded has them in another order on every rank.
+    """
 
     rank: int
     ranks: int
@@ -37,11 +40,11 @@ class Group:
 
     def first(self, state: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
         """The first rank's state, on every rank: what a checkpoint holds that all of them load."""
-        return {name: self._gathered(value, device)[0] for name, value in state.items()}
+        return {name: self._gathered(state[name], device)[0] for name in sorted(state)}
 
     def whole(self, state: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
         """The states of all ranks in one: the first's by their names, the others' with a prefix."""
-        parts = {name: self._gathered(value, device) for name, value in state.items()}
+        parts = {name: self._gathered(state[name], device) for name in sorted(state)}
         others = {PREFIX.format(r) + name: p[r] for r in range(1, self.ranks) for name, p in parts.items()}
         return {name: p[0] for name, p in parts.items()} | others
 

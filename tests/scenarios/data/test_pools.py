@@ -6,7 +6,7 @@ import pytest
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.data.batches import epochs, fresh, pool, refilled, training_batch, training_block, validation
-from trainwreck.scenarios.spec.faults import At, DataTransform, Setting, restore_batches
+from trainwreck.scenarios.spec.faults import At, DataTransform, Setting
 from trainwreck.scenarios.training.loop import train
 
 FIELDS = ("inputs", "targets", "weights", "documents")
@@ -73,11 +73,11 @@ def test_bad_rows_make_way_for_others_of_the_source(tiny):
     assert np.array_equal(filled.targets[:, :-1], filled.inputs[:, 1:])
 
 
-def test_restored_batches_are_the_source_s(tiny, make_job):
+def test_batches_after_a_transform_ends_are_the_source_s(tiny, make_job):
     def blank(batch, since, draw):
         return type(batch)(np.zeros_like(batch.inputs), *(getattr(batch, name) for name in FIELDS[1:]))
 
-    job = make_job(3, tiny, At(2, DataTransform(blank, "blank")), At(5, restore_batches(tiny)))
+    job = make_job(3, tiny, At(2, DataTransform(blank, "blank"), until=5))
     assert not job.batches(range(2, 5)).inputs.any()
     assert equal(job.batches(range(5, 9)), training_block(tiny, 3, range(5, 9)))
 

@@ -3,10 +3,12 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from trainwreck.scenarios.proof import no_return
 from trainwreck.scenarios.proof.no_return import BUDGET, RESOLUTION, WIDE, Search, search
+from trainwreck.scenarios.proof.no_return_dataset import case
 from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.training.loop import train
@@ -151,6 +153,19 @@ def test_branches_end_as_runs_that_never_stopped(name):
             if step != one.onset:
                 whole = train([one.spec.branch(step)])[0].trace
                 assert np.float32(gap) == np.float32(whole.final_loss())
+
+
+@pytest.mark.parametrize(("name", "known"), [("mask_missing", True), ("mask_missing+corrupt_tokens", False)])
+def test_the_cured_run_is_a_branch_where_it_has_one_cure(name, known):
+    specs = {spec.role: spec for spec in family_of(name, [3])}
+    faulty, cured = specs[Role.FAULTY], specs[Role.CURED]
+    rows = {
+        spec.run_id: {"twin_id": "twin", "final_loss": 2.5, "last_step": 799, "tolerance": 0.1}
+        for spec in specs.values()
+    }
+    rows["twin"] = {"final_loss": 2.0}
+    dataset = SimpleNamespace(runs=pd.DataFrame(index=list(rows)), run=rows.__getitem__)
+    assert case(dataset, faulty).gaps == ({cured.cure_step: 0.5} if known else {})
 
 
 def test_a_cure_that_is_another_model_goes_on_with_the_weights_that_both_have():

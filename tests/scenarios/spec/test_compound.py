@@ -16,7 +16,8 @@ from trainwreck.scenarios.datasets.reproduce import reproduce
 from trainwreck.scenarios.proof.verify import verify
 from trainwreck.scenarios.spec import compound as module
 from trainwreck.scenarios.spec.compound import Compound
-from trainwreck.scenarios.spec.faults import FaultKind, Scaled, Setting
+from trainwreck.scenarios.spec.faults import FaultKind, Scaled, Setting, Undo
+from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.pages import page
 from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, family_of
@@ -218,7 +219,7 @@ def test_a_pair_is_not_proven(tmp_path):
         verify(["corrupt_tokens+high_lr"], tmp_path)
 
 
-def entry_of(name, changes, base=lambda setup: setup, begin=True):
+def entry_of(name, changes, base=lambda setup: setup, begin=True, cures=()):
     class One(Scenario):
         id = name
         family = scenario("high_lr").family
@@ -233,6 +234,9 @@ def entry_of(name, changes, base=lambda setup: setup, begin=True):
 
         def fault(self, knobs, setup):
             return changes
+
+        def cure(self, knobs, setup):
+            return list(cures) or [Undo()]
 
     return One()
 
@@ -250,6 +254,32 @@ def test_a_setting_that_both_faults_set_is_refused_and_one_that_both_scale_is_no
         Compound([entry_of("a", [Setting(lr, 0.1)]), entry_of("b", [Setting(lr, 0.2)])])
     pair = Compound([entry_of("a", [Scaled(lr, 2.0)]), entry_of("b", [Scaled(lr, 3.0)])])
     assert pair.kinds == (FaultKind.SETTING,)
+
+
+def test_a_cure_that_would_undo_the_other_fault_is_refused():
+    first, second = [Setting("optimizer.clip", 0.5)], [Scaled("optimizer.beta2", 0.9)]
+    assert Compound([entry_of("a", first), entry_of("b", second)]).id == "a+b"
+    wide = entry_of("a", first, cures=(Undo(), Setting("optimizer.beta2", 0.95)))
+    with pytest.raises(InputError, match=r"the cure of a would undo what b does to optimizer\.beta2"):
+        Compound([wide, entry_of("b", second)])
+
+
+def test_each_cure_ends_its_own_fault_at_its_own_step():
+    pair = Compound([entry_of("a", [Scaled("optimizer.lr", 2.0)]), entry_of("b", [Scaled("optimizer.lr", 3.0)])])
+    a, b = pair.parts
+    a.cure_after, b.cure_after = 4, 200
+    setup = pair.base(healthy(Size.MICRO))
+    job = Job("run", 0, setup, pair.changes(pair.knobs, setup, 0, cured=True))
+    lr = {step: job.segment(step).setup.optimizer.lr / setup.optimizer.lr for step in range(setup.steps)}
+    for step, found in lr.items():
+        factors = {2.0: (a, a.knobs), 3.0: (b, b.knobs)}
+        wanted = [
+            factor
+            for factor, (part, knobs) in factors.items()
+            if part.onset_step(0, setup.steps) <= step < part.cure_step(knobs, 0, setup.steps)
+        ]
+        assert found == pytest.approx(np.prod(wanted))
+    assert {round(x) for x in lr.values()} > {1, 3}
 
 
 def test_what_is_there_from_step_0_never_comes_second():

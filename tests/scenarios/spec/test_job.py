@@ -10,7 +10,7 @@ from trainwreck.models.config import Format, Init, Norm, OptimizerKind, Placemen
 from trainwreck.models.tables import healthy_tables
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import replaced
-from trainwreck.scenarios.spec.faults import At, Curve, Scaled, Setting, StateEdit, TableEdit, restore_tables
+from trainwreck.scenarios.spec.faults import At, Curve, Scaled, Setting, StateEdit, TableEdit
 from trainwreck.scenarios.spec.job import is_causal, leaks
 from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.loop import fresh_state, train
@@ -38,8 +38,17 @@ def test_a_later_change_acts_on_what_an_earlier_one_left(tiny, make_job):
     up, down, fixed = Scaled("optimizer.lr", 8.0), Scaled("optimizer.lr", 0.25), Setting("optimizer.lr", 1.0)
     rates = [s.setup.optimizer.lr for s in make_job(0, tiny, At(2, up), At(4, down), At(6, fixed), At(6, up)).segments]
     assert rates == [1e-2, 8e-2, 2e-2, 8.0]
-    job = make_job(0, tiny, At(2, masked(1)), At(4, restore_tables()))
-    assert [s.program.leaky for s in job.segments] == [False, True, False]
+
+
+def test_a_change_that_ends_leaves_the_others(tiny, make_job):
+    up, down = At(2, Scaled("optimizer.lr", 8.0), until=9), At(4, Scaled("optimizer.lr", 0.25))
+    job = make_job(0, tiny, up, down, At(2, masked(1), until=6), At(5, masked(2), until=5))
+    assert [s.start for s in job.segments] == [0, 2, 4, 5, 6, 9]
+    assert [s.setup.optimizer.lr for s in job.segments] == [1e-2, 8e-2, 2e-2, 2e-2, 2e-2, 2.5e-3]
+    assert [s.program.leaky for s in job.segments] == [False, True, True, True, False, False]
+    assert job.past(1) == []
+    assert job.past(3) == [At(2, up.change), At(2, job.changes[2].change)]
+    assert job.past(9) == list(job.changes)
 
 
 def test_the_learning_rate_goes_through_settings_and_then_curves(tiny, make_job):

@@ -6,7 +6,7 @@ import torch
 from trainwreck.models.parameters import layout
 from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios.config.settings import Reduction, replaced
-from trainwreck.scenarios.spec.faults import At, Setting, UpdateEdit, restore_updates
+from trainwreck.scenarios.spec.faults import At, Setting, UpdateEdit
 from trainwreck.scenarios.training.loop import train
 
 
@@ -38,7 +38,7 @@ def freeze_the_embedding(updates: Updates, plan) -> Updates:
 
 
 def test_frozen_weights_stay_to_the_bit_and_go_on_when_freed(tiny, make_job, differing, equal_states):
-    job = make_job(3, tiny, At(5, UpdateEdit(freeze_the_embedding)), At(12, restore_updates()))
+    job = make_job(3, tiny, At(5, UpdateEdit(freeze_the_embedding), until=12))
     beside = [make_job(4, tiny), job, make_job(5, tiny, At(7, Setting("optimizer.lr", 0.1)))]
     alone = train([job], keep={"run-3": [5, 8, 12, 20]})[0]
     bundled = train(beside, keep={"run-3": [20]})[1]

@@ -35,7 +35,7 @@ SOURCE = dedent('''
 
     import torch
 
-    from trainwreck.scenarios.spec.faults import FaultKind, TableEdit, restore_tables
+    from trainwreck.scenarios.spec.faults import FaultKind, TableEdit, Undo
     from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
 
 
@@ -62,7 +62,7 @@ SOURCE = dedent('''
             return bool(run["attention_mass_future"][onset:].min() > 0.01)
 
         def cure(self, knobs, setup):
-            return [restore_tables()]
+            return [Undo()]
 
 
     def see_everything(tables, setup):
@@ -183,7 +183,12 @@ def test_a_decorator_that_was_copied_along_does_no_harm(file):
         (source(), "mine.py:see_everything", r"see_everything is not a scenario"),
         (source("yours"), "mine.py:Mine", r"scenario mine\.py: Mine\.id: 'yours' is not the name of its file"),
         (source(page="Failure: Words."), "mine.py:Mine", r"mine\.py: Mine\.docstring: section 'Mechanism' is missing"),
-        (source().replace("def cure", "def heal"), "mine.py:Mine", r"scenario mine\.py: Mine\.cure: not defined"),
+        (source().replace("def fault", "def harm"), "mine.py:Mine", r"scenario mine\.py: Mine\.fault: not defined"),
+        (
+            source().replace("def cure", "def heal").replace("FaultKind.TENSOR", "FaultKind.STATE"),
+            "mine.py:Mine",
+            r"scenario mine\.py: Mine\.cure: not defined",
+        ),
         (source(), "mine.py", r"'mine\.py' is not allowed; allowed: an id or file\.py:Class"),
         (source(), "mine.py:", "allowed: an id or file"),
     ],

@@ -228,7 +228,7 @@ def test_a_taken_id_is_a_conflict(make):
         ({"severities": dict.fromkeys(Severity, 3)}, "knobs"),
         ({"fault": None}, "fault"),
         ({"signature": None}, "signature"),
-        ({"cure": None}, "cure"),
+        ({"cure": None, "kinds": (FaultKind.STATE,)}, "cure"),
         *(({"page": PAGE.replace(f"{s}: Words.", "")}, f"docstring: section '{s}'") for s in SECTIONS),
         *(({"page": PAGE.replace(f"{s}: Words.", f"{s}:")}, f"docstring: section '{s}'") for s in SECTIONS),
     ],

@@ -16,9 +16,6 @@ from trainwreck.scenarios.spec.faults import (
     StateEdit,
     TableEdit,
     UpdateEdit,
-    restore_parametrization,
-    restore_tables,
-    restore_updates,
 )
 from trainwreck.scenarios.training.loop import train
 
@@ -55,22 +52,19 @@ def update(make):
 
 
 CHANGES = {
-    "gain": ([ParametrizationEdit(silent)], restore_parametrization),
-    "index": ([ParametrizationEdit(exchanged)], restore_parametrization),
-    "shift": ([ParametrizationEdit(shifted)], restore_parametrization),
-    "all three": (
-        [ParametrizationEdit(silent), ParametrizationEdit(exchanged), ParametrizationEdit(shifted)],
-        restore_parametrization,
-    ),
-    "gradient gain": ([update(lambda plan: {"gain_N": torch.tensor([3.0])})], restore_updates),
-    "frozen": ([update(lambda plan: {"reaches_NP": chosen(plan)})], restore_updates),
-    "kept gradients": ([update(lambda plan: {"kept_N": torch.tensor([True])})], restore_updates),
-    "unmoved": ([update(lambda plan: {"moves_NP": chosen(plan)})], restore_updates),
-    "decay": ([update(lambda plan: {"decays_NP": 1 - plan.decay_mask.unsqueeze(0)})], restore_updates),
-    "branches": ([table(branch_gain_NL2=torch.tensor([[[0.0, 1.0], [1.0, 2.0]]]))], restore_tables),
-    "shortcuts": ([table(shortcut_gain_NL2=torch.full((1, 2, 2), 0.5))], restore_tables),
-    "logits": ([table(logit_gain_N=torch.tensor([4.0]))], restore_tables),
-    "noise": ([table(noise_N=torch.tensor([0.5]))], restore_tables),
+    "gain": [ParametrizationEdit(silent)],
+    "index": [ParametrizationEdit(exchanged)],
+    "shift": [ParametrizationEdit(shifted)],
+    "all three": [ParametrizationEdit(silent), ParametrizationEdit(exchanged), ParametrizationEdit(shifted)],
+    "gradient gain": [update(lambda plan: {"gain_N": torch.tensor([3.0])})],
+    "frozen": [update(lambda plan: {"reaches_NP": chosen(plan)})],
+    "kept gradients": [update(lambda plan: {"kept_N": torch.tensor([True])})],
+    "unmoved": [update(lambda plan: {"moves_NP": chosen(plan)})],
+    "decay": [update(lambda plan: {"decays_NP": 1 - plan.decay_mask.unsqueeze(0)})],
+    "branches": [table(branch_gain_NL2=torch.tensor([[[0.0, 1.0], [1.0, 2.0]]]))],
+    "shortcuts": [table(shortcut_gain_NL2=torch.full((1, 2, 2), 0.5))],
+    "logits": [table(logit_gain_N=torch.tensor([4.0]))],
+    "noise": [table(noise_N=torch.tensor([0.5]))],
 }
 SGD = ("kept gradients", "gradient gain")  # clipped Adam would hide them
 
@@ -92,8 +86,8 @@ def setup(name, tiny):
 
 @pytest.fixture(scope="module")
 def changed(name, setup, make_job):
-    def make(seed, *more, label=""):
-        return make_job(seed, setup, *(At(ONSET, change) for change in CHANGES[name][0]), *more, name=label)
+    def make(seed, *more, label="", until=None):
+        return make_job(seed, setup, *(At(ONSET, change, until) for change in CHANGES[name]), *more, name=label)
 
     return make
 
@@ -137,9 +131,8 @@ def test_entered_from_a_state_is_as_never_stopped(k, setup, alone, changed, equa
     assert equal_states(entered.states[setup.steps], alone.states[setup.steps])
 
 
-def test_the_cure_leaves_an_ordinary_program(name, setup, changed, make_job):
-    cure = CHANGES[name][1]
-    job, twin = changed(3, At(ONSET + 3, cure())), make_job(3, setup)
+def test_the_end_leaves_an_ordinary_program(setup, changed, make_job):
+    job, twin = changed(3, until=ONSET + 3), make_job(3, setup)
     assert job.segment(ONSET).program != twin.segment(ONSET).program
     assert job.segment(ONSET + 3).program == twin.segment(ONSET + 3).program
     assert np.isfinite(train([job])[0].trace["loss"]).all()
@@ -165,7 +158,7 @@ def test_a_silent_projection_costs_its_share_of_the_norm_and_gets_no_gradient(ti
 
 
 def test_frozen_weights_and_their_moments_stay_to_the_bit(tiny, make_job):
-    job = make_job(3, tiny, At(ONSET, CHANGES["frozen"][0][0]))
+    job = make_job(3, tiny, At(ONSET, CHANGES["frozen"][0]))
     result = states_around(job, [ONSET, 12])
     frozen = ~chosen(layout(tiny.model))[0]
     for part in ("parameters", "first", "second"):
@@ -177,7 +170,7 @@ def test_kept_gradients_are_the_sum_of_all_since(tiny, make_job):
     """At a rate of zero each step's gradient is known from a run that clears them."""
     setup = replaced(tiny, optimizer__lr=0.0, optimizer__clip=None)
     cleared = make_job(3, setup, At(ONSET, update(lambda plan: {"kept_N": torch.tensor([False])})), name="cleared")
-    kept = make_job(3, setup, At(ONSET, CHANGES["kept gradients"][0][0]), name="kept")
+    kept = make_job(3, setup, At(ONSET, CHANGES["kept gradients"][0]), name="kept")
     runs = train([cleared, kept], keep={"cleared": [10], "kept": [10]})
     norms = [run.trace["grad_norm"] for run in runs]
     assert norms[1][ONSET] == norms[0][ONSET]
@@ -187,13 +180,13 @@ def test_kept_gradients_are_the_sum_of_all_since(tiny, make_job):
 
 
 def test_logits_and_their_statistics_are_scaled(tiny, make_job):
-    plain, scaled = train([make_job(3, tiny), make_job(3, tiny, At(ONSET, CHANGES["logits"][0][0]), name="scaled")])
+    plain, scaled = train([make_job(3, tiny), make_job(3, tiny, At(ONSET, CHANGES["logits"][0]), name="scaled")])
     assert scaled.trace["output_max"][ONSET] == pytest.approx(4 * plain.trace["output_max"][ONSET], rel=1e-5)
 
 
 def test_noise_is_in_evaluation_too_and_new_at_each_step(tiny, make_job):
     setup = replaced(tiny, optimizer__lr=0.0, evaluation__every=1)
-    plain, noisy = train([make_job(3, setup), make_job(3, setup, At(ONSET, CHANGES["noise"][0][0]), name="noisy")])
+    plain, noisy = train([make_job(3, setup), make_job(3, setup, At(ONSET, CHANGES["noise"][0]), name="noisy")])
     losses = noisy.trace["validation_loss"]
     assert np.unique(plain.trace["validation_loss"]).size == 1
     assert np.unique(losses[ONSET:]).size == len(losses) - ONSET

@@ -59,6 +59,17 @@ def test_twin_faulty_and_cured_share_their_past(tiny, make_job, differing, equal
     assert differing(together[0], together[1], 8)
 
 
+def test_a_run_whose_change_has_ended_is_not_its_twin(tiny, make_job, differing, work) -> None:
+    fault = At(4, Scaled("optimizer.lr", 30.0))
+    faulty, cured = make_job(1, tiny, fault, name="faulty"), make_job(1, tiny, At(4, fault.change, 9), name="cured")
+    together, _ = trained([make_job(1, tiny, name="twin"), faulty, cured])
+    assert sum(work) == 4 + (9 - 4) * 2 + (20 - 9) * 3
+    assert differing(trained([cured])[0][0], together[2]) == []
+    assert differing(together[1], together[2], 0, 9) == []
+    assert (together[2].trace["lr"][9:] == together[0].trace["lr"][9:]).all()
+    assert differing(together[0], together[2], 9)
+
+
 def test_each_run_is_watched(tiny, make_job) -> None:
     seen: dict[str, int] = {}
 

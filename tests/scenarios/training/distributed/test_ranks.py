@@ -9,7 +9,7 @@ import torch
 from trainwreck.models.config import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.exchange import square
-from trainwreck.scenarios.spec.faults import At, Process, StateEdit, restore_exchange
+from trainwreck.scenarios.spec.faults import At, Process, StateEdit
 from trainwreck.scenarios.training.loop import train
 
 ONSET, CURE, STEPS = 6, 13, 20
@@ -57,9 +57,8 @@ def jobs(two, tiny, make_job):
         "alone": make_job(3, scaled, At(ONSET, alone), name="alone"),
     }
     for name, fault in FAULTS.items():
-        cure = (At(CURE, restore_exchange()), At(CURE, RESUME))
         made[name] = make_job(3, two, At(ONSET, fault), name=name)
-        made[f"{name} cured"] = make_job(3, two, At(ONSET, fault), *cure, name=f"{name} cured")
+        made[f"{name} cured"] = make_job(3, two, At(ONSET, fault, CURE), At(CURE, RESUME), name=f"{name} cured")
     return made
 
 
@@ -78,7 +77,8 @@ def results(jobs, said):
     def progress(steps):
         said["steps"] += steps
 
-    keep = {"late": [10], "alone": [16], "two": [10]}
+    # At the cure a state is kept that has just been loaded from a checkpoint, in whatever order.
+    keep = {"late": [10], "alone": [16], "two": [10], **{f"{name} cured": [CURE] for name in FAULTS}}
     return dict(zip(jobs, train(list(jobs.values()), keep=keep, watch=watch, progress=progress), strict=True))
 
 
