@@ -31,6 +31,11 @@ def chain(setup: Setup) -> Setup:
     )
 
 
+def chain_padded(setup: Setup, every: int) -> Setup:
+    """`chain` where one batch in `every` has a row that ends in padding, whose embedding is zero, and stays it."""
+    return replaced(chain(setup), data__padding_every=every, model__init__zero_padding=True)
+
+
 def unclipped_chain(setup: Setup) -> Setup:
     """`chain` without clipping: what a bad batch does is not held back."""
     return replaced(chain(setup), optimizer__clip=None)
@@ -123,6 +128,21 @@ def chain_fp16(setup: Setup) -> Setup:
     )
 
 
+def echo_fp16_large_stream(setup: Setup) -> Setup:
+    """`echo` in float16 with a residual stream of size 1e4, which makes gradients small; a scaler lifts them."""
+    return replaced(
+        echo(setup),
+        data__rows=16,
+        model__init__embedding_std=1e4,
+        model__init__residual_std=500.0,
+        optimizer__lr=1e-3,
+        precision__format=Format.FP16,
+        precision__loss_scale=2.0**16,
+        precision__dynamic=True,
+        precision__growth_interval=25,
+    )
+
+
 def chain_one_hot_head(setup: Setup) -> Setup:
     """`chain` with one head whose logits pass a hundred at a high rate without decay and clipping; it ends well."""
     return replaced(
@@ -203,6 +223,11 @@ def chain_sgd(setup: Setup) -> Setup:
 def chain_sgd_clipped(setup: Setup) -> Setup:
     """`chain_sgd` at the faster rate that clipping allows."""
     return replaced(chain_sgd(setup), optimizer__lr=0.3, optimizer__clip=1.0)
+
+
+def chain_sgd_heavy_tailed(setup: Setup) -> Setup:
+    """`chain_sgd_clipped` to three tenths of its rate. One batch in ten repeats a single token; clipping holds it."""
+    return replaced(chain_sgd_clipped(setup), data__one_token_every=10, schedule__final_fraction=0.3)
 
 
 def data_parallel(setup: Setup) -> Setup:
