@@ -61,9 +61,9 @@ class OptimizerKind(Enum):
 class Init:
     """Standard deviations of the normal initialisation. Biases start at 0, gains at 1.
 
-    Matrices of a residual branch's end are divided by sqrt(2 * layers) (GPT-2) where
-    `scale_residual` is set; they have residual_std instead where that is over 0. mlp_bias is what the biases of an MLP's hidden units start at instead of 0.
-    zero_padding: the last row of the token table starts at 0, as that of a padding id does.
+    Matrices of a residual branch's end are divided by sqrt(2 * layers) (GPT-2) where `scale_residual` is set;
+    residual_std is theirs instead where it is over 0. mlp_bias is what the biases of an MLP's hidden units start at
+    instead of 0. zero_padding: the last row of the token table starts at 0, as that of a padding id does.
     """
 
     embedding_std: float = 0.09

@@ -1,16 +1,15 @@
 """Gradients underflow in float16 without a loss scale.
 
-Failure: Training in mixed precision begins without a scaler. The gradients that reach the layers are under the
-    smallest number of float16 and arrive as zero. The head learns alone, then from layers that drift.
-Mechanism: float16 ends at 6e-8. The mean over 512 tokens and a residual stream of size 1e4, whose norm divides
-    the gradient by as much, leave about 1e-8 to each output of a layer. Times a scale S of 2^16 and more
-    it fits; times 1 it is rounded to 0, and only the largest errors come through.
-Injection: From step 0 there is no loss scale: static, and 1.
-Signature: The first layer's share of the gradient falls to a third and less, several times as many gradients are
-    exactly zero, and the loss stalls above that of a run with a scaler. Nothing is skipped and nothing is infinite.
-Cure: Dynamic scaling from a scale that fits, at a resume.
-Realism: Stands for a mixed-precision loop without its scaler. Simplified: the stream is large from the
-    initialisation on and in all features, where large models have a few (Sun et al. 2024), and far more tokens.
+Failure: Mixed-precision training starts without a scaler. Most gradients of the layers are under the smallest
+    number of float16 and arrive as zero; the model learns little more than its head can.
+Mechanism: float16 ends at 6e-8. A mean over 512 tokens, and a norm that divides by a residual stream of size 1e4,
+    leave about 1e-8 to each output of a layer. A scale S of 2^16 lifts that into range; S = 1 does not.
+Injection: From step 0 the loss scale is static, and 1.
+Signature: The first layer's share of the gradient is a third of a healthy run's or less, three times as many
+    gradients are exactly zero, and the loss ends above that of a run with a scaler. No step is skipped.
+Cure: Dynamic scaling, at a resume with the scale that the healthy run started from.
+Realism: Stands for a mixed-precision loop without its scaler. Simplified: the whole stream is large from the
+    initialisation on. Large models have a few such features (Sun et al. 2024), and far more tokens a batch.
 References: Debugging Divergent Loss During Training ("without proper loss scaling"; underflow); Debugging
     training (mixed precision needs loss scaling); Micikevicius et al. 2018, section 3.2; Sun et al. 2024,
     "Massive activations in large language models".
