@@ -61,8 +61,9 @@ class OptimizerKind(Enum):
 class Init:
     """Standard deviations of the normal initialisation. Biases start at 0, gains at 1.
 
-    Matrices of a residual branch's end are divided by sqrt(2 * layers) (GPT-2) where
-    `scale_residual` is set. mlp_bias is what the biases of an MLP's hidden units start at instead of 0.
+    Matrices of a residual branch's end are divided by sqrt(2 * layers) (GPT-2) where `scale_residual` is set;
+    residual_std is theirs instead where it is over 0. mlp_bias is what the biases of an MLP's hidden units start at
+    instead of 0. zero_padding: the last row of the token table starts at 0, as that of a padding id does.
     """
 
     embedding_std: float = 0.09
@@ -70,6 +71,8 @@ class Init:
     head_std: float = 0.02
     scale_residual: bool = True
     mlp_bias: float = field(default=0.0, metadata=LATER)
+    residual_std: float = field(default=0.0, metadata=LATER)
+    zero_padding: bool = field(default=False, metadata=LATER)
 
 
 @dataclass(kw_only=True)

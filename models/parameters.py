@@ -85,6 +85,7 @@ def layout(config: ModelConfig) -> Layout:
     """The layout that a configuration leads to."""
     d, init = config.width, config.init
     out_std = init.matrix_std / math.sqrt(2 * config.layers) if init.scale_residual else init.matrix_std
+    out_std = init.residual_std or out_std
     hidden = config.mlp_ratio * d
     fan_in = 2 * hidden if config.activation is Activation.SWIGLU else hidden
     result = Layout()
@@ -169,4 +170,7 @@ def initial_parameters(config: ModelConfig, seeds: list[int], dtype: torch.dtype
             part[:] = slot.mean
             if slot.std:
                 part += slot.std * generator(seed, f"init/{slot.name}").standard_normal(part.size)
+        if config.init.zero_padding:
+            table = plan.slots[0]
+            row[table.stop - config.width : table.stop] = 0.0
     return torch.from_numpy(flat).to(dtype or torch.float32)

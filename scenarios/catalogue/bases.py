@@ -32,6 +32,14 @@ def chain(setup: Setup) -> Setup:
     )
 
 
+def chain_padded(setup: Setup, every: int) -> Setup:
+    """Two narrow layers on the chain dialect; one batch in `every` has a row that ends in padding.
+
+    Padding's embedding is zero, and stays it.
+    """
+    return replaced(chain(setup), data__padding_every=every, model__init__zero_padding=True)
+
+
 def chain_unclipped(setup: Setup) -> Setup:
     """Two narrow layers on the chain dialect, without clipping: what a bad batch does is not held back."""
     return replaced(chain(setup), optimizer__clip=None)
@@ -145,6 +153,24 @@ def chain_fp16(setup: Setup) -> Setup:
     )
 
 
+def echo_fp16_large_stream(setup: Setup) -> Setup:
+    """Two narrow layers on the echo dialect in float16, with a residual stream of size 1e4 and a loss scaler.
+
+    The stream makes gradients small; the scaler lifts them.
+    """
+    return replaced(
+        echo(setup),
+        data__rows=16,
+        model__init__embedding_std=1e4,
+        model__init__residual_std=500.0,
+        optimizer__lr=1e-3,
+        precision__format=Format.FP16,
+        precision__loss_scale=2.0**16,
+        precision__dynamic=True,
+        precision__growth_interval=25,
+    )
+
+
 def chain_one_head_large_logits(setup: Setup) -> Setup:
     """Two narrow layers of one head on the chain dialect, whose attention logits pass a hundred.
 
@@ -246,6 +272,14 @@ def chain_sgd(setup: Setup) -> Setup:
 def chain_sgd_clipped(setup: Setup) -> Setup:
     """Two narrow layers on the chain dialect under SGD with momentum, at the faster rate that clipping allows."""
     return replaced(chain_sgd(setup), optimizer__lr=0.3, optimizer__clip=1.0)
+
+
+def chain_sgd_heavy_tailed(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect under SGD; one batch in ten repeats a single token.
+
+    Clipping holds what such a batch does. The rate ends at three tenths of its peak.
+    """
+    return replaced(chain_sgd_clipped(setup), data__one_token_every=10, schedule__final_fraction=0.3)
 
 
 def chain_sgd_four_ranks(setup: Setup) -> Setup:

@@ -61,6 +61,8 @@ class DataConfig:
     pool: rows that there are, in a new order each epoch; 0 for rows without end. longest: tokens of a row
     that are kept, the rest is padding; 0 for all.
     padded: a row has one document and then padding, in place of packed documents.
+    one_token_every, padding_every: of so many training batches one, drawn, repeats a single token, or has a row
+    that ends in padding; 0 for none.
     """
 
     source: SourceKind = SourceKind.LANGUAGE
@@ -71,6 +73,8 @@ class DataConfig:
     pool: int = field(default=0, metadata=LATER)
     longest: int = field(default=0, metadata=LATER)
     padded: bool = field(default=False, metadata=LATER)
+    one_token_every: int = field(default=0, metadata=LATER)
+    padding_every: int = field(default=0, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -193,13 +197,16 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "z_loss": (0, 1, True),
     "label_smoothing": (0, 1, True),
     "model.init.mlp_bias": (-1e3, 1e3, True),
-    "model.init.embedding_std": (0, 1e3, True),
+    "model.init.embedding_std": (0, 1e5, True),
     "model.init.matrix_std": (0, 1e3, True),
+    "model.init.residual_std": (0, 1e5, True),
     "model.init.head_std": (0, 1e3, True),
     "data.rows": (1, 10**5, True),
     "data.language_seed": (0, 2**62, True),
     "data.pool": (0, 10**6, True),
     "data.longest": (0, 10**6, True),
+    "data.one_token_every": (0, 10**6, True),
+    "data.padding_every": (0, 10**6, True),
     "distributed.ranks": (1, 64, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),

@@ -1,7 +1,7 @@
 """Batches of one run: the inputs and targets of each step, and the held-out set."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +12,7 @@ from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, cha
 from trainwreck.scenarios.data.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
+PADDING = 4  # positions of padding at the end of a row that has some
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,32 @@ def sample(language: Language, seed: int, stream: str, step: int, rows: int, con
     return from_rows(language.sample(seed, stream, range(step, step + 1), rows, context)).at(0)
 
 
+def one_token(batch: Batch) -> Batch:
+    """A batch [B, T] that repeats its first token, input and target throughout."""
+    token = np.broadcast_to(batch.inputs[:1, :1], batch.inputs.shape)
+    return replace(batch, inputs=token, targets=token)
+
+
+def end_padded(batch: Batch, pad: int) -> Batch:
+    """A batch [B, T] whose first row ends in PADDING positions of id `pad`: neither scored nor attended to."""
+    parts = {name: np.array(getattr(batch, name)) for name in ("inputs", "targets", "weights", "documents")}
+    for name, value in (("inputs", pad), ("targets", pad), ("weights", 0.0), ("documents", -1)):
+        parts[name][0, -PADDING:] = value
+    parts["weights"][0, -PADDING - 1] = 0.0  # padding is nobody's target
+    return replace(batch, **parts)
+
+
+def drawn(seed: int, stream: str, step: int, every: int) -> bool:
+    """Whether a step is the one drawn of its stretch of `every` steps; of 0 steps none is."""
+    return every > 0 and int(generator(seed, f"data/{stream}", step // every).integers(every)) == step % every
+
+
+def stacked(batches: Sequence[Batch]) -> Batch:
+    """Batches of single steps as a block of steps, [S, B, T]."""
+    names = (field.name for field in fields(Batch))
+    return Batch(*(np.stack([getattr(batch, name) for batch in batches]) for name in names))
+
+
 def training_block(setup: Setup, seed: int, steps: range) -> Batch:
     """Training batches of a range of steps, [S, B, T]; a pure function of setup, seed and steps."""
     data, key, context = setup.data, source_key(setup.data), setup.model.context
@@ -95,7 +122,16 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
         block = _block(key, seed, steps, data.rows, context)
     if data.padded:
         block = one_document(block, source(key).vocabulary)
-    return cut(block, data.longest) if data.longest else block
+    block = cut(block, data.longest) if data.longest else block
+    if not data.one_token_every and not data.padding_every:
+        return block
+    batches = [block.at(index) for index in range(len(steps))]
+    for index, step in enumerate(steps):
+        if drawn(seed, "one_token", step, data.one_token_every):
+            batches[index] = one_token(batches[index])
+        if drawn(seed, "padding", step, data.padding_every):
+            batches[index] = end_padded(batches[index], setup.model.vocab_size - 1)
+    return stacked(batches)
 
 
 def training_batch(setup: Setup, seed: int, step: int) -> Batch:

@@ -136,12 +136,13 @@ def _view(job: Job, state: State, step: int) -> Preflight:
         torch.from_numpy(np.ascontiguousarray(x)) for x in (batch.inputs, batch.targets, batch.weights, batch.documents)
     )
     fp32, mixed = _precisions(job, state, step)
+    pads = setup.data.padded or setup.data.padding_every  # whose id is a token's like any other
     return Preflight(
         Run(job, state, step),
         {"input_ids": inputs, "documents": documents},
         targets.masked_fill(weights == 0, IGNORED),
         step=one_step,
-        vocab_size=source(source_key(setup.data)).vocabulary,
+        vocab_size=setup.model.vocab_size if pads else source(source_key(setup.data)).vocabulary,
         ignore_index=IGNORED,
         trained=step > 0,
         mixed=mixed,

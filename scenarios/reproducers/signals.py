@@ -15,6 +15,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "clip_coef": ('row["clip_coef"] = clip_coef',),
     "loss_scale": ('row["loss_scale"] = float(scale)',),
     "skipped": ('row["skipped"] = float(overflow)',),
+    "zero_grads": ('row["zero_grads"] = float((grads == 0).float().mean())',),
     "log_z": ('row["log_z"] = float(torch.logsumexp(logits.detach().float(), -1).mean())',),
     "output_max": ('row["output_max"] = float(logits.detach().abs().amax())',),
     "layer_grad_norm": ('row["layer_grad_norm"] = [float(part.norm()) for part in by_layer(grads, plan)]',),

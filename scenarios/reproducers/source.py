@@ -50,7 +50,7 @@ KNOWN = {
     "replaced", "sample", "taken", "training_batch", "validation",
 }  # fmt: skip
 # Modules whose functions can be taken along.
-OWN = ("trainwreck.scenarios.catalogue", "trainwreck.scenarios.catalogue.padding", "trainwreck.scenarios.shapes")
+OWN = ("trainwreck.scenarios.catalogue", "trainwreck.scenarios.shapes")
 # Functions that are shorter where numbers are few and warnings are not suppressed.
 SHORTER = {
     "smooth": """\

@@ -4,7 +4,6 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
 
 from trainwreck.models.config import Format, OptimizerKind
@@ -13,7 +12,7 @@ from trainwreck.models.parametrization import Parametrization, Updates
 from trainwreck.models.tables import Tables, healthy_tables
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, check, essence, fingerprint
-from trainwreck.scenarios.data.batches import Batch, training_block
+from trainwreck.scenarios.data.batches import Batch, stacked, training_block
 from trainwreck.scenarios.spec.exchange import Exchange
 from trainwreck.scenarios.spec.faults import At, StateEdit
 
@@ -111,8 +110,7 @@ class Job:
             for at in active:
                 batch = at.change.batch(batch, step, at.step, self.seed)
             changed.append(batch)
-        names = (field.name for field in dataclasses.fields(Batch))
-        return Batch(*(np.stack([getattr(b, name) for b in changed]) for name in names))
+        return stacked(changed)
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of a step, changes included."""

@@ -1,39 +1,30 @@
 """Gradients underflow in float16 without a loss scale.
 
-Failure: The loss is averaged over many micro-batches before the backward pass and not scaled up again.
-    Most of what goes back is under the smallest number of float16 and arrives as zero.
-Mechanism: float16 ends at 6e-8. A gradient of 1e-4 in a micro-batch is 1e-4 / k once the loss is divided by
-    the k parts it is accumulated over; a scale S takes it back to S * 1e-4 / k.
-Injection: From the onset on there is no scaler, and the loss is divided by `parts` before the backward pass.
-    The gradient is multiplied by it afterwards, as the sum over that many equal parts is.
-Signature: The first layers' share of the gradient falls, since what is left is rounded away on its way back,
-    and the loss jumps and stalls above a run with a scaler. Nothing is skipped and nothing is infinite.
-Cure: Dynamic scaling from a scale that fits.
-Realism: Stands for float16 under gradient accumulation and wide data parallelism. Simplified: the parts are
-    one batch, so `loss_scale` shows 1 / parts.
+Failure: Mixed-precision training starts without a scaler. Most gradients of the layers are under the smallest
+    number of float16 and arrive as zero; the model learns little more than its head can.
+Mechanism: float16 ends at 6e-8. A mean over 512 tokens, and a norm that divides by a residual stream of size 1e4,
+    leave about 1e-8 to each output of a layer. A scale S of 2^16 lifts that into range; S = 1 does not.
+Injection: From step 0 the loss scale is static, and 1.
+Signature: The first layer's share of the gradient is a third of a healthy run's or less, three times as many
+    gradients are exactly zero, and the loss ends above that of a run with a scaler. No step is skipped.
+Cure: Dynamic scaling, at a resume with the scale that the healthy run started from.
+Realism: Stands for a mixed-precision loop without its scaler. Simplified: the whole stream is large from the
+    initialisation on. Large models have a few such features (Sun et al. 2024), and far more tokens a batch.
 References: Debugging Divergent Loss During Training ("without proper loss scaling"; underflow); Debugging
-    training (mixed precision needs loss scaling); Micikevicius et al. 2018, figure 3.
+    training (mixed precision needs loss scaling); Micikevicius et al. 2018, section 3.2; Sun et al. 2024,
+    "Massive activations in large language models".
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_fp16
+from trainwreck.scenarios.catalogue.bases import echo_fp16_large_stream
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
-
-
-@dataclass(kw_only=True)
-class Parts(Knobs):
-    """How many micro-batches the loss is averaged over."""
-
-    parts: float = 2.0**13
 
 
 @register
@@ -42,34 +33,35 @@ class Fp16NoLossScaling(Scenario):
 
     id = "fp16_no_loss_scaling"
     family = Family.NUMERICS
-    kinds = (FaultKind.SETTING, FaultKind.STATE)
+    version = 2
+    kinds = (FaultKind.SETTING,)
     sources = (citations.DIVERGENT_LOSS, citations.DEBUGGING)
-    telling = "layer_grad_norm"
-    knobs = Parts()
+    telling = "zero_grads"
+    onset = None
     cure_after = 30
 
     def base(self, setup: Setup) -> Setup:
-        return chain_fp16(setup)
+        return echo_fp16_large_stream(setup)
 
-    def fault(self, knobs: Parts, setup: Setup) -> list[Change]:
-        return [Setting("precision.dynamic", False), scaled(1 / knobs.parts)]
+    def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        return [Setting("precision.dynamic", False), Setting("precision.loss_scale", 1.0)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         last = slice(-60, None)
         above = np.mean(run["loss"][last]) - np.mean(healthy["loss"][last])
-        early = shapes.vanishes_in_early_layers(run["layer_grad_norm"][last], healthy["layer_grad_norm"][last], 2.0)
-        return bool(above > 0.05 and early and not run["skipped"][onset:].any())
+        layers, usual = (trace["layer_grad_norm"][last, 1:] for trace in (run, healthy))  # without the embedding
+        early = shapes.vanishes_in_early_layers(layers, usual, 3.0)
+        zero = np.median(run["zero_grads"][last]) > 3 * np.median(healthy["zero_grads"][last])
+        return bool(above > 0.05 and early and zero and not run["skipped"][onset:].any())
 
-    def cure(self, knobs: Parts, setup: Setup) -> list[Change]:
-        return [Setting("precision.dynamic", True), scaled(setup.precision.loss_scale)]
+    def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        def scaled(state: State, earlier: State) -> State:
+            import torch
 
+            return {**state, "loss_scale": torch.full_like(state["loss_scale"], setup.precision.loss_scale)}
 
-def scaled(scale: float) -> StateEdit:
-    """Training goes on with this loss scale."""
-
-    def edit(state: State, earlier: State) -> State:
-        import torch
-
-        return {**state, "loss_scale": torch.full_like(state["loss_scale"], scale)}
-
-    return StateEdit(edit)
+        return [
+            Setting("precision.dynamic", True),
+            Setting("precision.loss_scale", setup.precision.loss_scale),
+            StateEdit(scaled),
+        ]

@@ -4,17 +4,17 @@ Failure: Clipping is on, and does nothing: its threshold is over any gradient th
     batches go through whole, and after the first of them the loss does not come back.
 Mechanism: min(1, c / |g|) = 1 at every step when c is over the largest |g|. What then follows is what
     follows without clipping.
-Injection: From the onset on the threshold is `clip`, and a batch in ten, the first one included, repeats
-    one token.
+Injection: From the onset on the threshold is `clip`. In all runs, healthy ones too, one batch in ten repeats one
+    token; under a threshold of 1 that is harmless.
 Signature: The gradient norm jumps to many times its level and, between the bad batches too, the loss stays
     above its own before the onset; the clip coefficient is 1 throughout.
-Cure: A threshold of 1 in its place, with the same bad batches in the stream.
+Cure: A threshold of 1 in its place, and a checkpoint from before the onset. Without the checkpoint one run in eight
+    does not come back to its twin in time.
 Realism: A threshold chosen for a summed loss, or for the norm of one layer. Nothing but the configuration
     tells it from no clipping at all.
 References: Reading the Curves (loss spikes; clip); Pascanu et al. 2013.
 """
 
-import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,10 +22,9 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, get
-from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Setting
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -41,22 +40,19 @@ class ClipTooLoose(Scenario):
 
     id = "clip_too_loose"
     family = Family.OPTIMISATION
-    kinds = (FaultKind.SETTING, FaultKind.DATA)
+    version = 2
+    kinds = (FaultKind.SETTING,)
     sources = (citations.READING_CURVES,)
     telling = "loss"
+    onset = MidRun(0.3, 0.5)
     knobs = Clip()
+    cure_after = 12
 
     def base(self, setup: Setup) -> Setup:
-        return bases.chain_sgd_clipped(setup)
+        return bases.chain_sgd_heavy_tailed(setup)
 
     def fault(self, knobs: Clip, setup: Setup) -> list[Change]:
-        def repeat(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
-            if since > 0 and draw.random() >= 0.1:
-                return batch
-            token = np.broadcast_to(batch.inputs[:1, :1], batch.inputs.shape)
-            return dataclasses.replace(batch, inputs=token, targets=token)
-
-        return [Setting("optimizer.clip", knobs.clip), DataTransform(repeat, self.id)]
+        return [Setting("optimizer.clip", knobs.clip)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
         loss, norm, coefficient = run["loss"], run["grad_norm"], run["clip_coef"][onset:]
@@ -66,4 +62,5 @@ class ClipTooLoose(Scenario):
         return bool(coefficient.min() == 1 and jumps and stays)
 
     def cure(self, knobs: Clip, setup: Setup) -> list[Change]:
-        return [Setting("optimizer.clip", get(setup, "optimizer.clip"))]
+        restore = StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)
+        return [Setting("optimizer.clip", get(setup, "optimizer.clip")), restore]

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
+from trainwreck.models.parameters import layout
 from trainwreck.scenarios.config.settings import Dialect, replaced
 from trainwreck.scenarios.data.batches import Batch, from_rows, source, source_key, training_block, validation
+from trainwreck.scenarios.training.loop import train
 
 FIELDS = ("inputs", "targets", "weights", "documents")
 
@@ -70,3 +73,51 @@ def test_a_padded_row_is_its_first_document_and_then_padding_that_is_not_scored(
         assert np.array_equal(batch.inputs, np.where(first, whole.inputs, pad))
         assert np.array_equal(batch.weights, scored.astype(np.float32))
         assert np.array_equal(batch.targets, np.where(scored, whole.targets, pad))
+
+
+def hits(every, block, plain):
+    """Whether a batch of a block of steps is another one than that of the source."""
+    found = [any(not np.array_equal(getattr(block.at(s), n), getattr(plain.at(s), n)) for n in FIELDS) for s in every]
+    return np.array(found)
+
+
+def test_one_batch_in_so_many_repeats_its_first_token(tiny):
+    often = replaced(tiny, data__one_token_every=4)
+    plain, block = training_block(tiny, 3, range(40)), training_block(often, 3, range(40))
+    bad = hits(range(40), block, plain)
+    assert (bad.reshape(10, 4).sum(1) == 1).all()
+    assert len(set(bad.reshape(10, 4).argmax(1))) > 1  # not always the same one
+    for s in np.flatnonzero(bad):
+        assert (block.inputs[s] == plain.inputs[s, 0, 0]).all()
+        assert (block.targets[s] == plain.inputs[s, 0, 0]).all()
+        assert np.array_equal(block.weights[s], plain.weights[s])
+    part = training_block(often, 3, range(7, 19))
+    assert np.array_equal(part.inputs, block.inputs[7:19])
+    assert not np.array_equal(
+        hits(range(40), training_block(often, 4, range(40)), training_block(tiny, 4, range(40))), bad
+    )
+
+
+def test_one_batch_in_so_many_has_a_row_that_ends_in_padding(tiny):
+    plain, block = (training_block(t, 3, range(40)) for t in (tiny, replaced(tiny, data__padding_every=4)))
+    hit = hits(range(40), block, plain)
+    assert (hit.reshape(10, 4).sum(1) == 1).all()
+    pad = np.zeros(block.inputs.shape, bool)
+    pad[hit, 0, -4:] = True
+    assert np.array_equal(block.documents < 0, pad)
+    assert (block.inputs[pad] == tiny.model.vocab_size - 1).all()
+    assert np.array_equal(block.inputs[~pad], plain.inputs[~pad])
+    unscored = pad | np.roll(pad, -1, -1) & ~pad
+    assert (block.weights[unscored] == 0).all()
+    assert np.array_equal(block.weights[~unscored], plain.weights[~unscored])
+
+
+def test_the_embedding_of_padding_is_zero_and_stays_zero(tiny, make_job):
+    setup = replaced(tiny, data__padding_every=1, model__init__zero_padding=True)
+    result = train([make_job(3, setup)], keep={"run-3": [20]})[0]
+    table = layout(tiny.model).views(result.states[20]["parameters"][None])["embedding.weight"][0]
+    assert not table[-1].any()
+    assert table[:-1].abs().amin(1).gt(0).all()
+    assert torch.isfinite(table).all()
+    assert result.trace["pad_share"].min() > 0
+    assert (result.trace["tokens_per_second"] > 0).all()
