@@ -166,7 +166,9 @@ class Scenario:
         return {name: self.holds(run, healthy, at) for name, at in self.causes(seed, steps).items()}
 
     def holds(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        """Whether every clause of the signature is so."""
+        """Whether every clause of the signature is so; never of a run that ended before the onset."""
+        if min(len(run), len(healthy)) <= onset:
+            return False
         found = self.signature(run, healthy, onset)
         return all(found.values()) if isinstance(found, dict) else bool(found)
 

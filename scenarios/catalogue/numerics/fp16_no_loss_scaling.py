@@ -5,8 +5,6 @@ Failure: Mixed-precision training starts without a scaler. Most gradients of the
 Mechanism: float16 ends at 6e-8. A mean over 512 tokens, and a norm that divides by a residual stream of size 1e4,
     leave about 1e-8 to each output of a layer. A scale S of 2^16 lifts that into range; S = 1 does not.
 Injection: From step 0 the loss scale is static, and 1.
-Signature: The first layer's share of the gradient is a third of a healthy run's or less, three times as many
-    gradients are exactly zero, and the loss ends above that of a run with a scaler. No step is skipped.
 Cure: Dynamic scaling, at a resume with the scale that the healthy run started from.
 Realism: Stands for a mixed-precision loop without its scaler. Simplified: the whole stream is large from the
     initialisation on. Large models have a few such features (Sun et al. 2024), and far more tokens a batch.
@@ -24,7 +22,7 @@ from trainwreck.scenarios.catalogue.bases import echo_fp16_large_stream
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -46,13 +44,18 @@ class Fp16NoLossScaling(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("precision.dynamic", False), Setting("precision.loss_scale", 1.0)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         last = slice(-60, None)
-        above = np.mean(run["loss"][last]) - np.mean(healthy["loss"][last])
         layers, usual = (trace["layer_grad_norm"][last, 1:] for trace in (run, healthy))  # without the embedding
-        early = shapes.vanishes_in_early_layers(layers, usual, 3.0)
-        zero = np.median(run["zero_grads"][last]) > 3 * np.median(healthy["zero_grads"][last])
-        return bool(above > 0.05 and early and zero and not run["skipped"][onset:].any())
+        zero, others = (np.median(trace["zero_grads"][last]) for trace in (run, healthy))
+        return {
+            "the first layer's share of the gradient is a third of a healthy run's or less": (
+                shapes.vanishes_in_early_layers(layers, usual, 3.0)
+            ),
+            "over three times as many gradients are exactly zero": zero > 3 * others,
+            "the loss ends above a healthy run's": np.mean(run["loss"][last]) - np.mean(healthy["loss"][last]) > 0.05,
+            "no step is skipped": not run["skipped"][onset:].any(),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def scaled(state: State, earlier: State) -> State:

@@ -7,8 +7,6 @@ Mechanism: LayerNorm written as (x - mean) / (std + eps). On a constant row its 
     only after 25 steps without: S falls to its floor, and S * g under 6e-8 is 0 in float16.
 Injection: From the onset on, norms have eps outside the root. In all runs, healthy ones too, half of the batches
     have a few positions of padding, whose embedding is zero; with eps inside the root they are harmless.
-Signature: The loss scale falls by halves from its usual level to its floor, many steps are skipped, and
-    the gradient norm of the others goes to zero. The loss of every step is finite.
 Cure: eps inside the root, and a loss scale set back to its first value: from the floor, growth would take
     longer than the run.
 Realism: Stands for `torch.std` in a hand-written norm, and for any overflow whose source is not the scale
@@ -26,7 +24,7 @@ from trainwreck.scenarios.catalogue.bases import chain_fp16, chain_padded
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Variant
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 LOWEST = 2.0**-10  # a scale under which little of a gradient is left
 
@@ -49,12 +47,18 @@ class LossScaleCollapse(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Variant("model.variance", Variance.EPS_OUTSIDE)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        scale, norm, skipped = run["loss_scale"], run["grad_norm"], run["skipped"]
-        fell = scale[-1] <= LOWEST and scale[onset] >= 1.0
-        late = np.isfinite(norm) & (np.arange(len(norm)) >= len(norm) - 50)
-        gone = late.any() and np.median(norm[late]) < 0.1 * np.median(norm[:onset][np.isfinite(norm[:onset])])
-        return bool(fell and gone and skipped[onset:].mean() > 0.25 and run.finite())
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        scale, norm = run["loss_scale"], run["grad_norm"]
+        finite = np.isfinite(norm)
+        late, early = norm[-50:][finite[-50:]], norm[:onset][finite[:onset]]
+        return {
+            "the loss scale falls from 1 or more to a floor near zero": scale[-1] <= LOWEST and scale[onset] >= 1.0,
+            "over a quarter of the steps are skipped": run["skipped"][onset:].mean() > 0.25,
+            "the gradient norm of the others falls under a tenth of its level": (
+                late.size > 0 and np.median(late) < 0.1 * np.median(early)
+            ),
+            "the loss of every step is finite": run.finite(),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         def rescale(state: State, earlier: State) -> State:

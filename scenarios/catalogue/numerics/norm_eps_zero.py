@@ -6,8 +6,7 @@ Mechanism: y = (x - mean) / sqrt(var + eps). On a constant row x - mean and var 
     0, without 0 / 0 = NaN.
 Injection: From the onset on, eps is 0. In all runs, healthy ones too, one batch in five has a few positions of
     padding, whose embedding is zero, as an embedding layer with a padding index has it; eps makes them harmless.
-Signature: A single step from normal to NaN, in loss and all layers, at the first padded batch: no signal
-    leads, and the largest attention logit and the activations are as ever the step before.
+Also seen: No signal leads; the largest attention logit is as ever the step before.
 Cure: A checkpoint from before the onset, and eps.
 Realism: Stands for eps lost in a port or rounded to zero in float16 (1e-8 is).
 References: Recognizing the symptoms of training instability (NaN from dividing by zero); Debugging
@@ -21,7 +20,7 @@ from trainwreck.scenarios.catalogue.bases import chain_padded
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @register
@@ -42,15 +41,21 @@ class NormEpsZero(Scenario):
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         return [Setting("model.norm_eps", 0.0)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         dead = shapes.non_finite_from(run["loss"])
-        if dead is None or dead < onset or run["pad_share"][dead] == 0.0:
-            return False
-        calm = run["loss"][dead - 1] < healthy["loss"][dead - 10 : dead].mean() + 0.5
-        before = slice(dead - 20, dead)
-        level = run["activation_max"][before].max() < 2 * healthy["activation_max"][before].max()
-        layers = run["layer_weight_norm"].shape[1]
-        return bool(calm and level and run["nonfinite_weights"][dead + 1] == layers)
+        at = len(run) - 2 if dead is None else dead
+        before, last = slice(max(0, at - 20), max(1, at)), slice(max(0, at - 10), max(1, at))
+        here, usual = (trace["activation_max"][before].max() for trace in (run, healthy))
+        return {
+            "the loss is NaN or infinite from a padded batch on": (
+                dead is not None and dead >= onset and run["pad_share"][at] > 0
+            ),
+            "a step earlier it is a healthy run's": run["loss"][at - 1] < healthy["loss"][last].mean() + 0.5,
+            "activations up to there are under twice a healthy run's": here < 2 * usual,
+            "a step later the weights of all layers are NaN": (
+                run["nonfinite_weights"][min(at + 1, len(run) - 1)] == run["layer_weight_norm"].shape[1]
+            ),
+        }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         restore = StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)

@@ -6,8 +6,6 @@ Mechanism: min(1, c / |g|) = 1 at every step when c is over the largest |g|. Wha
     follows without clipping.
 Injection: From the onset on the threshold is `clip`. In all runs, healthy ones too, one batch in ten repeats one
     token; under a threshold of 1 that is harmless.
-Signature: The gradient norm jumps to many times its level and, between the bad batches too, the loss stays
-    above its own before the onset; the clip coefficient is 1 throughout.
 Cure: A threshold of 1 in its place, and a checkpoint from before the onset. Without the checkpoint one run in eight
     does not come back to its twin in time.
 Realism: A threshold chosen for a summed loss, or for the norm of one layer. Nothing but the configuration
@@ -24,7 +22,7 @@ from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, get
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
 
 @dataclass(kw_only=True)
@@ -54,12 +52,16 @@ class ClipTooLoose(Scenario):
     def fault(self, knobs: Clip, setup: Setup) -> list[Change]:
         return [Setting("optimizer.clip", knobs.clip)]
 
-    def signature(self, run: Trace, healthy: Trace, onset: int) -> bool:
-        loss, norm, coefficient = run["loss"], run["grad_norm"], run["clip_coef"][onset:]
-        before = slice(onset - 20, onset)
-        jumps = norm[onset:].max() > 8 * np.median(norm[before])
-        stays = np.median(loss[-50:]) > np.median(loss[before]) + 0.3  # most batches are good ones
-        return bool(coefficient.min() == 1 and jumps and stays)
+    def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
+        loss, norm, before = run["loss"], run["grad_norm"], slice(onset - 20, onset)
+        return {
+            "the gradient norm jumps to over 8 times its level": norm[onset:].max() > 8 * np.median(norm[before]),
+            # Most batches are good ones, so that the median is theirs.
+            "between the bad batches the loss ends above its level before": (
+                np.median(loss[-50:]) > np.median(loss[before]) + 0.3
+            ),
+            "the clip coefficient is 1 throughout": run["clip_coef"][onset:].min() == 1,
+        }
 
     def cure(self, knobs: Clip, setup: Setup) -> list[Change]:
         restore = StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)

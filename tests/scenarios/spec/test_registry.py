@@ -82,7 +82,7 @@ def test_every_failure_says_what_is_checked_clause_by_clause(name):
     returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return) and node not in inner]
     assert all(isinstance(value, ast.Dict) for value in returned)
     assert all([key.value for key in value.keys] == clauses for value in returned)
-    assert all(clause == clause.strip().rstrip(".;") and clause[:1].islower() for clause in clauses)
+    assert all(clause == clause.strip().rstrip(".;") and not clause[:1].isupper() for clause in clauses)
 
 
 class Clear(Scenario):
