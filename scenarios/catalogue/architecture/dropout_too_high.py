@@ -59,7 +59,7 @@ class DropoutTooHigh(Scenario):
         loss, validation = run["loss"], run["validation_loss"]
         return {
             "the loss plateaus above the twin's": shapes.plateaus_above(loss, healthy["loss"], margin=0.1),
-            "the final validation loss is too high as well": run.final_loss() > healthy.final_loss() + 0.05,
+            "the final validation loss is too high": run.final_loss() > healthy.final_loss() + 0.05,
             "the training loss stands above the validation loss": shapes.above_validation(
                 loss, validation, margin=0.05
             ),

@@ -49,5 +49,5 @@ class EvalModeInTraining(Scenario):
             ),
             "the training loss ends far under the twin's": shapes.falls_under(loss, usual, margin=0.2),
             "the validation loss climbs from its lowest": values[-1] > values.min() + 0.15,
-            "the validation loss ends well above the twin's": run.final_loss() > healthy.final_loss() + 0.15,
+            "the validation loss ends above the twin's": run.final_loss() > healthy.final_loss() + 0.15,
         }
