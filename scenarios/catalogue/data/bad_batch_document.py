@@ -57,11 +57,11 @@ class BadBatchDocument(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         row, loss = run["row_loss_max"], run["loss"]
-        worst, mean = (y[onset] / np.median(y[onset - 20 : onset]) for y in (row, loss))
+        worst, level = row[onset] / np.median(row[onset - 20 : onset]), np.median(loss[onset - 20 : onset])
         return {
             "the largest row loss doubles for one step": shapes.spikes_and_recovers(row, onset, ratio=2.0, within=1),
-            "the mean loss grows by under 0.6 of that factor": mean < 0.6 * worst,
-            "it is back at the next step": shapes.spikes_and_recovers(loss, onset, ratio=1.15, within=1),
+            "the mean loss grows by under 0.6 of that factor": loss[onset] / level < 0.6 * worst,
+            "over the next twenty steps it is back": np.median(loss[onset + 1 : onset + 21]) < 1.1 * level,
         }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:

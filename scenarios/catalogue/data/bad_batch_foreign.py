@@ -64,8 +64,9 @@ class BadBatchForeign(Scenario):
         norm, distinct = run["grad_norm"], run["unique_share"]
         return {
             "the gradient norm jumps fourfold in one step": shapes.jumps_in_one_step(norm, onset, ratio=4.0, after=1),
-            "it is back within thirty": shapes.spikes_and_recovers(norm, onset, ratio=4.0, within=30),
-            "the loss spikes to 2.5 times its level and is back as soon": (
+            "over the twenty after it is under half of that": np.median(norm[onset + 1 : onset + 21])
+            < 0.5 * norm[onset],
+            "the loss spikes to 2.5 times its level and is back within thirty": (
                 shapes.spikes_and_recovers(run["loss"], onset, ratio=2.5, within=30)
             ),
             "the batch has under 0.8 of the distinct tokens of those before": (

@@ -55,8 +55,11 @@ class BadBatchRepeats(Scenario):
         norm = run["grad_norm"]
         return {
             "the gradient norm jumps fourfold in one step": shapes.jumps_in_one_step(norm, onset, ratio=4.0, after=1),
-            "it is back within thirty": shapes.spikes_and_recovers(norm, onset, ratio=4.0, within=30),
-            "the loss doubles and is back as soon": shapes.spikes_and_recovers(run["loss"], onset, 2.0, within=30),
+            "over the twenty after it is under half of that": np.median(norm[onset + 1 : onset + 21])
+            < 0.5 * norm[onset],
+            "the loss doubles and is back within thirty": shapes.spikes_and_recovers(
+                run["loss"], onset, 2.0, within=30
+            ),
         }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
