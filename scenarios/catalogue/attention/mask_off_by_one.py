@@ -19,6 +19,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainwreck.evaluation.dataset.schema import Harm
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
@@ -47,6 +48,7 @@ class MaskOffByOne(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (citations.INSTABILITY, citations.READING_CURVES)
     telling = "attention_mass_future"
+    harm = Harm.BELOW
     knobs = Shift()
     cure_after = 8
 
