@@ -84,6 +84,8 @@ def _merge(setup: Setup, knobs: Knobs, overrides: Sequence[str]) -> tuple[Setup,
         _refuse_unknown(key, setup, knobs)
         node = KNOBS if key.startswith(f"{KNOBS}.") else "setup"
         path = key.removeprefix(f"{KNOBS}.")
+        if node == KNOBS and not get_type_hints(type(knobs)):
+            raise InputError(f"setting {key!r} is not allowed; allowed: none below {KNOBS}, the scenario has no knobs")
         kind = field_type(type(configs[node]), path, key)
         value = text.partition("=")[2]
         if isinstance(kind, type) and issubclass(kind, Enum):
