@@ -73,6 +73,15 @@ def test_the_target_is_one_under_the_fault(data_set):
     }  # fmt: skip
 
 
+def test_a_run_whose_fault_is_not_shown_is_left_out_from_the_onset_on(data_set):
+    runs = data_set.runs.assign(kind=data_set.runs["kind"].replace("latent", "not shown"))
+    found = arrays(type(data_set)(data_set.path, data_set.manifest, runs), kinds=["not shown"], signals=["loss"])
+    assert len(found.runs) == 3
+    for i, onset in enumerate(found.runs["onset_step"]):
+        assert found.step[found.run == i].tolist() == list(range(int(onset)))
+    assert not found.y.any()
+
+
 def test_by_visible_steps_the_rows_between_are_left_out(sample):
     onset, visible = arrays(sample), arrays(sample, label="visible")
     late = sample.runs[(sample.runs["kind"] == "failing") & (sample.runs["visible_step"] > sample.runs["onset_step"])]
