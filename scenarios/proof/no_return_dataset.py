@@ -102,7 +102,9 @@ def case(dataset: DataSet, spec: RunSpec) -> Search:
     gaps = {}
     if cured.run_id in runs.index and cured.cure_step is not None and cured.cure_step <= row["last_step"]:
         gaps[cured.cure_step] = float(dataset.run(cured.run_id)["final_loss"]) - target
-    return Search(spec, int(row["last_step"]), target, float(row["tolerance"]), gaps, Harm(row["harm"] or Harm.EITHER.value))
+    return Search(
+        spec, int(row["last_step"]), target, float(row["tolerance"]), gaps, Harm(row["harm"] or Harm.EITHER.value)
+    )
 
 
 def _spec(row: pd.Series) -> RunSpec:
