@@ -31,7 +31,8 @@ def outcome_of(run: Trace, gap: float | None, tolerance: float | None, side: Har
     if gap is None or tolerance is None:
         return Outcome.RECOVERED.value
     off = {Harm.ABOVE: gap, Harm.BELOW: -gap, Harm.EITHER: abs(gap)}[side]
-    return (Outcome.DAMAGED if off > tolerance else Outcome.RECOVERED).value
+    outcome = Outcome.DAMAGED if off > tolerance else Outcome.RECOVERED
+    return outcome.value
 
 
 def moved(found: Sequence[Departure], side: Harm, held: bool | None) -> bool:

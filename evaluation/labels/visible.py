@@ -219,7 +219,7 @@ def departures(run: Trace, twin: Trace, healthy: Spread, onset: int) -> list[Dep
         under = ~before
         mine, other = mine[under], other[under]
         with np.errstate(invalid="ignore"):
-            lower = (mine < other).any(1)
+            lower = np.asarray((mine < other).any(1))
         above, finite = departs(mine, other, level[under]), np.isfinite(mine).all(1)
         found.append(Departure(view, steps[under], above, finite, lower))
     return found

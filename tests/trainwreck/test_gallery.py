@@ -12,7 +12,12 @@ def test_the_page_of_a_data_set_that_was_just_made(call, harmed, here):
     assert (facts["gallery"], facts["scenarios"]) == ("gallery.html", 2)
     text = (here / "gallery.html").read_text(encoding="utf-8")
     assert len(text.encode()) == facts["bytes"] < 400_000
-    for word in ('data-id="nan_weight_spread"', 'data-id="benign_clean_resume"', "lr_edge_spikes", "trainwreck gallery"):
+    for word in (
+        'data-id="nan_weight_spread"',
+        'data-id="benign_clean_resume"',
+        "lr_edge_spikes",
+        "trainwreck gallery",
+    ):
         assert word in text
 
 
