@@ -155,8 +155,9 @@ def label(
         adopt(folder, Path(source))
     if visible or source is not None:
         from trainwreck.evaluation.labels.labelling import relabel
+        from trainwreck.scenarios.datasets.signatures import with_signatures
 
-        relabel(folder)
+        relabel(folder, with_signatures)
     else:
         from trainwreck.scenarios.proof.no_return_dataset import measure
         from trainwreck.scenarios.training.environment import cores

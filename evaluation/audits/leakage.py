@@ -7,10 +7,10 @@ weigh alike: the majority prior, which always gives one answer, has a balanced a
 the shares. A channel leaks where the balanced accuracy is above that, by a test over the seeds (linearised,
 Student's t, corrected for what the folds share; Holm over the channels of a track), at 5 %.
 
-Left out are runs that no score compares: cured and latent ones, and those to calibrate on, which are all
-healthy. The train split is in, because a detector can learn a leak there. A run that is under its fault
-within the rows of a channel shows it by right, and is left out there; the healthy runs of its base then weigh less,
-in proportion, so that what is left has the base's own shares.
+Left out are runs that no score compares: cured and latent ones, those whose fault is not shown, and those to
+calibrate on, which are all healthy. The train split is in, because a detector can learn a leak there. A run that is
+under its fault within the rows of a channel shows it by right, and is left out there; the healthy runs of its base
+then weigh less, in proportion, so that what is left has the base's own shares.
 
 What most easily leaks is the base. A base with more failing runs than others, and as many healthy ones, is
 recognised by its learning rate or by the entropy of its batches, and with it the odds. The cure is in the plan: as
@@ -122,6 +122,7 @@ def audit(dataset: DataSet, tick: Tick | None = None, *, channels: Sequence[str]
             "calibration": len(runs) - len(measured),
             "cured": int((measured["kind"] == RunKind.CURED.value).sum()),
             "latent": int((measured["kind"] == RunKind.LATENT.value).sum()),
+            "not_shown": int((measured["kind"] == RunKind.NOT_SHOWN.value).sum()),
         },
     )
 

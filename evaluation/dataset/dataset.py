@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trainwreck.evaluation.dataset.sample import named
-from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SCHEMA_VERSION, runs_schema
+from trainwreck.evaluation.dataset.schema import ADDED, RUN_FIELDS, SCHEMA_VERSION, runs_schema
 from trainwreck.evaluation.dataset.telemetry_file import TelemetryFile
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError, unknown
@@ -163,16 +163,23 @@ def _listed_runs(root: Path, manifest: dict[str, Any]) -> pd.DataFrame:
 
 
 def _runs(root: Path) -> pd.DataFrame:
+    frame: pd.DataFrame = read_runs(root).to_pandas()
+    return frame.set_index("run_id", drop=False)
+
+
+def read_runs(root: Path) -> pa.Table:
+    """The runs table, with every column of `schema.RUN_FIELDS`. InputError for a missing one without a stand-in."""
     file = root / "runs.parquet"
     try:
         table = pq.read_table(file)
     except pa.ArrowException as error:
         raise InputError(f"{file}: damaged, not Parquet ({' '.join(str(error).split())})") from None
-    missing = [name for name, _, _ in RUN_FIELDS if name not in table.column_names]
+    missing = [name for name, _, _ in RUN_FIELDS if name not in (*table.column_names, *ADDED)]
     if missing:
         raise InputError(f"{file}: damaged, it has no column {', '.join(missing)}")
-    frame: pd.DataFrame = table.to_pandas()
-    return frame.set_index("run_id", drop=False)
+    for name in (name for name in ADDED if name not in table.column_names):
+        table = table.append_column(name, pa.array([ADDED[name]] * len(table), pa.string()))
+    return table
 
 
 def write_runs(root: Path, rows: list[dict[str, Any]], name: str = "runs.parquet") -> None:

@@ -166,20 +166,33 @@ class RunKind(Enum):
     COMPOUND = "compound"  # failing, with a second scenario beside
     HEALTHY = "healthy"
     LOOK_ALIKE = "look-alike"
-    LATENT = "latent"
+    LATENT = "latent"  # not harmed, and its signature is there
+    NOT_SHOWN = "not shown"  # a fault that neither harmed nor shows its signature, as altered settings can have it
     CURED = "cured"
     IMPORTED = "imported"  # someone else's log: its labels are people's, not measured, see the manifest
 
 
 # Runs that are to be found.
 FAILURES = (RunKind.FAILING.value, RunKind.COMPOUND.value)
+# Runs under a fault without its cure; which of the kinds is measured.
+UNDER_FAULT = (*FAILURES, RunKind.LATENT.value, RunKind.NOT_SHOWN.value)
+# Those of them that were not harmed: neither to be found nor to be let alone.
+UNHARMED = (RunKind.LATENT.value, RunKind.NOT_SHOWN.value)
+
+
+class Harm(Enum):
+    """On which side of the twin's loss a run is harmed."""
+
+    ABOVE = "above"
+    BELOW = "below"  # of a leak: the loss is lower than it can honestly be
+    EITHER = "either"
 
 
 class Outcome(Enum):
     """How a run ended against its twin."""
 
-    RECOVERED = "recovered"  # final loss within tolerance of the twin's
-    DAMAGED = "damaged"  # final loss off the twin's by more than the tolerance
+    RECOVERED = "recovered"  # final loss not off the twin's by more than the tolerance on the side of the harm
+    DAMAGED = "damaged"  # final loss off the twin's by more than the tolerance on the side of the harm
     NON_FINITE = "non_finite"  # the loss became NaN or infinite and stayed so
 
 
@@ -190,7 +203,11 @@ RUN_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("cause", "string", "true cause, two joined by + in a compound run; empty for healthy and look-alike runs"),
     ("causes", "string", "JSON: each true cause to its first step, the earliest first"),
     ("family", "string", "family of each cause, joined by +; a look-alike's own; empty for healthy runs"),
-    ("kind", "string", "failing, compound, healthy, look-alike, latent or cured; imported where no experiment says"),
+    (
+        "kind",
+        "string",
+        "failing, compound, healthy, look-alike, latent, not shown or cured; imported where no experiment says",
+    ),
     ("split", "string", "calibration (healthy runs that thresholds are frozen on), train, test or private"),
     ("held_out", "string", "what of it no training run has: cause, severity, pair or shape; empty otherwise"),
     ("severity", "string", "subtle, clear or severe; empty where there is no scale"),
@@ -211,11 +228,20 @@ RUN_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("final_loss", "double", "validation loss at the end, nats/token"),
     ("final_gap", "double", "final_loss less the twin's, or the source's entropy without one, nats/token"),
     ("tolerance", "double", "gap within which a final loss counts as the twin's; empty for healthy runs"),
+    (
+        "harm",
+        "string",
+        "above, below or either: the side of the twin's loss on which the run is harmed; empty for healthy runs",
+    ),
+    ("signatures", "string", "JSON: each true cause to whether its signature holds against the twin; {} where unknown"),
     ("twin_id", "string", "run_id of the twin; empty for healthy runs"),
     ("context", "string", "JSON: the declared configuration, what the practitioner believes is running"),
     ("spec", "string", "JSON: everything needed to train the run again"),
     ("file", "string", "telemetry file of the run, relative to the data set"),
 )
+
+# Columns that a runs table of this version may lack, since they were added within it, and what stands in for them.
+ADDED = {"harm": Harm.EITHER.value, "signatures": "{}"}
 
 
 def runs_schema() -> "pa.Schema":

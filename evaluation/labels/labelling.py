@@ -10,20 +10,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow.parquet as pq
-
 from trainwreck.evaluation.constants import CALIBRATION
-from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs
-from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, Outcome, RunKind
+from trainwreck.evaluation.dataset.dataset import DataSet, load, read_runs, write_manifest, write_runs
+from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, UNDER_FAULT, Harm, Outcome, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, write_text
+from trainwreck.evaluation.labels.kinds import is_harmed, kind_of, moved, outcome_of, signature_held
 from trainwreck.evaluation.labels.visible import Spread, by_profile, by_signal, departures, spreads
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 
 MOST = 16  # healthy runs of a base that the visible steps rest on; all pairs of them are compared
-LOSSES = ("loss", "validation_loss")
+
+# Rows of the runs table with `signatures` measured again where that can be done; traces by run_id.
+Signatures = Callable[[list[dict[str, Any]], Callable[[str], Trace]], list[dict[str, Any]]]
 
 
 def label_runs(
@@ -31,8 +31,8 @@ def label_runs(
 ) -> list[dict[str, Any]]:
     """Rows of the runs table with visible steps, outcome, kind and point of no return filled in, in the same order.
 
-    rows: with the injection's facts and `final_loss`. trace: run_id to telemetry. points: run_id to what
-    was found by branching. Runs of a base with fewer than eight healthy runs get no visible step.
+    rows: with the injection's facts, `final_loss` and `signatures`. trace: run_id to telemetry. points: run_id to
+    what was found by branching. Runs of a base with fewer than eight healthy runs get no visible step.
     """
     by_id = {row["run_id"]: row for row in rows}
     levels = spreads({base: [trace(i) for i in ids[:MOST]] for base, ids in healthy_of(rows).items()})
@@ -68,27 +68,21 @@ def _labelled(
     twin = trace(row["twin_id"]) if row["twin_id"] in by_id and row["twin_id"] != row["run_id"] else None
     if twin is not None:
         row["final_gap"] = _difference(row["final_loss"], by_id[row["twin_id"]]["final_loss"])
-    row["outcome"] = _outcome(run, row)
+    side = Harm(row.get("harm") or Harm.EITHER.value)
+    row["outcome"] = outcome_of(run, row["final_gap"], row["tolerance"], side)
+    held = signature_held(row)
+    off: bool | None = None
     if twin is not None and healthy is not None and row["onset_step"] is not None:
         found = departures(run, twin, healthy, row["onset_step"])
         steps = by_signal(found)
         row["visible_steps"] = json.dumps(steps, sort_keys=True)
         row["visible_profiles"] = json.dumps(by_profile(found), sort_keys=True)
         row["visible_step"] = min(steps.values(), default=None)
-        if row["kind"] in (*FAILURES, RunKind.LATENT.value):
-            harmed = row["outcome"] != Outcome.RECOVERED.value or any(name in steps for name in LOSSES)
-            failing = RunKind.COMPOUND if JOINT in row["scenario"] else RunKind.FAILING
-            row["kind"] = (failing if harmed else RunKind.LATENT).value
+        off = moved(found, side, held)
+    if row["kind"] in UNDER_FAULT and twin is not None and (off is not None or held is not None):
+        harmed = is_harmed(row["outcome"], off)
+        row["kind"] = kind_of(harmed, held, compound=JOINT in row["scenario"]).value
     return row
-
-
-def _outcome(run: Trace, row: dict[str, Any]) -> str:
-    if not np.isfinite(run["loss"][-1]):
-        return Outcome.NON_FINITE.value
-    gap, tolerance = row["final_gap"], row["tolerance"]
-    within = gap is None or tolerance is None or bool(abs(gap) <= tolerance)
-    outcome = Outcome.RECOVERED if within else Outcome.DAMAGED
-    return outcome.value
 
 
 def _difference(a: float | None, b: float | None) -> float | None:
@@ -118,16 +112,19 @@ def refuse_change(dataset: DataSet) -> None:
         raise InputError(f"{dataset.path}: a release is never changed; allowed: the data set that it was made of")
 
 
-def relabel(folder: Path) -> list[dict[str, Any]]:
+def relabel(folder: Path, signatures: Signatures | None = None) -> list[dict[str, Any]]:
     """Label a data set again and write its runs table and manifest; rows as written.
 
-    What an earlier labelling filled in is measured again; nothing else changes. Killed between the
-    two files, it leaves a data set without a manifest, which `generate` with its plan finishes.
+    What an earlier labelling filled in is measured again, the signatures by `signatures` or else not at all; nothing
+    else changes. Killed between the two files, it leaves a data set without a manifest, which `generate` with its
+    plan finishes.
     """
     dataset = load(folder)
     refuse_change(dataset)
-    table = pq.read_table(folder / "runs.parquet").to_pylist()
+    table = read_runs(folder).to_pylist()
     rows = [{**row, "visible_step": None, "visible_steps": "{}", "visible_profiles": "{}"} for row in table]
+    if signatures is not None:
+        rows = signatures(rows, dataset.trace)
     labelled = label_runs(rows, dataset.trace, points_of(folder))
     manifest = folder / "manifest.json"
     before = manifest.read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from trainwreck.evaluation.dataset.dataset import DataSet
-from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
+from trainwreck.evaluation.dataset.schema import UNDER_FAULT
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.intervals import binomial_interval
@@ -34,7 +34,7 @@ class Stability:
     stated_rate: float
     measured_rate: float
     interval: tuple[float, float]
-    runs: int  # failing and latent ones
+    runs: int  # under a fault
     same_step: float  # share of them with the same visible step, or none, from both halves
     near: float  # share within NEAR steps
     off: dict[str, int]  # scenario to its runs further apart
@@ -69,7 +69,7 @@ def stability(dataset: DataSet) -> Stability:
     steps = [
         (str(row["scenario"]), _visible(dataset, row, levels), _visible(dataset, row, others))
         for row in rows
-        if row["kind"] in (*FAILURES, RunKind.LATENT.value) and row["base"] in halves and row["twin_id"]
+        if row["kind"] in UNDER_FAULT and row["base"] in halves and row["twin_id"]
     ]
     apart = [_apart(a, b) for _, a, b in steps]
     far = [name for (name, *_), d in zip(steps, apart, strict=True) if d > NEAR]

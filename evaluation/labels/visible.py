@@ -193,8 +193,9 @@ class Departure:
 
     view: View
     steps: np.ndarray
-    above: np.ndarray  # bool
+    above: np.ndarray  # bool, whether any component is further than its level
     finite: np.ndarray  # bool, of the run in all components
+    lower: np.ndarray  # bool, whether any component is under the twin's
 
     def first(self, seen: np.ndarray | None = None) -> int | None:
         """The first step at which it is, of all or of those that are seen (bool, one a step)."""
@@ -216,8 +217,11 @@ def departures(run: Trace, twin: Trace, healthy: Spread, onset: int) -> list[Dep
             other = np.where(np.isfinite(mine), other, np.nan)
         level = healthy.levels[view.name][: len(steps)] * healthy.kappa[view.name] * healthy.joint
         under = ~before
-        above, finite = departs(mine[under], other[under], level[under]), np.isfinite(mine[under]).all(1)
-        found.append(Departure(view, steps[under], above, finite))
+        mine, other = mine[under], other[under]
+        with np.errstate(invalid="ignore"):
+            lower = np.asarray((mine < other).any(1))
+        above, finite = departs(mine, other, level[under]), np.isfinite(mine).all(1)
+        found.append(Departure(view, steps[under], above, finite, lower))
     return found
 
 

@@ -6,10 +6,11 @@
     cured                before it, and from the       in between
                          step of the cure on
     latent               before the onset              from the onset on
+    not shown            before the onset              left out from the onset on
 
 Under "visible" the target is what `learned` is trained on (`examples.target`): 1 from the step on at which the profile
 shows the failure, 0 where a run is well, and rows for which neither is right are left out: between onset and visible
-step, of latent runs all, of cured runs from the onset to 30 steps after the cure.
+step, of runs that were not harmed all, of cured runs from the onset to 30 steps after the cure.
 """
 
 import itertools
@@ -185,6 +186,8 @@ def _target(run: pd.Series, label: str, profile: str, steps: np.ndarray) -> np.n
     if pd.isna(run["onset_step"]) or run["kind"] == RunKind.LOOK_ALIKE.value:
         return np.zeros(len(steps), np.int8)
     under = steps >= run["onset_step"]
+    if run["kind"] == RunKind.NOT_SHOWN.value:
+        return np.where(under, LEFT_OUT, 0).astype(np.int8)
     if run["kind"] == RunKind.CURED.value:
         under &= steps < run["cure_step"]
     return np.asarray(under, np.int8)

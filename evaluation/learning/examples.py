@@ -6,7 +6,7 @@
                                                         the profile never shows it   profile shows it
     cured                before s, and `SETTLE` steps   in between
                          after the cure
-    latent                                              all rows
+    latent, not shown                                   all rows
 
 s is the onset and v the visible step (docs/scoring.md). Between the two the failure cannot be detected, and a run that
 was not harmed is neither quiet nor an alarm.
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from trainwreck.evaluation.dataset.dataset import DataSet
-from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
+from trainwreck.evaluation.dataset.schema import FAILURES, UNHARMED, RunKind
 from trainwreck.evaluation.detectors.learned.features import NAMES, Features
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.replay.profiles import PROFILES, observe
@@ -74,7 +74,7 @@ def examples(dataset: DataSet, runs: pd.DataFrame, tick: Tick | None = None) -> 
 def target(run: pd.Series, profile: str, steps: np.ndarray) -> np.ndarray:
     """What the detector should say at each step of a run. run: a row of the runs table; steps: [R]. [R] int8"""
     kind = run["kind"]
-    if kind == RunKind.LATENT.value:
+    if kind in UNHARMED:
         return np.full(len(steps), LEFT_OUT, dtype=np.int8)
     if kind not in (*FAILURES, RunKind.CURED.value):
         return np.full(len(steps), QUIET, dtype=np.int8)

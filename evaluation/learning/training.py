@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from trainwreck.evaluation.dataset.dataset import DataSet
-from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
+from trainwreck.evaluation.dataset.schema import FAILURES, UNHARMED, RunKind
 from trainwreck.evaluation.detectors.learned.features import NAMES
 from trainwreck.evaluation.detectors.learned.model import Model
 from trainwreck.evaluation.detectors.learned.trees import Trees
@@ -90,7 +90,7 @@ def train_runs(dataset: DataSet) -> pd.DataFrame:
     if split.empty:
         here = ", ".join(sorted(set(dataset.runs["split"]))) or "none"
         raise InputError(f"{dataset.path}: no split {TRAIN!r}, here are: {here}; allowed: a data set with one")
-    runs = split[split["kind"] != RunKind.LATENT.value].sort_index()
+    runs = split[~split["kind"].isin(UNHARMED)].sort_index()
     for what, kinds in (("failing", FAILURES), ("healthy or look-alike", NEGATIVES)):
         seeds = runs[runs["kind"].isin(kinds)]["seed"].nunique()
         if seeds < FOLDS:

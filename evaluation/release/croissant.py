@@ -132,7 +132,7 @@ def _file(path: Path, root: Path) -> dict[str, Any]:
     name = path.relative_to(root).as_posix()
     return {
         "@type": "cr:FileObject",
-        "@id": name,
+        "@id": name.replace(" ", "_"),  # a kind may be two words, an id of Croissant not
         "name": name,
         "contentUrl": name,
         "contentSize": f"{path.stat().st_size} B",

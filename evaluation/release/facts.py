@@ -7,6 +7,7 @@ from typing import Any
 
 from trainwreck.evaluation.constants import CALIBRATION_RUNS, SCORING_VERSION
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
+from trainwreck.evaluation.labels.kinds import counted
 from trainwreck.evaluation.labels.visible import FALSE_POSITIVES, FEWEST
 
 LICENCE = "CC-BY-4.0"
@@ -108,7 +109,11 @@ class Facts:
             f"The visible step is measured: the first at which a signal leaves the twin by more than {FEWEST} or more "
             f"healthy runs of the same base leave each other, at a rate of false positives of at most "
             f"{FALSE_POSITIVES:.0%} a run. Bases with fewer healthy runs have none.",
-            "A run that the fault did not harm is labelled latent and kept.",
+            "Harm is a loss off the twin's, at the end or for a time, on the side that the scenario declares: below it "
+            "for a leak, above it for all others.",
+            "A run that the fault did not harm is kept: as latent where its signature holds, as not shown where it "
+            "does not. Neither counts as a failure, nor as a healthy run.",
+            f"{counted(self.rows)}.",
             "Each scenario was proven on 8 seeds before it was allowed into a data set.",
         ]
 

@@ -4,15 +4,13 @@ import json
 import re
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.dataset.dataset import DataSet, read_runs
 from trainwreck.evaluation.errors import InputError
 
 PRIVATE = "private"  # the split of the runs that a public release leaves out
 CALIBRATION = "calibration"  # healthy runs, which freeze a detector's thresholds on any test
 # Both are part of a path; Hugging Face takes no hyphen in the name of a split.
-WORDS = {"split": re.compile(r"[a-z0-9_]+"), "kind": re.compile(r"[a-z0-9_-]+")}
+WORDS = {"split": re.compile(r"[a-z0-9_]+"), "kind": re.compile(r"[a-z0-9_-]+( [a-z0-9_-]+)*")}
 
 
 def released_rows(dataset: DataSet, *, private: bool) -> list[dict[str, Any]]:
@@ -21,7 +19,7 @@ def released_rows(dataset: DataSet, *, private: bool) -> list[dict[str, Any]]:
     private: the private runs with the calibration runs, which scoring them needs, instead of all but
     the private ones. InputError where nothing is left, or a twin stays behind.
     """
-    table = pq.read_table(dataset.path / "runs.parquet").to_pylist()
+    table = read_runs(dataset.path).to_pylist()
     if private and not any(row["split"] == PRIVATE for row in table):
         raise InputError(f"{dataset.path}: has no run of split {PRIVATE!r}, so there is no private release of it")
     rows = [row for row in table if _wanted(row["split"], private)]

@@ -404,6 +404,9 @@ def _notes(one: Outcomes, calibration: Outcomes) -> list[str]:
         notes.append(f"the point of no return was not measured for {guessed} failing runs: there p = T")
     if one.never_visible.any():
         notes.append(f"{int(one.never_visible.sum())} failing runs never become visible and are left out")
+    not_shown = int((one.kind == RunKind.NOT_SHOWN.value).sum())
+    if not_shown:
+        notes.append(f"{not_shown} runs whose fault is not shown count neither as failing nor as healthy")
     if not one.failing.any():
         notes.append("no failing run with a visible step: recall, delay, lead, diagnosis and skill are undefined")
     clusters = len(np.unique(one.cluster[one.failing]))

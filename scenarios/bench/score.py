@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trainwreck.evaluation.constants import RESAMPLES
-from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.dataset.dataset import DataSet, load, read_runs, write_manifest, write_runs
 from trainwreck.evaluation.dataset.sample import sample
 from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.dataset.trace import SCALARS
@@ -188,7 +188,7 @@ def labelled(data: DataSet, alarms: Sequence[Alarms]) -> list[tuple[np.ndarray, 
 
 def copied(root: Path, small: DataSet, copies: int) -> DataSet:
     """A data set of so many copies of each run of another one, each copy under ids and seeds of its own."""
-    rows = pq.read_table(small.path / "runs.parquet").to_pylist()
+    rows = read_runs(small.path).to_pylist()
     everything = []
     for copy in range(copies):
         for name in sorted({row["file"] for row in rows}):

@@ -22,7 +22,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
-from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SCHEMA_VERSION, RunKind
+from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SCHEMA_VERSION, Harm, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import copy, read_json, sha256, write_json
@@ -31,6 +31,7 @@ from trainwreck.scenarios.config.settings import Setup, as_dict, essence, finger
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.datasets.engines import Local, Piece, Settings, in_workers
 from trainwreck.scenarios.datasets.resources import core_seconds, needed, width_within
+from trainwreck.scenarios.datasets.signatures import with_signatures
 from trainwreck.scenarios.spec.compound import Compound
 from trainwreck.scenarios.spec.pages import page
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, unique
@@ -139,8 +140,8 @@ def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -
     order = {spec.run_id: i for i, spec in enumerate(specs)}
     rows.sort(key=lambda row: order[row["run_id"]])
     write_runs(out, rows)
-    unlabelled = DataSet.unlisted(out)
-    write_runs(out, label_runs(rows, unlabelled.trace, points_of(out)))
+    trace = DataSet.unlisted(out).trace
+    write_runs(out, label_runs(with_signatures(rows, trace), trace, points_of(out)))
     write_json(out / "catalogue.json", {name: page(name) for name in sorted({s.entry.id for s in specs})})
     provenance = {"environment": environment(), "backend": backend.to_json()}
     write_manifest(out, {"plan": name, "plan_hash": _plan_hash(specs), **provenance})
@@ -200,12 +201,21 @@ def injected_facts(spec: RunSpec, trace: Trace, file: str) -> dict[str, Any]:
         "final_loss": final if final == final else None,
         "final_gap": final - floor if final == final and floor == floor else None,
         "tolerance": entry.tolerance if faulty else None,
+        "harm": harm_of(spec).value if faulty else "",
+        "signatures": "{}",
         "twin_id": spec.twin.run_id if faulty and not entry.own_twin else "",
         "context": json.dumps(declared(spec.setup), sort_keys=True),
         "spec": json.dumps(spec.to_json(), sort_keys=True),
         "file": file,
     }
     return facts
+
+
+def harm_of(spec: RunSpec) -> Harm:
+    """On which side of its twin's loss a run is harmed. A look-alike and the cure of a leak end where the twin does."""
+    if spec.entry.look_alike or (spec.role is Role.CURED and spec.entry.harm is Harm.BELOW):
+        return Harm.EITHER
+    return spec.entry.harm
 
 
 def declared(setup: Setup) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def resolve(words: Sequence[str], salt: str | None = None) -> tuple[str, list[Ru
     for spec in specs:
         if spec.role is not Role.TWIN:
             _refuse_drafts(spec)
+            spec.check_steps()
     return name, specs
 
 

@@ -24,6 +24,7 @@ def reproduce(folder: Path, run_id: str) -> Comparison:
     spec = RunSpec.from_json(json.loads(row["spec"]))
     if spec.run_id != run_id:
         raise InputError(f"run {run_id}: its scenario has changed since; this version would train {spec.run_id}")
+    spec.check_steps()
     prepare()
     used = recorded(dataset.manifest)
     again = train([spec.job()], device=used.device, impl=used.impl)[0].trace

@@ -7,7 +7,7 @@
 
 A branch at t is bitwise the faulty run until t, and under the scenario's cure from t on; it is entered
 from the faulty run's own state. It is saved where its final loss is within the scenario's tolerance of the
-twin's. Two ends are known before: the cured run of the data set, and the faulty run, which has no cure.
+twin's, or better. Two ends are known before: the cured run of the data set, and the faulty run, which has no cure.
 Between the last saved and the first lost, branches are taken at the middle until the two are no further
 apart than `RESOLUTION` of the run, or until what was trained for it, faulty stretches included, has come
 to `BUDGET` times the run. The branches of many runs are trained side by side.
@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from trainwreck.evaluation.dataset.schema import Harm
 from trainwreck.models.parameters import fits, layout
 from trainwreck.scenarios.spec.faults import State
 from trainwreck.scenarios.spec.run_spec import RunSpec
@@ -41,8 +42,8 @@ BUDGET = 3.0  # times the planned steps
 class Search:
     """The search for one run's p. Steps are of the cure.
 
-    last: the faulty run's last recorded step. target: the twin's final loss. gaps: step to the branch's
-    final loss less the target, in nats, NaN where the loss was not finite.
+    last: the faulty run's last recorded step. target: the twin's final loss. harm: the side of it on which the
+    run is harmed. gaps: step to the branch's final loss less the target, in nats, NaN where the loss was not finite.
     """
 
     spec: RunSpec
@@ -50,6 +51,7 @@ class Search:
     target: float
     tolerance: float
     gaps: dict[int, float] = field(default_factory=dict)
+    harm: Harm = Harm.EITHER
     trained: int = 0  # run-steps
     states: dict[int, State] = field(default_factory=dict)
 
@@ -73,8 +75,9 @@ class Search:
         )
 
     def saved(self, step: int) -> bool:
-        """Whether the branch at a step ended as the twin did."""
-        return bool(abs(self.gaps[step]) <= self.tolerance)  # of NaN: no
+        """Whether the branch at a step ended as the twin did, or under it where the harm is above."""
+        gap = self.gaps[step]
+        return bool((gap if self.harm is Harm.ABOVE else abs(gap)) <= self.tolerance)  # of NaN: no
 
     @property
     def first_lost(self) -> int:

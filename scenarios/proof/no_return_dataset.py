@@ -17,12 +17,13 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from trainwreck.evaluation.dataset.dataset import DataSet, load
-from trainwreck.evaluation.dataset.schema import FAILURES, Outcome
+from trainwreck.evaluation.dataset.schema import FAILURES, Harm, Outcome
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import write_json
 from trainwreck.evaluation.labels.labelling import point_file, points_of, refuse_change, relabel
 from trainwreck.scenarios.datasets.engines import Piece, in_workers
 from trainwreck.scenarios.datasets.generate import bundles
+from trainwreck.scenarios.datasets.signatures import with_signatures
 from trainwreck.scenarios.proof.no_return import Search, search
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec
 from trainwreck.scenarios.training.backend import Backend, recorded
@@ -56,7 +57,7 @@ def measure(
             rows: list[dict[str, Any]] = []
             while not rows or _wanting(dataset, splits)[0]:  # labels made again may find that more runs fail
                 _search_all(dataset, splits, workers, progress, minutes)
-                rows, dataset = relabel(folder), load(folder)
+                rows, dataset = relabel(folder, with_signatures), load(folder)
             return rows
     except Timeout:
         raise InputError(f"dir: {str(folder)!r} is being written by another process") from None
@@ -101,7 +102,8 @@ def case(dataset: DataSet, spec: RunSpec) -> Search:
     step, gaps = cured.cure_step, {}
     if cured.run_id in runs.index and step is not None and step <= row["last_step"] and _is_branch(cured, step):
         gaps[step] = float(dataset.run(cured.run_id)["final_loss"]) - target
-    return Search(spec, int(row["last_step"]), target, float(row["tolerance"]), gaps)
+    side = Harm(row["harm"] or Harm.EITHER.value)
+    return Search(spec, int(row["last_step"]), target, float(row["tolerance"]), gaps, side)
 
 
 def _is_branch(cured: RunSpec, step: int) -> bool:

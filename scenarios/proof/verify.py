@@ -107,6 +107,8 @@ def plan(
         re_seeds = range(first + seeds, first + 2 * seeds)
         twins = family_of(name, re_seeds, size=size, overrides=overrides, roles=(Role.TWIN,))
         specs += [dataclasses.replace(s, split=Split.CALIBRATION) for s in twins]
+    for spec in specs:
+        spec.check_steps()
     return unique(specs)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainwreck.evaluation.dataset.schema import JOINT, SECTIONS
+from trainwreck.evaluation.dataset.schema import JOINT, SECTIONS, Harm
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.config.settings import Setup, as_dict, check, replace
@@ -54,6 +54,7 @@ class Compound(Scenario):
             severities={level: self._knobs(level) for level in Severity} if scaled else {},
             knobs=self._knobs(None),
             tolerance=max(part.tolerance for part in self.parts),
+            harm=failures[0].harm if len({part.harm for part in failures}) == 1 else Harm.EITHER,
         )
         _refuse_erasure(self)
 
@@ -98,6 +99,11 @@ class Compound(Scenario):
         """The step from which all is cured."""
         cured = [part for part in self.parts if not part.look_alike]
         return max(part.cure_step(getattr(knobs, part.id), seed, steps) for part in cured)
+
+    def enough_steps(self, knobs: Any, *, cured: bool = False) -> int:
+        return max(
+            part.enough_steps(getattr(knobs, part.id), cured=cured and not part.look_alike) for part in self.parts
+        )
 
     def causes(self, seed: int, steps: int) -> dict[str, int]:
         found = {name: step for part in self.parts for name, step in part.causes(seed, steps).items()}

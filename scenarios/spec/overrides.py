@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from itertools import product
+from math import isfinite
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.models.config import ModelConfig
-from trainwreck.scenarios.config.settings import Setup, check
+from trainwreck.scenarios.config.settings import Setup, check, get
 from trainwreck.scenarios.data.batches import source, source_key
 from trainwreck.scenarios.spec.scenario import Knobs
 
@@ -83,12 +84,19 @@ def _merge(setup: Setup, knobs: Knobs, overrides: Sequence[str]) -> tuple[Setup,
         _refuse_unknown(key, setup, knobs)
         node = KNOBS if key.startswith(f"{KNOBS}.") else "setup"
         path = key.removeprefix(f"{KNOBS}.")
+        if node == KNOBS and not get_type_hints(type(knobs)):
+            raise InputError(f"setting {key!r} is not allowed; allowed: none below {KNOBS}, the scenario has no knobs")
         kind = field_type(type(configs[node]), path, key)
         value = text.partition("=")[2]
         if isinstance(kind, type) and issubclass(kind, Enum):
             value = _enum_name(kind, key, value)
         requested[node].append(_Override(key, path, value, kind))
-    return _composed("setup", setup, requested["setup"]), _composed(KNOBS, knobs, requested[KNOBS])
+    found = _composed("setup", setup, requested["setup"]), _composed(KNOBS, knobs, requested[KNOBS])
+    for one in requested[KNOBS]:
+        value = get(found[1], one.path)
+        if isinstance(value, float) and not isfinite(value):
+            raise InputError(f"{one.key}: {value} is not allowed; allowed: a finite number")
+    return found
 
 
 class _Override(NamedTuple):

@@ -113,6 +113,20 @@ class RunSpec:
         own = self._setup_overrides()
         return dataclasses.replace(self, role=Role.TWIN, severity=None, overrides=own, held_out="")
 
+    def check_steps(self) -> None:
+        """InputError where the run ends before a fault or its cure begins, with a length that is enough."""
+        if self.role is Role.TWIN:
+            return
+        steps, entry = self.setup.steps, self.entry
+        onset = max([self.onset or 0, *entry.causes(self.seed, steps).values()])
+        for what, step in (("onset", onset), ("cure", self.cure_step)):
+            if step is not None and step >= steps:
+                enough = max(step + 1, entry.enough_steps(self.knobs, cured=self.role is Role.CURED))
+                raise InputError(
+                    f"steps: {steps} is not allowed for {entry.id}; on seed {self.seed} its {what} is at step {step}; "
+                    f"allowed: {enough} or more"
+                )
+
     def branch(self, step: int) -> "Job":
         """The run with its cure from another step on; until there it is bitwise the faulty run."""
         from trainwreck.scenarios.spec.job import Job

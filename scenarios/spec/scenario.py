@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trainwreck.evaluation.dataset.schema import SECTIONS
+from trainwreck.evaluation.dataset.schema import SECTIONS, Harm
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import Setup
@@ -86,6 +86,8 @@ class Scenario:
     # Nats within which a final loss counts as the twin's: the range of final losses over 16 healthy
     # runs of the base, which is 0.057 for the usual one. A wilder base declares its own.
     tolerance: ClassVar[float] = 0.05
+    # On which side of the twin's final loss a failing run ends; a leak's is below. Of a look-alike: either.
+    harm: ClassVar[Harm] = Harm.ABOVE
 
     def base(self, setup: Setup) -> Setup:
         """The healthy setup of this scenario, from that of the size."""
@@ -119,6 +121,15 @@ class Scenario:
     def cure_step(self, knobs: Any, seed: int, steps: int) -> int:
         """The first step under the cure in a cured run."""
         return self.onset_step(seed, steps) + self.cure_delay(knobs)
+
+    def enough_steps(self, knobs: Any, *, cured: bool = False) -> int:
+        """A run's length from which on the onset of every seed lies within it, and the cure of a cured run too."""
+        latest = 0.0 if self.onset is None else min(self.onset.latest, 0.99)
+        delay = self.cure_delay(knobs) if cured else 0
+        enough = int(delay / (1 - latest)) + 1
+        while int(latest * enough) + delay >= enough:
+            enough += 1
+        return enough
 
     def changes(
         self, knobs: Any, setup: Setup, seed: int, *, cured: bool = False, cure_at: int | None = None

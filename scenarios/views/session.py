@@ -10,6 +10,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.labels.kinds import is_harmed, kind_of, outcome_of
 from trainwreck.evaluation.pages.figures import COLOURS, Story, draw, reduced, save
 from trainwreck.evaluation.pages.live_page import LivePage, Mark, Show
 from trainwreck.evaluation.progress import progress
@@ -17,9 +18,11 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.datasets.plans import member
+from trainwreck.scenarios.datasets.signatures import signatures
+from trainwreck.scenarios.spec.compound import Compound
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, family_of
-from trainwreck.scenarios.spec.scenario import Severity
+from trainwreck.scenarios.spec.scenario import Scenario, Severity
 from trainwreck.scenarios.training.backend import CPU, Backend
 from trainwreck.scenarios.training.environment import prepare
 from trainwreck.scenarios.training.loop import train
@@ -36,6 +39,7 @@ class Experiment:
 
     traces: "faulty", "twin" and "cured" to the run's telemetry, as far as they were trained. telling: the signal
     that shows it best. signature: whether what the page says is seen; None for a look-alike, or without a twin.
+    kind: of the faulty run by its end and its signature, "failing" or "not shown"; None where signature is.
     floor: entropy of the source in nats/token, under which no honest loss can be; None where it is not known.
     """
 
@@ -47,6 +51,7 @@ class Experiment:
     cure_step: int | None
     telling: str
     signature: bool | None
+    kind: str | None
     floor: float | None
 
     def __getitem__(self, role: str) -> Trace:
@@ -88,13 +93,16 @@ def run(
     specs = family_of(id, [seed], severity=level, size=member(Size, "size", size), overrides=overrides, roles=wanted)
     if not specs:
         raise InputError(f"roles: {', '.join(roles) or 'none'} is not allowed for {id}; allowed: one that it has")
+    for spec in specs:
+        spec.check_steps()
     results = train([spec.job() for spec in specs])
     traces = {spec.role.value: result.trace for spec, result in zip(specs, results, strict=True)}
     first = specs[0]
     onset = next((spec.onset for spec in specs if spec.onset is not None), None)
-    signature = None
+    held: dict[str, bool] = {}
     if not entry.look_alike and {"faulty", "twin"} <= set(traces):
-        signature = all(entry.signatures(traces["faulty"], traces["twin"], seed, first.setup.steps).values())
+        faulty = next(spec for spec in specs if spec.role is Role.FAULTY)
+        held = signatures(entry, traces["faulty"], traces["twin"], faulty)
     return Experiment(
         scenario=entry.id,
         seed=seed,
@@ -103,7 +111,8 @@ def run(
         onset=onset,
         cure_step=next((spec.cure_step for spec in specs if spec.cure_step is not None), None),
         telling=entry.telling,
-        signature=signature,
+        signature=all(held.values()) if held else None,
+        kind=_kind(entry, traces, held) if held else None,
         floor=_floor(first.setup),
     )
 
@@ -123,11 +132,13 @@ def run_live(
     """Train a scenario's runs of one seed, draw them, and tell what came out.
 
     opened: gives a page on which the curves move instead of in the terminal; called before anything is trained.
-    Writes `picture`. Returns the facts of each run, the onset, and whether the signature holds.
+    Writes `picture`. Returns the facts of each run, the onset, whether the signature holds, and the faulty run's kind.
     """
     prepare()
     entry = scenario(name)
     specs = family_of(name, [seed], severity=severity, size=size, overrides=overrides)
+    for spec in specs:
+        spec.check_steps()
     by_role = {spec.role.value: spec for spec in specs}
     total = sum(spec.setup.steps for spec in specs)
     roles = {spec.run_id: spec.role.value for spec in specs}
@@ -157,9 +168,7 @@ def run_live(
     traces = {role: result.trace for role, result in zip(by_role, results, strict=True)}
     steps = {"s": faulty.onset, "cure": cured.cure_step if cured else None}
     save(Story(title, traces, entry.telling, steps, floor=floor), picture)
-    held = {}
-    if not entry.look_alike:
-        held = entry.signatures(traces["faulty"], traces["twin"], seed, faulty.setup.steps)
+    held = {} if entry.look_alike else signatures(entry, traces["faulty"], traces["twin"], faulty)
     if live:
         print(_plot({role: reduced(t, "loss") for role, t in traces.items()}, 72, 16))
     facts = {
@@ -171,6 +180,8 @@ def run_live(
         "causes": entry.causes(seed, faulty.setup.steps),
         "signature": all(held.values()) if held else None,
         "signatures": held,
+        "harm": entry.harm.value if held else None,
+        "kind": _kind(entry, traces, held) if held else None,
         "backend": backend.to_json(),
         "entropy_floor": floor,
         "picture": str(picture),
@@ -179,6 +190,18 @@ def run_live(
     if page is not None:
         page.finish(facts)
     return facts
+
+
+def _kind(entry: Scenario, traces: dict[str, Trace], held: dict[str, bool]) -> str:
+    """Of the faulty run, by its end alone: without healthy runs of other seeds, harm for a time is not known."""
+    run, twin = traces[Role.FAULTY.value], traces[Role.TWIN.value]
+    outcome = outcome_of(run, _gap(run, twin), entry.tolerance, entry.harm)
+    return kind_of(is_harmed(outcome, None), any(held.values()), compound=isinstance(entry, Compound)).value
+
+
+def _gap(run: Trace, twin: Trace) -> float | None:
+    gap = run.final_loss() - twin.final_loss()
+    return gap if gap == gap else None
 
 
 def _floor(setup: Setup) -> float | None:
@@ -216,13 +239,12 @@ def _show(title: str, specs: dict[str, RunSpec], floor: float | None) -> Show:
 
 def _facts(spec: RunSpec, trace: Trace, twin: Trace | None) -> dict[str, Any]:
     final = trace.final_loss()
-    gap = final - twin.final_loss() if twin is not None and twin is not trace else None
     return {
         "role": spec.role.value,
         "run_id": spec.run_id,
         "steps": len(trace),
         "final_loss": final if final == final else None,
-        "final_gap": gap if gap is not None and gap == gap else None,
+        "final_gap": _gap(trace, twin) if twin is not None and twin is not trace else None,
         "finite": trace.finite(),
     }
 

@@ -81,6 +81,17 @@ def data_set(tmp_path_factory: pytest.TempPathFactory, sweep: tuple[str, ...]) -
     return folder
 
 
+@pytest.fixture(scope="session")
+def harmed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scenario that does harm in so short a run, and a look-alike. Read only."""
+    folder = tmp_path_factory.mktemp("harmed") / "shown"
+    result = _call(
+        "generate", "scenario=nan_weight_spread,benign_clean_resume", *TINY, "--out", folder, "--workers", "1"
+    )
+    assert result.code == 0, result.err
+    return folder
+
+
 @pytest.fixture
 def copied(data_set: Path, tmp_path: Path) -> Path:
     """A copy of the data set to write to."""

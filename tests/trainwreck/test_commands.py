@@ -86,11 +86,11 @@ def test_verify_of_what_is_not_proven(call, here, tiny):
 
 def test_a_quick_look_is_one_slice_of_one_seed_and_shares_healthy_runs(call, here, tiny):
     shape = [word for word in tiny if not word.startswith("steps")]
-    words = ("verify", "mask_missing", "mask_zeroed", *shape, "steps=10", "--workers", "1", "--out", "proofs")
+    words = ("verify", "mask_missing", "mask_off_by_one", *shape, "steps=22", "--workers", "1", "--out", "proofs")
     result = call(*words, "--quick", "--json")
     assert {row["scenario"]: (row["seeds"], row["proven"], row["holds"]) for row in json.loads(result.out)} == {
         "mask_missing": (1, False, False),
-        "mask_zeroed": (1, False, False),
+        "mask_off_by_one": (1, False, False),
     }
     assert result.code == 1
     (folder,) = (here / "proofs").iterdir()
@@ -158,11 +158,11 @@ def test_leaderboard(call, copied):
     assert json.loads((copied / "scores.json").read_text(encoding="utf-8"))["rows"][0]["profile"] == "minimal"
 
 
-def test_report_is_one_file_without_links_to_others(call, copied):
-    facts = parsed(call("report", copied, "--json"))
-    page = (copied / "report.html").read_text(encoding="utf-8")
-    assert facts["report"] == str(copied / "report.html")
-    assert "mask_missing" in page
+def test_report_is_one_file_without_links_to_others(call, harmed, here):
+    facts = parsed(call("report", harmed, "--out", "report.html", "--json"))
+    page = (here / "report.html").read_text(encoding="utf-8")
+    assert facts["report"] == "report.html"
+    assert "nan_weight_spread" in page
     assert "benign_clean_resume" in page
     assert page.count("data:image/png;base64,") >= 2
     assert 'src="http' not in page

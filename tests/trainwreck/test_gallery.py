@@ -5,21 +5,26 @@ import json
 import pytest
 
 
-def test_the_page_of_a_data_set_that_was_just_made(call, data_set, here):
-    result = call("gallery", data_set, "--detector", "zclip", "--workers", "1", "--json")
+def test_the_page_of_a_data_set_that_was_just_made(call, harmed, here):
+    result = call("gallery", harmed, "--detector", "zclip", "--workers", "1", "--json")
     assert result.code == 0, result.err
     facts = json.loads(result.out)
     assert (facts["gallery"], facts["scenarios"]) == ("gallery.html", 2)
     text = (here / "gallery.html").read_text(encoding="utf-8")
     assert len(text.encode()) == facts["bytes"] < 400_000
-    for word in ('data-id="mask_missing"', 'data-id="benign_clean_resume"', "lr_edge_spikes", "trainwreck gallery"):
+    for word in (
+        'data-id="nan_weight_spread"',
+        'data-id="benign_clean_resume"',
+        "lr_edge_spikes",
+        "trainwreck gallery",
+    ):
         assert word in text
 
 
-def test_stored_alarms_are_read_in_place_of_a_replay(call, data_set, here):
-    kept = call("score", data_set, "--detector", "nonfinite_loss", "--alarms", "kept")
+def test_stored_alarms_are_read_in_place_of_a_replay(call, harmed, here):
+    kept = call("score", harmed, "--detector", "nonfinite_loss", "--alarms", "kept")
     assert kept.code == 0, kept.err
-    result = call("gallery", data_set, "--alarms", "kept", "--out", "g.html")
+    result = call("gallery", harmed, "--alarms", "kept", "--out", "g.html")
     assert result.code == 0, result.err
     assert result.out.startswith("g.html: 2 scenarios, ")
     assert "Alarms are of nonfinite_loss:" in (here / "g.html").read_text(encoding="utf-8")

@@ -85,10 +85,13 @@ def generate(
     where = as_backend(device, impl)
     chosen = engine.settings(out, where.device, minutes)
     dataset = train_plan(specs, out, name, None, where, quiet=as_json, minutes=minutes, engine=chosen)
+    from trainwreck.evaluation.labels.kinds import counted
+
     kinds = dataset.runs["kind"].value_counts().to_dict()
     if as_json:
         return print_json({"data_set": str(out), "runs": len(dataset), "kinds": kinds})
     print(f"{out}: {len(dataset)} runs ({', '.join(f'{v} {k}' for k, v in kinds.items())})")
+    print(counted(dataset.runs.to_dict("records")))
 
 
 @click.command()
@@ -158,12 +161,13 @@ def label(
         return print_json(found.to_dict()) if as_json else print(found.text())
     if modes:
         from trainwreck.evaluation.labels.labelling import relabel
+        from trainwreck.scenarios.datasets.signatures import with_signatures
 
         if source:
             from trainwreck.evaluation.labels.transfer_labels import adopt
 
             print(f"{adopt(dir, source)} points of no return taken over from {source}", file=sys.stderr)
-        rows = relabel(dir)
+        rows = relabel(dir, with_signatures)
     else:
         from trainwreck.scenarios.proof.no_return_dataset import measure
 

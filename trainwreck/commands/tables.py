@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 
@@ -42,7 +42,7 @@ def print_page(content: dict[str, Any]) -> None:
     lines = [f"# {content['id']}: {content['title']}", ""]
     lines += [f"**{name}.** {text}\n" for name, text in content["sections"].items()]
     lines += [f"Family: {content['family']}. Sizes: {', '.join(content['sizes'])}. Tells: `{content['telling']}`.\n"]
-    lines += [f"Knobs: {', '.join(f'`{k}`' for k in content['knobs']) or 'none'}."]
+    lines += [_knobs(content)]
     Console().print(Markdown("\n".join(lines)))
     _print_injected(content)
 
@@ -79,6 +79,35 @@ def _shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def _knobs(content: dict[str, Any]) -> str:
+    """The knobs of a scenario by the names that set them, with their values by severity."""
+    by_key: dict[str, dict[str, str]] = {}
+    for level, knobs in content["knobs_by_severity"].items():
+        for key, value in _leaves(knobs, "fault"):
+            by_key.setdefault(key, {})[level] = value if isinstance(value, str) else json.dumps(value)
+    if not by_key:
+        return "Knobs: none."
+    texts = []
+    for key, values in by_key.items():
+        alike = len(set(values.values())) == 1
+        told = (
+            next(iter(values.values())) if alike else ", ".join(f"{value} {level}" for level, value in values.items())
+        )
+        texts.append(f"`{key}` ({told})")
+    key, values = next(iter(by_key.items()))
+    example = f"`trainwreck run {content['id']} {key}={next(iter(values.values()))}`"
+    return f"Knobs: {', '.join(texts)}. Set one as in {example}."
+
+
+def _leaves(node: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """Every plain value below a dictionary, with its dotted key."""
+    if not isinstance(node, dict):
+        yield key, node
+        return
+    for name, value in node.items():
+        yield from _leaves(value, f"{key}.{name}")
+
+
 def print_run(facts: dict[str, Any]) -> None:
     """The runs of a scenario side by side, and their onsets."""
     rows = [
@@ -93,7 +122,17 @@ def print_run(facts: dict[str, Any]) -> None:
                 f"{id}: from step {at}, signature: {facts['signatures'][id]}" for id, at in facts["causes"].items()
             )
         )
+    if facts["kind"] is not None:
+        print(f"harm: {_harm(facts)}; kind: {facts['kind']}")
     print(f"picture: {facts['picture']}")
+
+
+def _harm(facts: dict[str, Any]) -> str:
+    """Whether the faulty run ended off its twin, on which side, and on which it does where the failure is shown."""
+    gap = next(run["final_gap"] for run in facts["runs"] if run["role"] == "faulty")
+    side = {"either": "above or below"}.get(facts["harm"], facts["harm"])
+    end = "not finite" if gap is None else f"{abs(gap):.3f} nats {'above' if gap > 0 else 'below'} the twin"
+    return f"ended {end} (a failing run of it ends {side})"
 
 
 def print_paired_tests(rows: Sequence[dict[str, Any]], name: str, budgets: Sequence[float]) -> None:

@@ -30,6 +30,8 @@ EXPORTERS: dict[str, Exporter] = {
 def export(dataset: DataSet, to: str, out: Path, run_ids: Sequence[str] = ()) -> dict[str, str]:
     """Write runs, all by default, to a folder that is new or empty; run id to where it lies in there.
 
+    A format may leave runs out that it has no label for.
+
     InputError for an unknown format or run, a library that is not installed, or runs that the format
     can't hold. Nothing is written then.
     """
@@ -44,7 +46,7 @@ def export(dataset: DataSet, to: str, out: Path, run_ids: Sequence[str] = ()) ->
         with (folder / "runs.csv").open("w", encoding="utf-8", newline="") as file:
             table = csv.DictWriter(file, ["run_id", *FACTS, "file"], lineterminator="\n")
             table.writeheader()
-            table.writerows(row | {"file": written[row["run_id"]]} for row in rows)
+            table.writerows(row | {"file": written[row["run_id"]]} for row in rows if row["run_id"] in written)
 
     write_folder(out, fill)
     return written

@@ -60,6 +60,7 @@ def families_of(runs: pd.DataFrame) -> list[str]:
 
 def _dealt(runs: pd.DataFrame, recipe: Recipe) -> list[str]:
     assert recipe.part is not None
+    runs = runs[runs["kind"] != RunKind.NOT_SHOWN.value]
     if (runs["split"] == PRIVATE).any():
         raise InputError("part: not allowed for a data set with private runs; allowed: one without them")
     if recipe.part.of > len(runs):

@@ -31,7 +31,7 @@ from trainwreck.scenarios.training.backend import Backend
 
 TIMES = 10  # of each fault
 WORDS = (
-    "scenario=mask_missing", "steps=range(20,24)", "model.width=16", "model.heads=2", "model.context=16",
+    "scenario=mask_missing", "steps=range(22,26)", "model.width=16", "model.heads=2", "model.context=16",
     "data.rows=2", "evaluation.rows=4",
 )  # fmt: skip
 LOOK = 0.02  # seconds between two looks at how far a call is

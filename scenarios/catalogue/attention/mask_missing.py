@@ -17,6 +17,7 @@ References: Debugging Training Instability (label leakage); Reading the Curves (
 import dataclasses
 from typing import TYPE_CHECKING
 
+from trainwreck.evaluation.dataset.schema import Harm
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
@@ -38,6 +39,7 @@ class MaskMissing(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (citations.INSTABILITY, citations.READING_CURVES)
     telling = "attention_mass_future"
+    harm = Harm.BELOW
     cure_after = 8
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:

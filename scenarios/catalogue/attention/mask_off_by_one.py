@@ -17,6 +17,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainwreck.evaluation.dataset.schema import Harm
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
@@ -45,6 +46,7 @@ class MaskOffByOne(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (citations.INSTABILITY, citations.READING_CURVES)
     telling = "attention_mass_future"
+    harm = Harm.BELOW
     knobs = Shift()
     cure_after = 8
 

@@ -16,6 +16,7 @@ References: Reading the Curves ("the mask may be zeroed or malformed"); Debuggin
 import dataclasses
 from typing import TYPE_CHECKING
 
+from trainwreck.evaluation.dataset.schema import Harm
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
@@ -37,6 +38,7 @@ class MaskInverted(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (citations.READING_CURVES, citations.INSTABILITY)
     telling = "attention_mass_future"
+    harm = Harm.BELOW
     cure_after = 8
 
     def base(self, setup: Setup) -> Setup:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.errors import InputError
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
@@ -51,6 +52,9 @@ class QueryProjectionZeroed(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Which, setup: Setup) -> list[Change]:
+        if not 0 <= knobs.layer < setup.model.layers:
+            raise InputError(f"fault.layer: {knobs.layer} is not allowed; allowed: 0 to {setup.model.layers - 1}")
+
         def wipe(parametrization: Parametrization, plan: Layout) -> Parametrization:
             queries = projections(plan, knobs.layer, setup.model.heads)[:, 0]
             return parametrization.scaled(queries, 0.0, plan.size)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
@@ -53,6 +54,9 @@ class ResidualBypassed(Scenario):
         return bases.echo(setup)
 
     def fault(self, knobs: Which, setup: Setup) -> list[Change]:
+        if not 0 <= knobs.layer < setup.model.layers:
+            raise InputError(f"fault.layer: {knobs.layer} is not allowed; allowed: 0 to {setup.model.layers - 1}")
+
         def bypass(tables: "Tables", setup: Setup) -> "Tables":
             import torch
 

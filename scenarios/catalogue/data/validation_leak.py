@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainwreck.evaluation.dataset.schema import Harm
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
@@ -42,6 +43,7 @@ class ValidationLeak(Scenario):
     kinds = (FaultKind.DATA,)
     sources = (citations.DIVERGENT_LOSS, citations.READING_CURVES)
     telling = "fresh_loss"
+    harm = Harm.BELOW
     knobs = Share()
     cure_after = 4
 

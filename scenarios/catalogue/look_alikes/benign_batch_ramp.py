@@ -32,6 +32,10 @@ class Ramp(Knobs):
     first: float = 0.4
     until: float = 0.5
 
+    def __post_init__(self) -> None:
+        if not self.until > self.first:
+            raise ValueError(f"fault.until: {self.until} is not allowed; allowed: over fault.first")
+
 
 @register
 class BenignBatchRamp(Scenario):

@@ -33,6 +33,12 @@ class Copying(Knobs):
     rows: int = 4
     period: int = 5
 
+    def __post_init__(self) -> None:
+        if not self.rows >= 0:
+            raise ValueError(f"fault.rows: {self.rows} is not allowed; allowed: 0 or more")
+        if not self.period >= 1:
+            raise ValueError(f"fault.period: {self.period} is not allowed; allowed: 1 or more")
+
 
 @register
 class BenignLateDrop(Scenario):

@@ -34,6 +34,10 @@ class Ramp(Knobs):
     shortest: int = 8
     until: float = 0.5
 
+    def __post_init__(self) -> None:
+        if not self.shortest >= 1:
+            raise ValueError(f"fault.shortest: {self.shortest} is not allowed; allowed: 1 or more")
+
 
 @register
 class BenignLengthRamp(Scenario):

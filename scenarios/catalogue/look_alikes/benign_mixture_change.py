@@ -31,6 +31,10 @@ class Share(Knobs):
 
     rows: int = 3
 
+    def __post_init__(self) -> None:
+        if not self.rows >= 0:
+            raise ValueError(f"fault.rows: {self.rows} is not allowed; allowed: 0 or more")
+
 
 @register
 class BenignMixtureChange(Scenario):

@@ -29,6 +29,10 @@ class Factor(Knobs):
 
     factor: float = 8.0
 
+    def __post_init__(self) -> None:
+        if not self.factor > 0:
+            raise ValueError(f"fault.factor: {self.factor} is not allowed; allowed: over 0")
+
 
 @register
 class SlowDivergence(Scenario):

@@ -34,6 +34,8 @@ class Jump(Knobs):
     ramp_steps: int = 60
 
     def __post_init__(self) -> None:
+        if not self.factor > 0:
+            raise ValueError(f"fault.factor: {self.factor} is not allowed; allowed: over 0")
         if self.ramp_steps < 1:
             raise ValueError(f"fault.ramp_steps: {self.ramp_steps} is not allowed; allowed: 1 or more")
 

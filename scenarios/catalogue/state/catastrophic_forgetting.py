@@ -36,6 +36,10 @@ class Task(Knobs):
 
     language_seed: int = 1
 
+    def __post_init__(self) -> None:
+        if not self.language_seed >= 0:
+            raise ValueError(f"fault.language_seed: {self.language_seed} is not allowed; allowed: 0 or more")
+
 
 @register
 class CatastrophicForgetting(Scenario):

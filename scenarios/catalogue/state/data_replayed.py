@@ -32,6 +32,10 @@ class Resumes(Knobs):
 
     every: int = 10
 
+    def __post_init__(self) -> None:
+        if not self.every >= 1:
+            raise ValueError(f"fault.every: {self.every} is not allowed; allowed: 1 or more")
+
 
 @register
 class DataReplayed(Scenario):

@@ -33,6 +33,10 @@ class Ramp(Knobs):
     peak: float = 0.5
     ramp: int = 150
 
+    def __post_init__(self) -> None:
+        if not self.ramp >= 1:
+            raise ValueError(f"fault.ramp: {self.ramp} is not allowed; allowed: 1 or more")
+
 
 @register
 class LateFinetuneDivergence(Scenario):

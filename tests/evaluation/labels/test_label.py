@@ -199,3 +199,86 @@ def test_a_compound_run_is_latent_unless_harmed(make_run: Any, healthy: list[Tra
     assert kinds == expected
     assert {"compound", "latent"} == set(kinds.values())
     assert label_runs(once, by_id.__getitem__) == once  # a latent one is still two
+
+
+# harm, signatures, change of the loss, final loss less the twin's -> kind, outcome
+ALTERED: dict[str, tuple[str, str, Callable[[np.ndarray], np.ndarray], float | None, str, str]] = {
+    "better than its twin": ("above", '{"a": false}', lambda y: y - 5 * late, -0.21, "not shown", "recovered"),
+    "better, and shown for a time": ("above", '{"a": true}', lambda y: y - 5 * late, -0.21, "failing", "recovered"),
+    "better, and lost for a time": ("above", '{"a": false}', lambda y: y + 5 * middle, -0.21, "failing", "recovered"),
+    "worse": ("above", '{"a": false}', lambda y: y + 5 * late, 2.0, "failing", "damaged"),
+    "worse at the end alone": ("above", '{"a": false}', lambda y: y, 0.2, "failing", "damaged"),
+    "nothing": ("above", '{"a": false}', lambda y: y, 0.0, "not shown", "recovered"),
+    "shown without harm": ("above", '{"a": true}', lambda y: y, 0.0, "latent", "recovered"),
+    "a leak": ("below", '{"a": true}', lambda y: y - 5 * late, -2.0, "failing", "damaged"),
+    "a leak that ends above": ("below", '{"a": false}', lambda y: y + 5 * late, 2.0, "not shown", "recovered"),
+    "lost": ("below", '{"a": false}', lambda y: np.where(late, np.nan, y), None, "failing", "non_finite"),
+    "one of two shown": ("above", '{"a": true, "b": false}', lambda y: y, 0.0, "latent", "recovered"),
+    "none of two shown": ("either", '{"a": false, "b": false}', lambda y: y, 0.0, "not shown", "recovered"),
+}
+
+
+@pytest.fixture
+def altered(make_run: Any, healthy: list[Trace]) -> tuple[list[dict[str, Any]], list[Trace]]:
+    cases = {name: ("failing", {"loss": change}, gap) for name, (_, _, change, gap, *_) in ALTERED.items()}
+    rows, traces = rows_and_traces(make_run, healthy, cases)
+    for row in rows[len(healthy) :]:
+        row["harm"], row["signatures"] = ALTERED[row["run_id"]][:2]
+    return rows, traces
+
+
+def test_a_kind_is_made_of_harm_on_the_declared_side_and_of_the_signature(altered: Any, healthy: list[Trace]) -> None:
+    rows, traces = altered
+    by_id = {t.run_id: t for t in traces}
+    once = label_runs(rows, by_id.__getitem__)
+    found = {row["run_id"]: (row["kind"], row["outcome"]) for row in once[len(healthy) :]}
+    assert found == {name: (kind, outcome) for name, (*_, kind, outcome) in ALTERED.items()}
+    assert label_runs(once, by_id.__getitem__) == once, "what is not shown may be shown once more, and is not"
+    for row in once:
+        if row["kind"] == "not shown":
+            row["signatures"] = '{"a": true}'
+    again = label_runs(once, by_id.__getitem__)
+    assert {row["kind"] for row in again[len(healthy) :]} == {"failing", "latent"}
+
+
+def test_a_pair_that_shows_nothing_is_not_shown_and_one_that_is_harmed_is_a_compound(altered: Any) -> None:
+    rows, traces = altered
+    for row in rows:
+        if row["kind"] == "failing":
+            row["scenario"] = "a+b"
+    found = label_runs(rows, {t.run_id: t for t in traces}.__getitem__)
+    kinds = {row["run_id"]: row["kind"] for row in found if row["scenario"] == "a+b"}
+    assert kinds == {name: kind.replace("failing", "compound") for name, (*_, kind, _) in ALTERED.items()}
+
+
+def test_without_healthy_runs_the_end_and_the_signature_decide(altered: Any, healthy: list[Trace]) -> None:
+    """Harm for a time is not known then, so that a run that shows its signature stays as it was injected."""
+    rows, traces = altered
+    few = [row for row in rows if row["run_id"] not in {t.run_id for t in healthy[1:]}]
+    found = {row["run_id"]: row["kind"] for row in label_runs(few, {t.run_id: t for t in traces}.__getitem__)}
+    assert (found["better than its twin"], found["nothing"], found["none of two shown"]) == ("not shown",) * 3
+    assert (found["worse"], found["lost"], found["shown without harm"]) == ("failing",) * 3
+
+
+def test_a_table_of_before_is_labelled_as_it_was(folder: Path, labelled: Any) -> None:
+    """Without the two columns, harm is on either side and no signature is known."""
+    table = pq.read_table(folder / "runs.parquet").drop_columns(["harm", "signatures"])
+    pq.write_table(table, folder / "runs.parquet")
+    write_manifest(folder, {})
+    assert set(load(folder).runs["harm"]) == {"either"}
+    assert set(load(folder).runs["signatures"]) == {"{}"}
+    assert [row["kind"] for row in relabel(folder)] == [after["kind"] for _, after in labelled.values()]
+
+
+def test_signatures_are_measured_again_by_who_can(folder: Path) -> None:
+    def none_holds(rows: list[dict[str, Any]], trace: Callable[[str], Trace]) -> list[dict[str, Any]]:
+        assert trace(rows[0]["run_id"]).run_id == rows[0]["run_id"]
+        return [row | {"signatures": '{"high_lr": false}'} if row["cause"] else row for row in rows]
+
+    before = {row["run_id"]: row["kind"] for row in relabel(folder)}
+    after = {row["run_id"]: row["kind"] for row in relabel(folder, none_holds)}
+    assert {name for name in after if after[name] != before[name]} == {
+        name for name in before if before[name] == "latent"
+    }
+    assert after["unharmed"] == "not shown"
+    assert {row["run_id"]: row["kind"] for row in relabel(folder)} == after, "they stay in the table"

@@ -8,7 +8,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GroupKFold, cross_val_score
 
-from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.schema import RunKind
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.learning.arrays import arrays
@@ -71,6 +71,15 @@ def test_the_target_is_one_under_the_fault(data_set):
     assert {kind for kind, y in zip(found.runs["kind"].to_numpy()[found.run], found.y, strict=True) if y} == {
         "failing", "latent", "cured",
     }  # fmt: skip
+
+
+def test_a_run_whose_fault_is_not_shown_is_left_out_from_the_onset_on(data_set):
+    runs = data_set.runs.assign(kind=data_set.runs["kind"].replace("latent", "not shown"))
+    found = arrays(DataSet(data_set.path, data_set.manifest, runs), kinds=["not shown"], signals=["loss"])
+    assert len(found.runs) == 3
+    for i, onset in enumerate(found.runs["onset_step"]):
+        assert found.step[found.run == i].tolist() == list(range(int(onset)))
+    assert not found.y.any()
 
 
 def test_by_visible_steps_the_rows_between_are_left_out(sample):

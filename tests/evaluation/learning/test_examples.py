@@ -27,6 +27,7 @@ def said(**facts: Any) -> str:
         ({"kind": "healthy", "onset_step": None}, "q" * 100),
         ({"kind": "look-alike"}, "q" * 100),
         ({"kind": "latent"}, "-" * 100),
+        ({"kind": "not shown"}, "-" * 100),
         ({"kind": "failing"}, "q" * 20 + "-" * 10 + "a" * 70),
         ({"kind": "compound"}, "q" * 20 + "-" * 10 + "a" * 70),
         ({"kind": "failing", "visible_profiles": '{"standard": 30}'}, "q" * 20 + "-" * 80),

@@ -119,6 +119,10 @@ def test_what_can_not_be_learned_from(taught: DataSet, data_set: DataSet) -> Non
     def changed(keep: Any) -> DataSet:
         return DataSet(taught.path, taught.manifest, taught.runs[keep(taught.runs)])
 
+    some = taught.runs["kind"].where(taught.runs["seed"] != 1, "not shown")
+    kept = training.train_runs(DataSet(taught.path, taught.manifest, taught.runs.assign(kind=some)))
+    assert 0 < len(kept) < len(taught.runs)
+    assert 1 not in set(kept["seed"])  # of runs that were not harmed nothing is learned
     with pytest.raises(InputError, match="failing runs of 2 seeds in the split 'train' are too few; allowed: 3 seeds"):
         training.train_runs(changed(lambda runs: runs["seed"] < 2))
     with pytest.raises(InputError, match="healthy or look-alike runs of 0 seeds"):

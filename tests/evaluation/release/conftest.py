@@ -60,3 +60,14 @@ def private(data: Path) -> Path:
     edit_runs(data, lambda row: {"split": "private"} if row["seed"] == 2 else {})
     assert (load(data).runs["split"] == "private").sum() == 6
     return data
+
+
+@pytest.fixture
+def unharmed(data: Path) -> Path:
+    """The data set with a run whose fault is not shown, and a latent one."""
+    labels = {
+        "run-0-1": {"kind": "not shown", "signatures": '{"high_lr": false}'},
+        "run-1-1": {"kind": "latent", "signatures": '{"corrupt_tokens": true}'},
+    }
+    edit_runs(data, lambda row: labels.get(row["run_id"], {}))
+    return data

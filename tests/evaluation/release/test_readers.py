@@ -16,6 +16,7 @@ import pytest
 
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SIGNALS, Axis
+from trainwreck.evaluation.release import release
 
 COLUMNS = ["run_id", "step", *(signal.name for signal in SIGNALS), "split", "kind"]
 
@@ -144,3 +145,26 @@ def test_croissant_without_a_day_is_valid_with_a_warning(released: Path, rel: Pa
     assert found["errors"] == []
     assert len(found["warnings"]) == 1
     assert "datePublished" in found["warnings"][0]
+
+
+def test_runs_whose_fault_is_not_shown_are_counted_and_read_as_the_others(unharmed: Path, tmp_path: Path) -> None:
+    """The kind is two words, and part of a path."""
+    out = tmp_path / "rel"
+    release(unharmed, out, published="2026-01-31", url="https://example.org/data")
+    assert (out / "telemetry" / "split=test" / "kind=not shown" / "part-00000.parquet").exists()
+    for read in (with_pandas, with_pyarrow, with_duckdb):
+        table = read(out)
+        kept = {
+            run
+            for run, kind in zip(table["run_id"].to_pylist(), table["kind"], strict=True)
+            if str(kind) == "not shown"
+        }
+        assert kept == {"run-0-1"}
+    text = (out / "README.md").read_text("utf-8")
+    assert "| split | failing | healthy | look-alike | latent | not shown | cured |" in text
+    assert "6 runs under a fault: 4 failing, 1 latent, 1 not shown; the signature holds in 1 of 2." in text
+    found = elsewhere(CROISSANT, tmp_path, out / "croissant.json")
+    assert found["errors"] == found["warnings"] == []
+    assert [run["runs/kind"] for run in found["runs"]].count("not shown") == 1
+    done = subprocess.run(["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=out, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

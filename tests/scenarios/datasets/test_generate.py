@@ -26,7 +26,7 @@ MODULE = import_module("trainwreck.scenarios.datasets.generate")
 TINY = ("model.width=16", "model.heads=2", "model.context=16", "data.rows=2", "evaluation.rows=4")
 
 
-def plan(lengths=(16, 20, 24), seed=0) -> list[RunSpec]:
+def plan(lengths=(22, 26, 30), seed=0) -> list[RunSpec]:
     """Four runs a length: two scenarios that share a twin."""
     return unique(
         spec
@@ -288,7 +288,7 @@ def test_progress_counts_bundles_and_run_steps(specs, tmp_path):
     assert all(counts[4] > 0 for counts in reports[1:-1])
 
 
-@pytest.mark.parametrize("changed", [{"lengths": (16, 20)}, {"seed": 1}], ids=str)
+@pytest.mark.parametrize("changed", [{"lengths": (22, 26)}, {"seed": 1}], ids=str)
 def test_another_plan_is_refused_and_nothing_changes(changed, undisturbed):
     before = content(undisturbed.path)
     with pytest.raises(InputError, match="holds another plan"):

@@ -14,7 +14,7 @@ from trainwreck.scenarios.datasets.plans import resolve
 
 KILLS = 20
 WORDS = (
-    "scenario=mask_missing", "steps=range(20,28)", "model.width=16", "model.heads=2", "model.context=16",
+    "scenario=mask_missing", "steps=range(22,30)", "model.width=16", "model.heads=2", "model.context=16",
     "data.rows=2", "evaluation.rows=4",
 )  # fmt: skip
 

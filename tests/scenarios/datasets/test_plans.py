@@ -59,11 +59,11 @@ def test_every_failure_and_look_alike_of_the_demo_is_proven_as_it_is_run():
 
 
 def test_a_sweep_is_every_combination():
-    name, specs = resolve(["scenario=high_lr,mask_missing", "seed=range(3)", "steps=30,40"])
+    name, specs = resolve(["scenario=high_lr,mask_missing", "seed=range(3)", "steps=120,150"])
     faulty = [spec for spec in specs if spec.role is Role.FAULTY]
     assert name == "sweep"
     assert {(s.scenario, s.seed, s.setup.steps) for s in faulty} == {
-        (scenario, seed, steps) for scenario in ("high_lr", "mask_missing") for seed in range(3) for steps in (30, 40)
+        (scenario, seed, steps) for scenario in ("high_lr", "mask_missing") for seed in range(3) for steps in (120, 150)
     }
     assert len(faulty) == 12
     # four bases: two scenarios at two lengths
@@ -71,14 +71,14 @@ def test_a_sweep_is_every_combination():
 
 
 def test_a_sweep_over_severities_and_sizes():
-    specs = resolve(["scenario=high_lr", "severity=subtle,severe", "size=micro,small", "steps=30"])[1]
+    specs = resolve(["scenario=high_lr", "severity=subtle,severe", "size=micro,small", "steps=120"])[1]
     faulty = {(spec.severity, spec.size) for spec in specs if spec.role is Role.FAULTY}
     assert faulty == {(v, z) for v in (Severity.SUBTLE, Severity.SEVERE) for z in (Size.MICRO, Size.SMALL)}
     assert {spec.seed for spec in specs if spec.split is Split.TEST} == {0}
 
 
 def test_severities_share_their_twin():
-    specs = resolve(["scenario=high_lr", "severity=subtle,clear,severe", "steps=30"])[1]
+    specs = resolve(["scenario=high_lr", "severity=subtle,clear,severe", "steps=120"])[1]
     assert sum(spec.role is Role.TWIN and spec.split is Split.TEST for spec in specs) == 1
 
 
@@ -89,7 +89,7 @@ def test_one_that_is_its_own_twin_has_no_calibration():
 
 
 def test_a_plan_file_is_the_same_runs(tmp_path):
-    specs = resolve(["scenario=high_lr,benign_clean_resume", "steps=30"])[1]
+    specs = resolve(["scenario=high_lr,benign_clean_resume", "steps=120"])[1]
     path = tmp_path / "mine.json"
     content = {"format": "trainwreck-plan", "runs": [spec.to_json() for spec in specs]}
     path.write_text(json.dumps(content), encoding="utf-8")

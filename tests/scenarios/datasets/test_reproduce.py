@@ -15,7 +15,7 @@ from trainwreck.scenarios.datasets.generate import generate
 from trainwreck.scenarios.datasets.reproduce import reproduce
 from trainwreck.scenarios.spec.run_spec import family_of, unique
 
-TINY = ["steps=20", "model.width=16", "model.heads=2", "model.context=16", "data.rows=2", "evaluation.rows=4"]
+TINY = ["steps=24", "model.width=16", "model.heads=2", "model.context=16", "data.rows=2", "evaluation.rows=4"]
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,9 @@ def test_every_run_is_reproduced_to_the_bit(data_set, specs):
     for spec in specs:
         found = reproduce(data_set, spec.run_id)
         assert found.identical, found.text()
-        assert found.rows == 20
+        assert found.rows == 24
         assert found.changed == ()
-        assert found.text() == f"{spec.run_id}: 20 rows, bitwise identical"
+        assert found.text() == f"{spec.run_id}: 24 rows, bitwise identical"
 
 
 @pytest.mark.parametrize("signal", ["loss", "layer_grad_norm", "tokens_per_second", "head_entropy"])

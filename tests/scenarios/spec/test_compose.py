@@ -87,7 +87,7 @@ def test_every_range_holds_at_both_ends(path):
     [
         ("stesp=3", "did you mean 'steps'"),
         ("model.init.matrix=1", "did you mean 'matrix_std'"),
-        ("fault.factor=1", "nothing below a plain value|allowed: "),
+        ("fault.factor=1", "'fault.factor' is not allowed; allowed: none below fault, the scenario has no knobs"),
         ("model=3", "a group of settings"),
         ("model.init=3", "a group of settings"),
         ("steps=two", "steps: 'two' is not allowed; allowed: a whole number"),

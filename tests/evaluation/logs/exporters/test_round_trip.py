@@ -167,6 +167,20 @@ def test_runs_that_were_deleted_are_left_out(exported: Any, tmp_path: Path) -> N
     assert [log.name for log in read(copied)] == [where["healthy"].rpartition(" ")[2]]
 
 
+def test_timeeval_leaves_out_what_is_neither_normal_nor_anomalous(
+    tmp_path: Path, make_run: Any, make_trace: Any, write_data_set: Any
+) -> None:
+    fault = {"scenario": "high_lr", "cause": "high_lr", "onset_step": 2, "last_step": 9}
+    runs = [make_run("a", kind="not shown", **fault), make_run("b", kind="failing", **fault)]
+    data = write_data_set(tmp_path, runs, [make_trace(name, steps=10) for name in "ab"])
+    assert export(data, "timeeval", tmp_path / "out") == {"b": "b.csv"}
+    with (tmp_path / "out" / "runs.csv").open(encoding="utf-8") as file:
+        assert [row["run_id"] for row in csv.DictReader(file)] == ["b"]
+    assert set(export(data, "tensorboard", tmp_path / "board")) == {"a", "b"}
+    with pytest.raises(InputError, match="no run is left, since the fault of none is shown"):
+        export(data, "timeeval", tmp_path / "none", ["a"])
+
+
 def test_timeeval_has_a_label_a_step_and_no_empty_cell(exported: Any, hard: DataSet) -> None:
     folder, where = exported["timeeval"]
     for run_id in RUNS:

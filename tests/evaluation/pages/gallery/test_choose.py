@@ -76,3 +76,8 @@ def test_a_look_alike_misses_no_cure(build):
     (one,) = exhibits([build(look, {"run_id": "t0", "seed": 0})])["benign"]
     assert (one.missing, one.cured) == (0, None)
     assert [row["run_id"] for row in one.rows] == ["t0", "l0"]
+
+
+def test_a_run_whose_fault_is_not_shown_is_no_exhibit(build):
+    assert chosen(build(*trio(0, kind="not shown"), *trio(1, kind="latent"))) == ["fclear1"]
+    assert exhibits([build(*trio(0, kind="not shown"), name="b")]) == {}

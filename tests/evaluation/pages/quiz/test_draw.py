@@ -119,3 +119,11 @@ def test_a_recipe_is_its_json(recipe):
     for one in (recipe, replace(recipe, part=Part(2, 6), runs=0), replace(recipe, families=("data",))):
         assert Recipe.read(json.loads(json.dumps(one.to_json())), "a.json") == one
     assert replace(recipe, seed=8).id != recipe.id != replace(recipe, profile="minimal").id
+
+
+def test_a_run_whose_fault_is_not_shown_is_in_no_quiz():
+    runs = made_up()
+    runs.loc[["f1", "f2"], "kind"] = "not shown"
+    assert not {"f1", "f2"} & set(draw(runs, Recipe("t", seed=7, runs=8, profile="full")))
+    dealt = [draw(runs, Recipe("t", seed=7, runs=0, profile="full", part=Part(k, 2))) for k in (1, 2)]
+    assert sorted(run_id for part in dealt for run_id in part) == sorted({*runs.index} - {"f1", "f2"})

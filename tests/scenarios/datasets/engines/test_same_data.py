@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning:ray", "ignore::DeprecationWarning:ray"),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-TINY = ("model.width=16", "model.heads=2", "model.context=16", "data.rows=2", "evaluation.rows=4", "steps=16")
+TINY = ("model.width=16", "model.heads=2", "model.context=16", "data.rows=2", "evaluation.rows=4", "steps=24")
 ENGINES = {
     "local": lambda out: Local(2),
     "ray": lambda out: Ray(workers=2),
