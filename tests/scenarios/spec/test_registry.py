@@ -91,14 +91,15 @@ class Clear(Scenario):
     def signature(self, run, healthy, onset) -> Clauses:
         if len(run) < 2:
             return {"the loss jumps": False, "and stays": False}
-        level = 2 * healthy
+        level = 2 * healthy[0]
         return {"the loss jumps": run[onset] > level, "and stays": run[-1] > level}
 
 
 def test_a_signature_is_its_clauses():
     assert Clear.checked() == {"the loss jumps": "run[onset] > level", "and stays": "run[-1] > level"}
-    assert Clear().holds([0, 3, 3], 1, 1)
-    assert not Clear().holds([0, 3, 0], 1, 1)
+    assert Clear().holds([0, 3, 3], [1, 1], 1)
+    assert not Clear().holds([0, 3, 0], [1, 1], 1)
+    assert not Clear().holds([0, 3, 3], [1, 1], 2)  # the twin ended before the onset
     assert Scenario.checked() == {}
 
 
@@ -108,9 +109,11 @@ def test_the_page_lists_the_clauses_and_what_is_seen_besides(make):
     assert fresh.page()["Signature"] == "Checked: the loss jumps; and stays.\nAlso seen: Noise."
     assert list(fresh.page()) == list(SECTIONS)
     register(fresh)
-    plain = make(page=PAGE, signature=lambda self, run, healthy, onset: run > 0)  # true or false, and words of its own
+    plain = make(
+        page=PAGE, signature=lambda self, run, healthy, onset: run > healthy
+    )  # true or false, and words of its own
     assert plain.page()["Signature"] == "Words."
-    assert plain().holds(1, 0, 0)
+    assert plain().holds([1], [0], 0)
 
 
 @EVERY
