@@ -88,7 +88,7 @@ def sample(language: Language, seed: int, stream: str, step: int, rows: int, con
 
 def one_token(batch: Batch) -> Batch:
     """A batch [B, T] that repeats its first token, input and target throughout."""
-    token = np.broadcast_to(batch.inputs[:1, :1], batch.inputs.shape)
+    token = np.full_like(batch.inputs, batch.inputs[0, 0])
     return replace(batch, inputs=token, targets=token)
 
 
