@@ -97,7 +97,7 @@ def moment_rms(
     if kind is OptimizerKind.SGD:
         return None
     # g^2 / v, with the correction taken out of the large tensors; the root comes after the sum.
-    correct2 = 1 - settings.beta2**moments.count
+    correct2 = 1 - power(settings.beta2, moments.count)
     least = (settings.eps.square() * correct2).clamp(min=SMALLEST).unsqueeze(1)
     ratio = (grads / moments.second.clamp(min=least)).mul_(grads)
     mean_NS = torch.stack([ratio[:, start:stop].mean(1) for start, stop in bounds], 1)
@@ -149,6 +149,14 @@ class _Left:
         return cls(skip_N, still, None if updates.moves_NP is None else ~updates.moves_NP)
 
 
+def power(base_N: Tensor, exponent_N: Tensor) -> Tensor:
+    """base ** exponent, [N], to the same bits whatever N is.
+
+    From 16 elements on PyTorch takes vectors on a CPU, whose last bit is another.
+    """
+    return torch.cat([b**e for b, e in zip(base_N.split(8), exponent_N.split(8), strict=True)])
+
+
 def _adamw(
     flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, left: _Left, kept: Storage
 ) -> Tensor:
@@ -160,7 +168,8 @@ def _adamw(
     if kept.second is not Format.FP32:
         moments.second = stored(moments.second, kept.second)
     # m / c1 / (sqrt(v) / c2 + eps), with both corrections taken out of the large tensors.
-    correct1, correct2 = 1 - beta1**count, (1 - beta2**count).sqrt()
+    correct1 = 1 - power(s.beta1, count[:, 0])[:, None]
+    correct2 = (1 - power(s.beta2, count[:, 0])[:, None]).sqrt()
     update = moments.second.sqrt().add_(eps * correct2)
     if s.update_clip is not None:
         shorter = update_clip_factor(grads * correct2 / update, s.update_clip, s.bounds)

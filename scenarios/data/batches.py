@@ -88,7 +88,7 @@ def sample(language: Language, seed: int, stream: str, step: int, rows: int, con
 
 def one_token(batch: Batch) -> Batch:
     """A batch [B, T] that repeats its first token, input and target throughout."""
-    token = np.broadcast_to(batch.inputs[:1, :1], batch.inputs.shape)
+    token = np.full_like(batch.inputs, batch.inputs[0, 0])
     return replace(batch, inputs=token, targets=token)
 
 
@@ -125,12 +125,14 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
     block = cut(block, data.longest) if data.longest else block
     if not data.one_token_every and not data.padding_every:
         return block
-    batches = [block.at(index) for index in range(len(steps))]
-    for index, step in enumerate(steps):
+    batches = []
+    for place, step in enumerate(steps):
+        batch = block.at(place)
         if drawn(seed, "one_token", step, data.one_token_every):
-            batches[index] = one_token(batches[index])
+            batch = one_token(batch)
         if drawn(seed, "padding", step, data.padding_every):
-            batches[index] = end_padded(batches[index], setup.model.vocab_size - 1)
+            batch = end_padded(batch, setup.model.vocab_size - 1)
+        batches.append(batch)
     return stacked(batches)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trainwreck.models.config import OptimizerKind
-from trainwreck.models.optim import Moments, Settings, clip_coefficient, step
+from trainwreck.models.optim import Moments, Settings, clip_coefficient, power, step
 
 MASK = (torch.arange(37) < 20).float()
 STEPS = 12
@@ -112,3 +112,13 @@ def test_an_infinite_norm_is_clipped_to_nothing_and_nan_stays_in_its_run() -> No
     assert factor[0] == 0
     assert torch.isnan(factor[1])
     assert factor[2] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("runs", [2, 7, 16, 33])
+def test_bias_corrections_are_the_same_bits_however_many_runs_there_are(runs: int) -> None:
+    for base in (0.9, 0.95, 0.99, 0.999):
+        for count in range(1, 300):
+            alone = power(torch.tensor([base]), torch.tensor([float(count)]))
+            together = power(torch.full((runs,), base), torch.full((runs,), float(count)))
+            assert torch.equal(together, alone.expand(runs))
+            assert torch.allclose(alone.double(), torch.tensor([float(base) ** count]).double(), rtol=1e-4, atol=0)
