@@ -3,7 +3,7 @@
 Failure: Training looks as good as with the right norm, or better. The validation loss, for which the norm goes
     by its running statistics, stands well above it for the whole run.
 Mechanism: In training y = (x - mean_B) / std_B over the tokens of the batch, in evaluation y = (x - m) / s with
-    m <- 0.9 m + 0.1 mean_B, and s likewise. The tokens of one row are alike, so those of a small batch are a
+    m <- 0.9 m + 0.1 mean_B, and s^2 likewise. The tokens of one row are alike, so those of a small batch are a
     handful of draws: its mean is far from m. The weights have learnt with the one and are used with the other,
     and what a batch's mean says about its own tokens is gone.
 Injection: From step 0 every norm is a BatchNorm with gain, shift and running statistics.
@@ -53,7 +53,7 @@ class BatchnormInTransformer(Scenario):
         train = run["loss"][late].mean() - healthy["loss"][late].mean()
         held_out = run["validation_loss"][late][seen] - healthy["validation_loss"][late][seen]
         return {
-            "through the second half the training loss is at most a tenth of a nat above the twin's": train < 0.1,
+            "the mean training loss of the second half is at most a tenth of a nat above the twin's": train < 0.1,
             "in it, the validation loss is over a tenth of a nat above the twin's at every evaluation": (
                 held_out.min(initial=np.inf) > 0.1
             ),

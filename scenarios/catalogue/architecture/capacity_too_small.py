@@ -6,9 +6,9 @@ Mechanism: Logits are W x + b with x of width d, so their matrix over all contex
     most (Yang et al. 2018): a softmax over more classes than that can't follow every context, and each
     head is left with d / heads features to tell positions and tokens apart.
 Injection: Width 16 and an MLP no wider than the stream, from step 0; heads and layers are the twin's.
-Cure: The model grown to the twin's width.
+Cure: The twin's width and MLP, from the start.
 Realism: The opposite of overfitting, and told from it by the validation curve.
-References: Debugging training ("plateaus far above expected: model capacity insufficient"; "increase
+References: Debugging training ("plateaus far above expected. Model capacity insufficient"; "increase
     capacity"); Reading the Curves (loss plateau); Yang et al. 2018, "Breaking the softmax bottleneck".
 """
 
@@ -39,7 +39,7 @@ class CapacityTooSmall(Scenario):
         loss, validation = run["loss"], run["validation_loss"]
         return {
             "the loss plateaus above the twin's": shapes.plateaus_above(loss, healthy["loss"], margin=0.1),
-            "the training loss stays within a tenth of a nat of the validation loss": (
+            "the training loss ends within a tenth of a nat of the validation loss": (
                 not shapes.above_validation(loss, validation, margin=0.1)
                 and shapes.above_validation(loss, validation, margin=-0.1)
             ),

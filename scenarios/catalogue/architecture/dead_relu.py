@@ -5,13 +5,13 @@ Failure: ReLU units start with a bias so low that no input reaches them. Their o
 Mechanism: With h = relu(w x + b), dh/dw = x [w x + b > 0]. Behind a norm w x has standard deviation
     |w|, well under 1 here, so b = -4 leaves out every input there is; weight decay doesn't act on biases.
 Injection: ReLU in place of GELU, with initial biases of `bias`, from step 0.
-Cure: The biases set to 0 in mid-run, forty steps after the start: the weights were never touched and
-    work at once.
+Cure: The biases set to 0 in mid-run, forty steps after the start: no gradient has touched the weights,
+    and they work at once.
 Realism: Also what one far too large step leaves behind. The signal is plain and the loss is not: it
     moves by a few hundredths, as attention and embedding learn what the MLP would have. Most runs end
     within tolerance of the twin and are labelled latent.
-References: Debugging training ("for ReLU, a high dead neuron fraction is bad, consider leaky ReLU,
-    GELU, or different initialisation"); Lu et al. 2020, "Dying ReLU and initialization".
+References: Debugging training (a high share of dead units is bad: "consider Leaky ReLU, GELU, or
+    different initialisation"); Lu et al. 2020, "Dying ReLU and initialization".
 """
 
 from dataclasses import dataclass

@@ -3,12 +3,12 @@
 Failure: `requires_grad` is off on the layers: left over from a stage that trained a new head, or set
     by a name pattern that matched too much. The loss falls, for a time as fast as ever.
 Mechanism: A frozen weight has no gradient, so w_t = w_0. What stays is a trained embedding and head
-    around random features, which learn what depends on the last token alone.
+    around random features, which learn mostly what depends on the last token.
 Injection: From step 0 no gradient arrives at any weight of the layers.
 Cure: The layers unfrozen after forty steps.
 Realism: The check of the sources is to look for weights without a gradient before a long run.
-References: Debugging training ("check that gradients flow to all parameters, no requires_grad=False
-    accidentally").
+References: Debugging training ("check that gradients flow to all parameters (no requires_grad=False
+    accidentally)").
 """
 
 import dataclasses

@@ -10,7 +10,7 @@ Injection: From step 0 the training loss is smoothed by `share`; validation is n
 Cure: No smoothing, from the sixtieth step on.
 Realism: A share of 0.1 is common and mild; larger ones come from sweeps and from a share that was
     meant as the part to keep.
-References: Debugging Training Instability ("silent no-learning: label smoothing too large");
+References: Debugging Training Instability (silent no-learning: "label smoothing too large");
     Szegedy et al. 2016, "Rethinking the Inception architecture".
 """
 

@@ -7,9 +7,9 @@ Mechanism: Without a path from the loss to a weight its gradient is None, not 0,
 Injection: From the onset on no gradient arrives anywhere; weights and moments are left alone.
 Cure: The graph whole again, twenty steps later.
 Realism: Stands for a change of the training code at a resume. A framework raises an error where no
-    leaf at all needs a gradient; here as in practice something else (an adapter, an auxiliary head)
-    keeps it silent.
-References: Debugging training ("loss exactly constant: detached gradient").
+    leaf at all needs a gradient; in practice something else (an adapter, an auxiliary head) keeps
+    it silent, and here nothing raises.
+References: Debugging training ("Loss exactly constant": "Detached gradient").
 """
 
 import dataclasses

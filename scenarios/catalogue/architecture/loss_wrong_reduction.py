@@ -10,7 +10,7 @@ Cure: The mean again, resumed six steps later from the state at the onset: what 
     done can't be trained away.
 Realism: Stands for a rewritten loss, and for frameworks that disagree on the default. Nothing
     normalises the step here: SGD with momentum, no clip.
-References: Debugging training ("bug in the loss: wrong reduction"); Debugging Training Instability
+References: Debugging training (bug in the loss: "wrong reduction"); Debugging Training Instability
     ("check loss function").
 """
 

@@ -11,7 +11,7 @@ Cure: The norms in their place after sixty steps.
 Realism: Stands for a block that was rewritten for one branch, and for side channels without a norm.
     Weights start as He et al. would have them; with small ones and shrunken branches the fault is
     there and does no harm. A missing norm in front of the MLP alone is made up for here.
-References: Reading the Curves ("verify that pre-LN is correctly applied at every layer and that no
+References: Reading the Curves ("verify that Pre-LN is correctly applied at every layer and that no
     residual branch is missing its norm"); Xiong et al. 2020.
 """
 

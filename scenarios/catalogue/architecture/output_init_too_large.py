@@ -4,14 +4,14 @@ Failure: The head's weights are drawn at the wrong scale. A fresh model should k
     log V; this one is sure of random tokens and loses many times that.
 Mechanism: With a normed input of length sqrt(d) and weights of standard deviation s, logits have
     standard deviation s * sqrt(d), and a target costs about what the largest of V of them is over it,
-    2.4 standard deviations for V = 64. The gradient at the head's input is W'(p - y), s times as large,
-    and so are the gradients of everything before it.
+    2.4 standard deviations for V = 64. The gradient at the head's input, W'(p - y), grows in proportion
+    to s, and so do the gradients of everything before it.
 Injection: The head's initial standard deviation is `std`.
-Cure: The head scaled to what it should have been after five steps, optimizer state reset.
+Cure: After five steps the head scaled to the right initial size, optimizer state reset.
 Realism: Stands for a missing 1/sqrt(d), or fan-in and fan-out exchanged in a wide layer. Adam takes
     steps of one size whatever the gradient's, so what is too large shrinks slowly: at a learning rate
     of 3e-3 the run loses a quarter of its steps to it and pays for it at the end.
-References: Debugging training ("check loss at initialisation: for K classes it should be log K");
+References: Debugging training ("check loss at initialisation": log K for K classes);
     Reading the Curves ("or the output projection was initialized at the wrong scale").
 """
 
@@ -62,8 +62,7 @@ class OutputInitTooLarge(Scenario):
         n = min(5, len(run), len(healthy))
         ratio = np.median(run["layer_grad_norm"][:n] / healthy["layer_grad_norm"][:n], 0)
         return {
-            "the loss at step 0 is over three times the twin's, which is log V": run["loss"][0]
-            > 3 * healthy["loss"][0],
+            "the loss at step 0 is over three times the twin's": run["loss"][0] > 3 * healthy["loss"][0],
             "in the first five steps the gradient norms of head, layers and embedding are over five times the twin's": (
                 ratio.min() > 5
             ),

@@ -7,7 +7,7 @@ Mechanism: w <- (1 + lr * r) w on top of each update is exponential growth that 
     |w| times a softmax that is flat for most tokens and a cliff for a few.
 Injection: From the onset on, weight decay has the wrong sign and `times` its size on the last layer's
     query, key and value weights.
-Cure: After forty steps the right decay, and the layer's weights and moments taken from the checkpoint
+Cure: After forty steps the right decay, and those weights and their moments taken from the checkpoint
     at the onset.
 Realism: Stands for whatever writes weights back too large: a drifting scale of a low-precision format,
     biased rounding, a parameter group with a decay of its own. Simplified: growth is smooth, so the

@@ -7,7 +7,7 @@ Mechanism: A name's attribute is drawn separately in each document. With the mas
     model, which can't see where documents begin, has to bet: the loss of a lookup goes from that of
     its noise to the entropy of the bet.
 Injection: From step 0 keys of other documents are not masked; the causal mask is right.
-Cure: The document mask after a few steps.
+Cure: The document mask after twenty steps.
 Realism: Stands for packing without a block-diagonal mask, or a kernel that ignores it. The language is
     made of what breaks: short documents, half of whose free tokens are names. In text of long documents
     the same fault costs a few hundredths of a nat in all.

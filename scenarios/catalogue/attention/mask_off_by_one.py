@@ -1,11 +1,11 @@
 """The causal mask is shifted by one: a position can't see itself, or sees one ahead.
 
 Failure: An index error moves the diagonal of the causal mask. One way a token loses sight of itself,
-    and the first one of a row of everything; the other way it sees the very token it should predict.
+    and the first one of a document of everything; the other way it sees the very token it should predict.
 Mechanism: Position t may attend to s <= t + k. Right is k = 0. With k = 1 the target x_(t+1) is
     visible; with k = -1 attention can't copy what stands at t and leans on the residual path.
-Injection: From the onset on, the mask's diagonal is shifted by `shift`. A row in which nothing is
-    allowed attends uniformly, as in frameworks that fill with the dtype's minimum.
+Injection: From the onset on, the mask's diagonal is shifted by `shift`. A query without an
+    allowed key attends uniformly to what one mask alone hides, this one or that of documents.
 Cure: The right diagonal, a few steps after the onset.
 Realism: Stands for `tril(diagonal=...)` mistakes and inclusive against exclusive ends. Simplified:
     all layers shift. The other direction (`fault.shift=-1`) is milder: a model whose heads don't lean

@@ -9,7 +9,7 @@ Injection: From the onset on, the factor on q k' is 0 in every layer. The causal
 Cure: The right mask, a few steps after the onset.
 Realism: Stands for masks of the wrong convention (multiplied, additive, boolean) handed between
     libraries. Simplified: every layer is hit.
-References: Reading the Curves (token loss by position: "the mask may be zeroed or malformed").
+References: Reading the Curves (token loss by position: "attention mask may be zeroed or malformed").
 """
 
 import dataclasses

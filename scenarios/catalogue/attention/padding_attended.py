@@ -1,7 +1,7 @@
 """Padding is attended to and scored.
 
-Failure: Rows end with padding, and neither attention nor the loss masks it: padding tokens are
-    attended to as context and counted as targets. The training loss looks better than it is.
+Failure: Rows end with padding, and neither attention nor the loss masks it: padding is attended
+    to (by padding alone, as it comes last) and counted as targets. The training loss looks better than it is.
 Mechanism: After its first, padding follows padding with certainty and costs nothing, so the mean falls
     to (1 - s) times the true loss for a share s of padding. And the first one has to be foreseen: the
     model gives up -ln(1 - h) nats at each real token, h the chance that the document ends here.

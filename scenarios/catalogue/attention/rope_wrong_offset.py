@@ -3,7 +3,7 @@
 Failure: One side counts positions from 0, the other from somewhere else: an off-by-one in a position
     counter, or a cache that was not reset. Every distance the model has learnt is off by a constant.
 Mechanism: (R_(t+n) q)' (R_s k) = q' R_(s-t-n) k: heads that look back k positions now look back
-    k - n, past the token they want. The query weights can learn to turn back, pair by pair, and the
+    k - n, short of the token they want. The query weights can learn to turn back, pair by pair, and the
     faster a pair turns, the more there is to relearn.
 Injection: From the onset on, the queries' table starts at position `offset`.
 Also seen: Small offsets are relearnt before the end, larger ones leave a plateau above the twin.

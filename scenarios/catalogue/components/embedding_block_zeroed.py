@@ -4,7 +4,7 @@ Failure: Part of the width carries nothing in. Every token loses the same featur
     altogether, and the layers learn to read the others.
 Mechanism: e(x) = (0, e_2(x)). The first norm divides by the standard deviation of what is left,
     sqrt(1 - share) of what it was, so the other features even grow; the projections that read the
-    block get a constant input.
+    block get a nearly constant input.
 Injection: From the onset on, the first `share` of the features of every row compute as zeros.
 Also seen: What is left of the weight norm is about sqrt(1 - share).
 Cure: The trained features compute again, a few steps after the onset.
@@ -66,5 +66,5 @@ class EmbeddingBlockZeroed(Scenario):
             "the weight norm of the embedding drops within one step": kept[0] < 0.93,
             "that of no other layer does": kept[1:].min() > 0.98,
             "the loss steps up": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.02),
-            "and comes back": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.5),
+            "and comes back by over half": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.5),
         }

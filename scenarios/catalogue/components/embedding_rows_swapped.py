@@ -63,5 +63,5 @@ class EmbeddingRowsSwapped(Scenario):
         return {
             "the weight norm of the embedding does not move at the onset": abs(norm[1] / norm[0] - 1) < 0.02,
             "the loss jumps within one step": shapes.jumps_in_one_step(run["loss"], onset, ratio=1.2, after=3),
-            "and ends near the twin's again": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3),
+            "and comes back by over seven tenths": shapes.readapts(run["loss"], healthy["loss"], onset, share=0.3),
         }

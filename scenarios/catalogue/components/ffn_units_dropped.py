@@ -10,7 +10,7 @@ Injection: From the onset on, the input weights and biases of the first `share` 
 Cure: The units compute again, a few steps after the onset.
 Realism: Stands for pruning or a lost tensor-parallel shard. Units do not come back to life, at any
     learning rate.
-References: Debugging training ("a high dead neuron fraction is bad"); Reading the Curves; Shoeybi et
+References: Debugging training (a high share of dead units is bad); Reading the Curves; Shoeybi et
     al. 2019.
 """
 

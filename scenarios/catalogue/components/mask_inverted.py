@@ -5,11 +5,11 @@ Failure: A boolean mask that says what to hide is taken for one that says what t
 Mechanism: Position t may attend to s > t, where s <= t is right. At first nothing that the heads have
     learnt fits, and the loss jumps; then they learn to copy x_(t+1), and it falls under the entropy of
     the source, since H(x_(t+1) | x_(t+1)) = 0.
-Injection: From the onset on, the causal mask is inverted in every layer. A row in which nothing is
-    allowed attends uniformly, as in frameworks that fill with the dtype's minimum.
+Injection: From the onset on, the causal mask is inverted in every layer. A query without an
+    allowed key attends uniformly to what one mask alone hides, this one or that of documents.
 Cure: The right mask, a few steps after the onset.
 Realism: Stands for libraries that disagree on what True means in a mask. Document masks stay right.
-References: Reading the Curves ("the mask may be zeroed or malformed"); Debugging Training Instability
+References: Reading the Curves ("attention mask may be zeroed or malformed"); Debugging Training Instability
     (attention masking bugs).
 """
 
@@ -52,7 +52,7 @@ class MaskInverted(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         return {
-            "from the onset on nearly all attention of every layer lies on the future": (
+            "from the onset on over four fifths of the attention of every layer lies on the future": (
                 run["attention_mass_future"][onset:].min() > 0.8
             ),
             "the loss jumps at the onset": shapes.steps_above(run["loss"], healthy["loss"], onset, margin=0.2),

@@ -3,8 +3,8 @@
 Failure: With the norm after the sum, what it puts out is the stream itself. A gain that is a fraction
     of what it was leaves the next layer a whisper to work with.
 Mechanism: y = g * (x - mean) / std + b. Under Post-LN the next layer's scores are of second order in
-    y, so a gain of a tenth makes attention uniform, and the gradient to all that lies before is scaled
-    by g as well.
+    y, so a gain of a tenth makes attention nearly uniform, and the gradient to all that lies before is
+    scaled by g as well.
 Injection: From the onset on, the gain of the norm after the first layer's MLP computes `factor` times
     as large. The base has its norms after the sums.
 Also seen: From a fraction the layers behind recover, from nothing they don't.

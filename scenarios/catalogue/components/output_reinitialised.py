@@ -3,7 +3,7 @@
 Failure: The head forgets everything while the body keeps all that it knows. The loss is back at what it
     was before the first step, and then falls much faster than it did then.
 Mechanism: A small random head gives nearly equal logits, so p = 1 / V for every token and the loss is
-    ln V; the features that it needs are there, so relearning it is a linear problem.
+    ln V; the features that it needs are there, so relearning it is a convex problem.
 Injection: At the onset, the head's weights are drawn from the initial distribution, the biases are 0.
     Moments and step count stay as they are.
 Cure: The head and its moments from the step before the onset are put back, two steps after it.

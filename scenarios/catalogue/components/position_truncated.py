@@ -2,8 +2,8 @@
 
 Failure: A table of positions is shorter than the row, and the index is clamped to its end. Up to there
     everything is right; beyond it the model can't tell near from far.
-Mechanism: With p(t) = min(t, limit) all tokens beyond the limit have distance p(s) - p(t) = 0, so the
-    rotation R_(p(s) - p(t)) is the identity for each of them and order is lost.
+Mechanism: With p(t) = min(t, limit) any two tokens beyond the limit have distance p(s) - p(t) = 0, so
+    the rotation R_(p(s) - p(t)) is the identity between them and their order is lost.
 Injection: From the onset on, queries and keys are rotated by the clipped positions.
 Cure: The whole table, a few steps after the onset.
 Realism: Stands for a context extended past max_position_embeddings whose lookup clamps, as gathers do
@@ -76,7 +76,7 @@ class PositionTruncated(Scenario):
             "loss by position is the twin's up to some position and far above it beyond": (
                 any(shapes.worse_beyond_position(profile, usual, place, margin=0.4) for place in range(1, 7))
             ),
-            "the loss stays above the twin's to the end": (
+            "the loss ends above the twin's": (
                 shapes.steps_above(run["loss"], healthy["loss"], last, margin=0.05, last=50)
             ),
         }

@@ -7,7 +7,7 @@ Mechanism: With W(t + 1) = W(t) for the three projections the scores x' Q' K x c
 Injection: From the onset on, no gradient arrives at the projections of any layer, as under
     requires_grad=False: weights and moments are left alone, weight decay too. The onset is early, as a
     model that has learnt its attention hardly notices.
-Cure: The gradient arrives again.
+Cure: The gradient arrives again, 25 steps later.
 Realism: Stands for a list of frozen parameters left over from a fine-tuning recipe, and for a detached
     forward. No norm of the projections alone is on record, as that of the whole layer is.
 References: Debugging training ("requires_grad=False accidentally"); Reading the Curves (plateau;
@@ -58,10 +58,10 @@ class ProjectionsFrozen(Scenario):
         entropy, usual = run["attention_entropy"][:, -1], healthy["attention_entropy"][:, -1]
         norms = run["layer_weight_norm"][late, -2].mean() / healthy["layer_weight_norm"][late, -2].mean()
         return {
-            "the last layer's attention stays as diffuse as it was at the onset": (
+            "the last layer's attention ends less than 0.3 nats sharper than at the onset": (
                 entropy[late].mean() > entropy[start].mean() - 0.3
             ),
-            "while the twin's sharpens": entropy[late].mean() > usual[late].mean() + 0.5,
+            "while the twin's ends over half a nat sharper": entropy[late].mean() > usual[late].mean() + 0.5,
             "the last layer's weight norm ends under the twin's": norms < 0.96,
             "the loss falls": run["loss"][late].mean() < run["loss"][start].mean() - 0.3,
             "but to a level above the twin's": (

@@ -54,7 +54,7 @@ class ValueProjectionZeroed(Scenario):
         return {
             "the weight norm of every layer drops within one step": kept[1:-1].max() < 0.995,
             "those of embedding and head do not": kept[[0, -1]].min() > 0.995,
-            "the first layer's attention is the twin's at that step": first < 1e-4,
+            "the entropy of the first layer's attention is the twin's at that step": first < 1e-4,
             "the loss jumps": loss > usual + 0.2,
             "and plateaus above the twin's": shapes.plateaus_above(run["loss"], healthy["loss"], margin=0.2),
         }

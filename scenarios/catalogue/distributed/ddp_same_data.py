@@ -1,15 +1,17 @@
 """Every rank reads the same rows.
 
-Failure: The sampler is not re-seeded by rank. All ranks read the first rank's share, so their
+Failure: The sampler does not go by the rank. All ranks read the first rank's share, so their
     gradients are one gradient and averaging them averages nothing away. Training gets noisier and
     ends higher, as with a batch W times smaller, at the price of W devices.
 Mechanism: The mean of W independent gradients has variance s^2 / W; the mean of W equal ones has s^2.
     Near a minimum SGD hovers at a height in proportion to lr s^2 / (1 - momentum).
 Injection: From the onset on, each of four ranks trains on the rows of the first.
-Also seen: It swings by sqrt(W) of what it did, as the loss of one rank does.
-Cure: Each rank its own share again, which `set_epoch` and a seed by rank give, thirty steps later.
-Realism: "Single GPU works, DDP doesn't: all GPUs see the same data". Four processes that average
-    their gradients over torch.distributed. Plain SGD at a constant rate: decay would hide the noise.
+Also seen: It swings by sqrt(W) times what it did, as the loss of one rank does.
+Cure: Each rank its own share again, thirty steps later. A sampler divides rows by rank; `set_epoch`
+    gives them a new order.
+Realism: "Single GPU works, DDP doesn't": "all GPUs see the same data". Four processes that average
+    their gradients over torch.distributed. SGD with momentum at a constant rate: decay would hide
+    the noise.
 References: Debugging training (all GPUs see the same data); McCandlish et al. 2018, An empirical model of
     large-batch training.
 """
