@@ -3,8 +3,9 @@
 Failure: Tokens of the inputs are replaced at random, as augmentation, and far too often. The training
     loss jumps and stays up, while the held-out loss, on natural text, hardly moves.
 Mechanism: Where the previous token was replaced, the next one can't be told from it: a share e of the
-    targets costs the unigram entropy in place of the chain's, e * (H(y) - H(y|x)) at least. Labels
-    are right, so on clean inputs the prediction is nearly what it was.
+    targets costs up to the unigram entropy in place of the chain's, e * (H(y) - H(y|x)), and doubt of the
+    tokens that were not replaced costs nearly as much again. Labels are right, so on clean inputs the
+    prediction is nearly what it was.
 Injection: From the onset on each input token is replaced with probability `share` by a token drawn
     evenly; the labels stay.
 Cure: Augmentation off.

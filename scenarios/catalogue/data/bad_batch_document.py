@@ -1,6 +1,6 @@
 """One document of garbage in one batch: a spike that a single row makes.
 
-Failure: One document of one batch is binary data that was read as text. The loss of that row is many
+Failure: One document of one batch is binary data that was read as text. The loss of that row is some four
     times the others', and it alone lifts the loss of the step by a half.
 Mechanism: The batch's gradient is the mean of its rows'. A row at k times the usual loss among B has k / (B - 1
     + k) of the loss, two fifths for k = 5 among 8, and about as much of the gradient.

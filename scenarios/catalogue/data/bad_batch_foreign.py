@@ -2,7 +2,7 @@
 
 Failure: One batch comes from a language that the tokenizer has no words for and spells in bytes. To
     the model those ids are as good as unseen: the loss of the step is several times its level, and
-    what it learns from it is unlearnt within some ten steps.
+    what it learns from it costs a few hundredths of a nat over the next tens of steps.
 Mechanism: Byte fallback makes two tokens of each character, out of ids with p near 0: each costs
     -ln p, near ten nats, and pulls all logits towards bytes, as a shift of the output bias would.
 Injection: At the onset, for one step, all rows come from a second language, each of its symbols as

@@ -3,7 +3,7 @@
 Failure: A damaged shard: in some rows about half of the tokens are ids that the tokenizer never
     emits. They fall into the padding of the embedding table, so nothing crashes; the loss does.
 Mechanism: The model has learnt p(never seen id) near 0, so one such target costs -ln p, ten nats and
-    more, and its gradient, softmax - onehot, has length near sqrt(2) where a learnt token's has little.
+    more, and its gradient, softmax - onehot, has a length of 1 to sqrt(2) where a learnt token's has little.
 Injection: From the onset on, each row is damaged with probability `rows`; each token of a damaged row
     is replaced with probability one half by one of the table's unused ids, in inputs and targets.
 Cure: Validate ids: from a few steps after the onset on, a row with an id out of range is dropped and

@@ -10,7 +10,7 @@ Injection: From step 0 the run's rows, the same as the healthy run's, come sorte
 Cure: Rows are shuffled each epoch.
 Realism: Stands for files sorted by perplexity, length or date. The healthy run has the same rows, in
     an order of its own each epoch.
-References: Debugging training ("loss jumps up at exactly epoch boundaries: data shuffling bug").
+References: Debugging training ("loss jumps up at exactly epoch boundaries": "data shuffling bug").
 """
 
 import numpy as np

@@ -9,7 +9,7 @@ Injection: From step 0 rows are cut into pieces of `shortest` tokens, each a doc
     the first half of the run the pieces double at even steps until the whole row is one.
 Realism: Sequence-length warm-up, and the long-context stage at the end of pretraining.
 References: Reading the Curves (token loss by position); Li et al. 2022, "The stability-efficiency
-    dilemma: sequence length warmup".
+    dilemma: investigating sequence length warmup for training GPT models".
 """
 
 import dataclasses

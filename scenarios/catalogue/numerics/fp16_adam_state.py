@@ -6,7 +6,8 @@ Mechanism: v <- beta2 v + (1 - beta2) g^2 is rounded to float16, whose smallest 
     under half of that, sqrt(v) under 1.7e-4, becomes 0, and only a gradient over 1.7e-4 / sqrt(1 - beta2), here
     1.7e-3, brings it back. Until then the update is lr * m / eps: for m = 1e-4, eps = 1e-8 ten thousand times
     lr.
-Injection: From the onset on, second moments go through float16 after each step.
+Injection: From the onset on, second moments are rounded to float16 at each step, before the update divides by
+    them.
 Cure: Second moments in float32, and a checkpoint from before the onset.
 Realism: Stands for a model cast to half, optimizer and all. Simplified: only the second moment is kept in
     float16, and it was right until the onset.

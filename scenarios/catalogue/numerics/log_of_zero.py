@@ -67,7 +67,7 @@ class LogOfZero(Scenario):
         between = np.abs(loss - healthy["loss"][onset : onset + len(loss)])[~bad]
         more = (run["unique_share"] > healthy["unique_share"][: len(run)])[onset:]
         return {
-            "from the onset on the loss is infinite on some batches": 2 <= bad.sum() < 0.6 * len(bad),
+            "from the onset on the loss of some batches is infinite or NaN": 2 <= bad.sum() < 0.6 * len(bad),
             "nine in ten of these have more distinct tokens than a healthy run's": more[bad].sum() > 0.9 * bad.sum(),
             "their steps are skipped": (skipped[bad] == 1).all(),
             "on most of the others the loss is near a healthy run's": len(between) > 0 and np.median(between) < 0.2,

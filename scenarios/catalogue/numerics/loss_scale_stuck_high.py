@@ -63,7 +63,7 @@ class LossScaleStuckHigh(Scenario):
         held_out = run["validation_loss"][onset:][run.evaluated[onset:]]
         frozen = np.isfinite(held_out).all() and np.ptp(held_out) == 0.0
         return {
-            "from the onset on every step is skipped": shapes.pinned_at(run["skipped"][onset:], 1.0, 0.0),
+            "from the onset on 9 in 10 steps are skipped": shapes.pinned_at(run["skipped"][onset:], 1.0, 0.0),
             "the loss scale is constant": np.ptp(scales) == 0.0,
             "the held-out loss is bitwise constant": frozen,
         }

@@ -54,10 +54,11 @@ class NanWeightSpread(Scenario):
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         layers, bad = run["layer_weight_norm"].shape[1], run["nonfinite_weights"]
         return {
-            "the loss is NaN from the onset on": shapes.non_finite_from(run["loss"]) == onset,
-            "one layer has a NaN weight then, none before": bad[onset - 1] == 0 and bad[onset] == 1,
-            "every layer's gradient is NaN in that step": not np.isfinite(run["layer_grad_norm"][onset]).any(),
-            "every layer has a NaN weight at the next": bad[onset + 1] == layers,
+            "the loss is not finite from the onset on": shapes.non_finite_from(run["loss"]) == onset,
+            "then one layer has a weight that is not finite, a step before none": bad[onset - 1] == 0
+            and bad[onset] == 1,
+            "no layer's gradient norm is finite in that step": not np.isfinite(run["layer_grad_norm"][onset]).any(),
+            "every layer has such a weight at the next": bad[onset + 1] == layers,
         }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:

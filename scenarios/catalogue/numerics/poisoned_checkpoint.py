@@ -50,7 +50,7 @@ class PoisonedCheckpoint(Scenario):
         speed = run["tokens_per_second"]
         return {
             "the clock pauses at the onset": speed[onset] < 0.5 * speed[:onset].min(initial=speed[0]),
-            "the loss is NaN from there on": shapes.non_finite_from(run["loss"]) == onset,
+            "the loss is not finite from there on": shapes.non_finite_from(run["loss"]) == onset,
             "so are weights of every layer at once, of none before": bad[onset] == layers and not bad[:onset].any(),
         }
 

@@ -48,10 +48,10 @@ class SoftmaxUnshifted(Scenario):
         loss, logits = run["loss"], run["attention_logit_max"].max(1)
         last = (shapes.non_finite_from(loss) or len(run)) - 1  # step with a finite loss
         return {
-            "some steps after the onset the loss turns NaN for good": shapes.turns_non_finite(loss, onset + 1),
+            "after the onset the loss turns NaN or infinite for good": shapes.turns_non_finite(loss, onset + 1),
             "the step before, the largest attention logit is within 50 % of 88.7": (
                 0.5 * LARGEST < logits[last] < 1.5 * LARGEST
             ),
             "the loss of that step is normal": loss[last] < healthy["loss"][max(0, last - 9) : last + 1].mean() + 0.5,
-            "weights end as NaN": run["nonfinite_weights"][-1] > 0,
+            "weights end as NaN or infinite": run["nonfinite_weights"][-1] > 0,
         }

@@ -74,12 +74,12 @@ class SqrtNegative(Scenario):
         dead = shapes.non_finite_from(loss)
         last = (dead or len(run)) - 1  # step with a finite loss
         return {
-            "at the onset or later the loss turns NaN for good": shapes.turns_non_finite(loss, onset),
+            "at the onset or later the loss turns NaN or infinite for good": shapes.turns_non_finite(loss, onset),
             "unless at the onset, the largest activation before is over 5 times its level": (
                 dead == onset or large[last] > 5 * np.median(large[:onset])
             ),
             "the last finite loss is normal": loss[last] < healthy["loss"][max(0, last - 9) : last + 1].mean() + 0.5,
-            "weights end as NaN": run["nonfinite_weights"][-1] > 0,
+            "weights end as NaN or infinite": run["nonfinite_weights"][-1] > 0,
         }
 
     def cure(self, knobs: Offset, setup: Setup) -> list[Change]:

@@ -6,7 +6,7 @@ Mechanism: With Adam the way that a weight goes in n steps is about the sum of t
     that peaks at 25 times the rate soon has the larger sum, and its decay then takes the noise out.
 Injection: From step 0 on the rate is `lr`, without warm-up and decay.
 Cure: A tenth of the way in, the healthy warm-up and decay, to the healthy peak.
-Realism: "Lower LR helps for first 1k steps but plateaus: need a warmup-then-decay schedule." The twin's
+Realism: "Lower LR helps for first 1k steps but plateaus": "need a warmup-then-decay schedule". The twin's
     warm-up takes half of the run, so that there is a first part in which the low rate leads.
 References: Debugging training (common pathologies).
 """

@@ -6,7 +6,7 @@ Mechanism: At a rate over the stability threshold the weights wander at a height
     decays to zero the run cools into whatever valley it has wandered to, with attention logits that have grown
     by orders and no longer come back.
 Injection: The peak is `factor` times the twin's from step 0 on; the schedule decays to zero all the same.
-Cure: The healthy rate from the tenth step on, while the rate is still climbing.
+Cure: The healthy rate from step 10 on, while the rate is still climbing.
 Realism: Seen in published logs: a final loss that nobody questions, because nobody saw the lower one.
 References: Wortsman et al. 2023 (sensitivity to the learning rate); Reading the Curves (learning rate
     schedule).

@@ -5,7 +5,7 @@ Failure: A gradient that had faded returns at many times its size. The second mo
     much is lost.
 Mechanism: v follows g^2 with weight 1 - beta2 a step, m follows g with 1 - beta1. n steps after g has grown k
     times, and has one sign, the update is (1 - beta1^n) / sqrt(1 / k^2 + 1 - beta2^n) of lr: for k = 100 up to
-    6.6 for beta2 = 0.999 and 1.1 for 0.95. So early in a run, where bias correction makes v the mean of all
+    6.5 for beta2 = 0.999 and 1.1 for 0.95. So early in a run, where bias correction makes v the mean of all
     steps so far, it is 2 to 3; a usual step, mostly noise, is far under 1.
 Injection: From the onset on the gradient is `growth` times what it was. Adam would not care in the long run:
     scale drops out of m / sqrt(v).

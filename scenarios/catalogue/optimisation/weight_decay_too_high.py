@@ -2,12 +2,12 @@
 
 Failure: Every step takes back more of the weights than the gradient can hold. The matrices shrink to where
     the two balance, far too small, and the loss stalls above what the model can do.
-Mechanism: Decoupled decay takes lr * decay of a weight each step while Adam adds about lr, so that no weight
-    gets past about 1 / decay whatever the data asks: 0.03 for the usual decay times three hundred.
+Mechanism: Decoupled decay takes lr * decay of a weight each step while Adam adds about lr, so that no decayed
+    weight gets past about 1 / decay whatever the data asks: 0.03 for the usual decay times three hundred.
 Injection: `weight_decay` is `factor` times the twin's from step 0 on.
 Cure: A fifth of the way in, the decay is divided by the factor.
-Realism: A coefficient of SGD (5e-4, coupled) carried over with the wrong exponent, or one scaled by the
-    learning rate twice. Simplified: the norms' gains are not decayed and stay.
+Realism: A coefficient of SGD (5e-4, coupled) carried over with the wrong exponent, or one that is no
+    longer multiplied by the learning rate. Simplified: the norms' gains are not decayed and stay.
 References: Debugging training ("weight decay too high, model collapsing to zero"); Loshchilov and Hutter
     2019.
 """

@@ -5,7 +5,7 @@ Failure: The loss stands still from one step to the next while the gradients are
 Mechanism: The parameters that compute were replaced by copies after the optimizer was made. Each
     update goes to weights that nothing reads: theta(t + 1) = theta(t) for those in the model.
 Injection: From the onset on no weight moves; gradients, moments and learning rate go on as before.
-Cure: A few steps later the optimizer is given the model's own parameters.
+Cure: Thirty steps later the optimizer is given the model's own parameters.
 Realism: Stands for a model wrapped, cast or reloaded after its optimizer was built. Simplified: all
     parameters at once. A learning rate that is truly zero shows in the log of the rate, this does not.
 References: Reading the Curves ("either the effective learning rate is zero"); Debugging training (loss

@@ -3,7 +3,7 @@
 Failure: The model was learning well, and then it is not: the loss flattens where the learning rate meets
     its floor, with most of the run still to come. It reads like convergence, and is not.
 Mechanism: A schedule for n steps in a run of N leaves N - n steps at lr = floor * peak, of which each
-    carries a weight by no more than that.
+    carries a weight by hardly more than that.
 Injection: The schedule is made for `total_steps` steps and decays to `floor` of the peak, from step 0 on.
 Cure: Stretch: two fifths of the way in, the schedule is made for the whole run.
 Realism: A run that was prolonged without its schedule. The floor is all but zero; the usual tenth of

@@ -2,8 +2,8 @@
 
 Failure: The learning rate climbs from step 0 to the last step and never gets near its peak. The loss
     stands still for the first part of the run and is behind for all of it.
-Mechanism: The rate at step t is peak * t / warmup. After n steps the sum of all rates, which bounds how
-    far Adam carries a weight, is peak * n^2 / (2 * warmup): with a warm-up ten times the run, a
+Mechanism: The rate at step t is peak * t / warmup. After n steps the sum of all rates, which roughly bounds
+    how far Adam carries a weight, is peak * n^2 / (2 * warmup): with a warm-up ten times the run, a
     twentieth of what a constant peak gives.
 Injection: `warmup_steps` is set from step 0 on, to ten times the run and more.
 Cure: Shorten: a fifth of the way in, the warm-up is set to a third of the run.

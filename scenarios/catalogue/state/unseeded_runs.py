@@ -9,7 +9,7 @@ Injection: At the onset the run resumes, and its batches come from a seed that i
 Cure: The seed is restored: batches are again those of the configured seed.
 Realism: Stands for unseeded shuffles and RNG states left out of checkpoints. It harms no run; it costs the
     debugging of all others. Simplified: only the order of the data changes.
-References: Debugging Training Instability ("high run variance: RNG, unseeded data shuffles"; "freeze random
+References: Debugging Training Instability ("high run variance": "RNG, unseeded data shuffles"; "freeze random
     seeds").
 """
 
