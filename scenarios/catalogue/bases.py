@@ -33,7 +33,7 @@ def chain(setup: Setup) -> Setup:
 
 
 def chain_padded(setup: Setup, every: int) -> Setup:
-    """Two narrow layers on the chain dialect; one batch in `every` has a row that ends in padding.
+    """Two narrow layers on the chain dialect; one batch in so many has a row that ends in padding.
 
     Padding's embedding is zero, and stays it.
     """

@@ -102,7 +102,7 @@ def case(dataset: DataSet, spec: RunSpec) -> Search:
     step, gaps = cured.cure_step, {}
     if cured.run_id in runs.index and step is not None and step <= row["last_step"] and _is_branch(cured, step):
         gaps[step] = float(dataset.run(cured.run_id)["final_loss"]) - target
-    side = Harm(row["harm"] or Harm.EITHER.value)
+    side = Harm(row.get("harm") or Harm.EITHER.value)
     return Search(spec, int(row["last_step"]), target, float(row["tolerance"]), gaps, side)
 
 

@@ -12,8 +12,8 @@ A look-alike is proven where at least 95 % of its runs end within tolerance of t
 source's entropy, where nothing is changed), and at least half of them fool a one-line detector:
 it alarms at or after the onset and not before. (On one seed alone, a quick look, nobody has to be fooled.)
 
-Whoever finds a predicate looks at the seeds of the proof. So as many fresh seeds are drawn when it is finished, and the
-record has both halves: `fresh_seed`, `predicate`, `both_halves`.
+A predicate is found on the seeds of the proof. So as many fresh seeds are drawn when it is finished, and the record has
+both halves: `fresh_seed`, `predicate`, `both_halves`.
 """
 
 import ast

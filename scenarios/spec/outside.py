@@ -41,6 +41,8 @@ def of_file(name: str, check: Check, catalogue: Collection[str]) -> Scenario:
     if id in _loaded and _files.get(id) == full:
         return _loaded[id]
     where = f"scenario {file}"
+    if not path.is_file():
+        raise InputError(f"{where}: no such file")
     holder = "the catalogue" if id in catalogue else _files.get(id, "a plug-in") if id in _loaded else ""
     if holder:  # before the import, which would take the other's module away
         raise InputError(f"{where}: the id {id!r} is taken by {holder}; allowed: a file of another name")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import read_json
 from trainwreck.scenarios.config.settings import as_dict
 from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.proofs import proven_at
@@ -46,6 +45,8 @@ def page(name: str) -> dict[str, Any]:
 
 def causes(dataset: "DataSet", *, whole_catalogue: bool = True) -> tuple[dict[str, str], dict[str, str]]:
     """Family and title by id of the causes in a data set, and of the catalogue's others."""
+    from trainwreck.evaluation.files import read_json
+
     pages = read_json(dataset.path / "catalogue.json")
     families = {
         name: family

@@ -42,9 +42,10 @@ def print_page(content: dict[str, Any]) -> None:
     lines = [f"# {content['id']}: {content['title']}", ""]
     lines += [f"**{name}.** {text}\n" for name, text in content["sections"].items()]
     lines += [f"Family: {content['family']}. Sizes: {', '.join(content['sizes'])}. Tells: `{content['telling']}`.\n"]
-    lines += [_knobs(content)]
-    Console().print(Markdown("\n".join(lines)))
+    console = Console()
+    console.print(Markdown("\n".join(lines)))
     _print_injected(content)
+    console.print(Markdown(_knobs(content)))
 
 
 def _print_injected(content: dict[str, Any]) -> None:
@@ -90,10 +91,8 @@ def _knobs(content: dict[str, Any]) -> str:
     texts = []
     for key, values in by_key.items():
         alike = len(set(values.values())) == 1
-        told = (
-            next(iter(values.values())) if alike else ", ".join(f"{value} {level}" for level, value in values.items())
-        )
-        texts.append(f"`{key}` ({told})")
+        levels = [f"{value} {level}" for level, value in values.items()]
+        texts.append(f"`{key}` ({next(iter(values.values())) if alike else ', '.join(levels)})")
     key, values = next(iter(by_key.items()))
     example = f"`trainwreck run {content['id']} {key}={next(iter(values.values()))}`"
     return f"Knobs: {', '.join(texts)}. Set one as in {example}."

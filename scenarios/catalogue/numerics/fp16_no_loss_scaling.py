@@ -8,9 +8,8 @@ Injection: From step 0 the loss scale is static, and 1.
 Cure: Dynamic scaling, at a resume with the scale that the healthy run started from.
 Realism: Stands for a mixed-precision loop without its scaler. Simplified: the whole stream is large from the
     initialisation on. Large models have a few such features (Sun et al. 2024), and far more tokens a batch.
-References: Debugging Divergent Loss During Training ("without proper loss scaling"; underflow); Debugging
-    training (mixed precision needs loss scaling); Micikevicius et al. 2018, section 3.2; Sun et al. 2024,
-    "Massive activations in large language models".
+References: Debugging Divergent Loss During Training ("without proper loss scaling"); Debugging
+    training (mixed precision needs loss scaling); Micikevicius et al. 2018; Sun et al. 2024 (massive activations).
 """
 
 import numpy as np
@@ -20,7 +19,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import echo_fp16_large_stream
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -49,10 +48,8 @@ class Fp16NoLossScaling(Scenario):
         layers, usual = (trace["layer_grad_norm"][last, 1:] for trace in (run, healthy))  # without the embedding
         zero, others = (np.median(trace["zero_grads"][last]) for trace in (run, healthy))
         return {
-            "the first layer's share of the gradient is a third of a healthy run's or less": (
-                shapes.vanishes_in_early_layers(layers, usual, 3.0)
-            ),
-            "over three times as many gradients are exactly zero": zero > 3 * others,
+            "the first layer's share of the gradient is a third": shapes.vanishes_in_early_layers(layers, usual, 3.0),
+            "over three times as many gradients are zero": zero > 3 * others,
             "the loss ends above a healthy run's": np.mean(run["loss"][last]) - np.mean(healthy["loss"][last]) > 0.05,
             "no step is skipped": not run["skipped"][onset:].any(),
         }
@@ -63,8 +60,4 @@ class Fp16NoLossScaling(Scenario):
 
             return {**state, "loss_scale": torch.full_like(state["loss_scale"], setup.precision.loss_scale)}
 
-        return [
-            Setting("precision.dynamic", True),
-            Setting("precision.loss_scale", setup.precision.loss_scale),
-            StateEdit(scaled),
-        ]
+        return [Undo(), StateEdit(scaled)]

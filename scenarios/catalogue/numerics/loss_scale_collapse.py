@@ -22,7 +22,7 @@ from trainwreck.models.config import Variance
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain_fp16, chain_padded
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Variant
+from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Undo, Variant
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -66,4 +66,4 @@ class LossScaleCollapse(Scenario):
 
             return {**state, "loss_scale": torch.full_like(state["loss_scale"], setup.precision.loss_scale)}
 
-        return [Variant("model.variance", Variance.TWO_PASS), StateEdit(rescale)]
+        return [Undo(), StateEdit(rescale)]

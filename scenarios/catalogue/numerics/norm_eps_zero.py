@@ -18,7 +18,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain_padded
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -59,4 +59,4 @@ class NormEpsZero(Scenario):
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         restore = StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)
-        return [Setting("model.norm_eps", setup.model.norm_eps), restore]
+        return [Undo(), restore]

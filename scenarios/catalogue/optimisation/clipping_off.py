@@ -19,8 +19,8 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Setup, get
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit
+from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
 
@@ -57,4 +57,4 @@ class ClippingOff(Scenario):
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
         restore = StateEdit(lambda state, earlier: earlier, since=-self.cure_after - 1)
-        return [Setting("optimizer.clip", get(setup, "optimizer.clip")), restore]
+        return [Undo(), restore]

@@ -80,7 +80,7 @@ def test_rows_cut_off_are_found(copied, specs):
 
     rewrite(copied, shorter)
     found = reproduce(copied, specs[0].run_id)
-    assert (found.identical, found.step, found.signal, found.difference) == (False, 15, "length", 5.0)
+    assert (found.identical, found.step, found.signal, found.difference) == (False, 15, "length", 9.0)
 
 
 def test_a_label_that_names_another_run_is_refused(copied, specs):

@@ -120,8 +120,13 @@ def test_at_the_settings_that_are_proven_no_outcome_depends_on_the_side(table, m
     runs = pd.read_parquet(ROOT / table)
     runs = runs[runs["outcome"].notna() & (runs["outcome"] != "non_finite")]
     finite = {"loss": np.zeros(1)}
+    compared = 0
     for row in runs.itertuples():
-        entry = scenario(row.scenario) if row.scenario else None
+        try:
+            entry = scenario(row.scenario) if row.scenario else None
+        except InputError:  # a pair whose bases contradict each other since
+            continue
+        compared += 1
         gap = None if row.final_gap != row.final_gap else row.final_gap
         tolerance = None if row.tolerance != row.tolerance else row.tolerance
         if entry is None or row.kind == "look-alike" or (row.kind == "cured" and entry.harm is Harm.BELOW):
@@ -129,3 +134,4 @@ def test_at_the_settings_that_are_proven_no_outcome_depends_on_the_side(table, m
         else:
             side = entry.harm
         assert outcome_of(finite, gap, tolerance, side) == row.outcome, row.run_id
+    assert compared > 0.95 * len(runs)

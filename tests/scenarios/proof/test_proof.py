@@ -16,12 +16,14 @@ from trainwreck.evaluation.files import write_json
 from trainwreck.evaluation.labels.labelling import label_runs
 from trainwreck.scenarios.datasets.generate import injected_facts
 from trainwreck.scenarios.proof import verify
+from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, Split
 from trainwreck.scenarios.spec.scenario import Severity
 from trainwreck.scenarios.training.telemetry import widths
 
 SEEDS, STEPS = 8, 200
 OVERRIDES = [f"steps={STEPS}"]
+ONSET = scenario("mask_missing").onset_step(0, STEPS)  # of the first of the faulty runs
 
 
 def healthy_trace(spec):
@@ -123,8 +125,8 @@ def test_a_failure_that_does_all_it_says_is_proven(judged):
     ("spoil", "expected"),
     [
         (on(Role.FAULTY, 0, without_fault), {"signature_faulty": 7 / 8, "latent": 1}),
-        (on(Role.TWIN, SEEDS, lambda spec, trace: leak(trace, 0)), {"signature_healthy": 1 / 8}),
-        (on(Role.TWIN, 0, lambda spec, trace: leak(trace, STEPS // 2)), {"signature_twin": 1 / 8}),
+        (on(Role.TWIN, SEEDS, lambda spec, trace: leak(trace, ONSET)), {"signature_healthy": 1 / 8}),
+        (on(Role.TWIN, 0, lambda spec, trace: leak(trace, ONSET)), {"signature_twin": 1 / 8}),
         (on(Role.FAULTY, 3, bit(-1)), {"bitwise": False}),
         (on(Role.CURED, 2, uncured), {"cured": 7 / 8}),
         (on(Role.CURED, 2, dead), {"cured": 7 / 8}),

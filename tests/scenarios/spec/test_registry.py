@@ -69,7 +69,7 @@ def test_the_page_has_its_sections_in_order(name):
 
 @EVERY
 def test_every_failure_says_what_is_checked_clause_by_clause(name):
-    """Each return of a signature is a dict with the same literal keys, which the page lists; no words stand beside."""
+    """Each return of a signature is a dict with the same literal keys, which the page lists instead of words."""
     entry = scenario(name)
     if entry.look_alike:
         return
