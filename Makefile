@@ -14,10 +14,10 @@ demo: .venv/run.done ## train, label, score and report the small data set, into 
 	$(BIN)/trainwreck demo --out demo
 
 test: .venv/test.done ## all tests but the slow ones
-	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers"
+	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers and not catalogue"
 
 check: .venv/test.done ## the tests to run while working, under 90 s on 2 cores: the files of tests/check.txt
-	$(BIN)/pytest -q -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers" @tests/check.txt
+	$(BIN)/pytest -q -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers and not catalogue" @tests/check.txt
 
 monitors: .venv/monitors.done ## tests that need other projects' libraries (Transformers, Lightning, river ...), which it installs
 	$(BIN)/pytest -n auto -m monitors
@@ -40,8 +40,9 @@ reproducers: .venv/test.done ## every scenario's exported program, run to its en
 proof: .venv/test.done ## the slow tests: generate killed again and again, every twin through the checks before a run
 	$(BIN)/pytest -m slow
 
-catalogue: .venv/run.done ## every scenario on one seed: its signature, its twin and its cure, minutes
+catalogue: .venv/test.done ## every scenario on one seed: its signature, its twin and its cure; tests that train all of it
 	$(BIN)/trainwreck verify --quick
+	$(BIN)/pytest -n auto -m catalogue
 
 sample: .venv/run.done ## regenerate the data set that ships with the package, into evaluation/sample/
 	$(BIN)/trainwreck generate sample --out runs/sample-$$(git rev-parse --short HEAD)

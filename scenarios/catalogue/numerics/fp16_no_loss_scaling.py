@@ -44,13 +44,12 @@ class Fp16NoLossScaling(Scenario):
         return [Setting("precision.dynamic", False), Setting("precision.loss_scale", 1.0)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
-        last = slice(-60, None)
-        layers, usual = (trace["layer_grad_norm"][last, 1:] for trace in (run, healthy))  # without the embedding
-        zero, others = (np.median(trace["zero_grads"][last]) for trace in (run, healthy))
+        layers, usual = (trace["layer_grad_norm"][-60:, 1:] for trace in (run, healthy))  # without the embedding
+        zero, others = (np.median(trace["zero_grads"][-60:]) for trace in (run, healthy))
         return {
             "the first layer's share of the gradient is a third": shapes.vanishes_in_early_layers(layers, usual, 3.0),
             "over three times as many gradients are zero": zero > 3 * others,
-            "the loss ends above a healthy run's": np.mean(run["loss"][last]) - np.mean(healthy["loss"][last]) > 0.05,
+            "the loss ends above a healthy run's": np.mean(run["loss"][-60:]) - np.mean(healthy["loss"][-60:]) > 0.05,
             "no step is skipped": not run["skipped"][onset:].any(),
         }
 

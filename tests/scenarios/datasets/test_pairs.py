@@ -19,6 +19,8 @@ from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.training.loop import fresh_state, train
 
+pytestmark = pytest.mark.catalogue
+
 SMALL = ("model.width=32", "model.heads=2", "model.context=16", "data.rows=4", "evaluation.rows=4")
 SEEDS = (3000, 3001)  # of the pairs in `standard`
 LENGTH = 2  # steps: what is kept of a gradient tells in the second

@@ -158,6 +158,7 @@ def test_a_data_set_of_pairs_is_generated_labelled_and_reproduced(tmp_path):
 PAIRS = random.Random(0).sample(list(itertools.combinations(scenarios(), 2)), 12)
 
 
+@pytest.mark.catalogue
 @pytest.mark.parametrize("names", PAIRS, ids="+".join)
 def test_a_sample_of_pairs_trains_or_is_refused_in_one_line(names):
     entry, message = None, ""

@@ -10,6 +10,8 @@ from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.training.loop import train
 
+pytestmark = pytest.mark.catalogue
+
 STEPS = 24
 SHORT = (f"steps={STEPS}", "data.rows=4", "evaluation.every=10", "evaluation.rows=4", "schedule.warmup_steps=10")
 
