@@ -287,7 +287,7 @@ def essence(node: Any) -> Any:
     if not hasattr(node, "__dataclass_fields__") or isinstance(node, type):
         return node.value if isinstance(node, Enum) else node
     found = {}
-    for name, item in _fields(type(node)):
+    for name, item in _fields(node.__class__):
         value = getattr(node, name)
         if item is None or value != (item.default_factory() if item.default is dataclasses.MISSING else item.default):
             found[name] = essence(value)
