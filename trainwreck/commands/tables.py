@@ -22,16 +22,21 @@ def print_json(content: Any) -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A plain table; None is a dash."""
+    """A plain table; None is a dash. A terminal has a width to wrap to; elsewhere a row is a line."""
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+        for row in (head, *cells):
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+        return
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(*head, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*("-" if cell is None else escape(str(cell)) for cell in row))
-    # A pipe has no width; a table that is cut to eighty columns helps nobody there.
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    for row in cells:
+        table.add_row(*map(escape, row))
+    Console().print(table)
 
 
 def print_page(content: dict[str, Any]) -> None:
