@@ -5,7 +5,7 @@ Failure: Evaluation and export take an exponential moving average of the weights
 Mechanism: a <- d a + (1 - d) w remembers 1 / (1 - d) steps. While the weights w still move, a of 10 steps is
     a calmer w; a of 1000 steps in a run of 300 is a w of long ago.
 Injection: From the onset on the decay is `decay` in place of the base's 0.9.
-Also seen: Training is bitwise the twin's.
+Also seen: The training loss goes on falling. Training is bitwise the twin's.
 Cure: The right decay: within some dozens of steps the average has caught up.
 Realism: Stands for a decay of 0.9999 copied from a run of a million steps, and for `ema.update()` left out of a
     rewritten loop.
@@ -57,7 +57,6 @@ class EmaMisused(Scenario):
         train = run["loss"][onset:n] - healthy["loss"][onset:n]
         return {
             "the training loss stays within 0.03 nats of the twin's at every step": abs(train).max() < 0.03,
-            "it goes on falling": run["loss"][-20:].mean() < run["loss"][onset : onset + 10].mean() - 0.05,
             "from thirty steps after the onset on the validation loss is above the twin's": bool(
                 (held_out > 0.02).all()
             ),
