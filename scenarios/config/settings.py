@@ -282,6 +282,17 @@ def as_dict(node: Any) -> Any:
     return node.value if isinstance(node, Enum) else node
 
 
+def leaves(node: Any, prefix: str = "") -> dict[str, Any]:
+    """Every plain value below a dataclass or a dictionary by its dotted path."""
+    if dataclasses.is_dataclass(node):
+        parts = {field.name: getattr(node, field.name) for field in dataclasses.fields(node)}
+    elif isinstance(node, dict):
+        parts = node
+    else:
+        return {prefix: node}
+    return {k: v for name, part in parts.items() for k, v in leaves(part, f"{prefix}.{name}".lstrip(".")).items()}
+
+
 def essence(node: Any) -> Any:
     """What names a run: `as_dict` without settings marked `LATER` that have their default."""
     if not hasattr(node, "__dataclass_fields__") or isinstance(node, type):

@@ -25,7 +25,7 @@ import torch
 from trainwreck.evaluation.dataset.schema import JOINT, SECTIONS, Harm
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.config.settings import Setup, as_dict, check, replace
+from trainwreck.scenarios.config.settings import Setup, as_dict, check, leaves, replace
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.spec.faults import At, Change, FaultKind
 from trainwreck.scenarios.spec.job import Job
@@ -163,16 +163,6 @@ def compound(*parts: Scenario) -> Compound:
         if part.own_twin:
             raise InputError(f"scenario: {named!r} is not allowed; {part.id} changes nothing that could be added")
     return Compound(parts)
-
-
-def leaves(node: Any, prefix: str = "") -> dict[str, Any]:
-    """Every plain setting by its dotted path."""
-    if not dataclasses.is_dataclass(node):
-        return {prefix: node}
-    found: dict[str, Any] = {}
-    for field in dataclasses.fields(node):
-        found |= leaves(getattr(node, field.name), f"{prefix}.{field.name}" if prefix else field.name)
-    return found
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases
-from trainwreck.scenarios.config.settings import Setup, as_dict
+from trainwreck.scenarios.config.settings import Setup, as_dict, leaves
 from trainwreck.scenarios.config.sizes import healthy
 from trainwreck.scenarios.spec import pages
 from trainwreck.scenarios.spec.registry import CATALOGUE, scenario, scenarios
@@ -54,7 +54,7 @@ def injected(name: str) -> dict[str, Any]:
 
 def difference(default: Setup, here: Setup) -> list[dict[str, Any]]:
     """The settings in which one setup is not the other: dotted path, value in each, as plain JSON types."""
-    before, after = (_flat(as_dict(setup)) for setup in (default, here))
+    before, after = (leaves(as_dict(setup)) for setup in (default, here))
     return [{"setting": k, "default": before[k], "here": v} for k, v in after.items() if v != before[k]]
 
 
@@ -110,13 +110,6 @@ def renew() -> dict[str, list[str]]:
     from trainwreck.scenarios.reproducers.lines import lines
 
     return {id: lines(id) for id, entry in scenarios().items() if not entry.own_twin}
-
-
-def _flat(node: Any, prefix: str = "") -> dict[str, Any]:
-    """Every plain setting by its dotted path."""
-    if not isinstance(node, dict):
-        return {prefix: node}
-    return {k: v for name, part in node.items() for k, v in _flat(part, f"{prefix}.{name}".lstrip(".")).items()}
 
 
 def _first_paragraph(function: Any) -> str:

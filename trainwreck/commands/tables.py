@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -50,6 +50,7 @@ def print_page(content: dict[str, Any]) -> None:
     console = Console()
     console.print(Markdown("\n".join(lines)))
     _print_injected(content)
+    console.print()
     console.print(Markdown(_knobs(content)))
 
 
@@ -87,10 +88,13 @@ def _shown(value: object) -> str:
 
 def _knobs(content: dict[str, Any]) -> str:
     """The knobs of a scenario by the names that set them, with their values by severity."""
+    from trainwreck.scenarios.config.settings import leaves
+    from trainwreck.scenarios.spec.overrides import KNOBS
+
     by_key: dict[str, dict[str, str]] = {}
     for level, knobs in content["knobs_by_severity"].items():
-        for key, value in _leaves(knobs, "fault"):
-            by_key.setdefault(key, {})[level] = value if isinstance(value, str) else json.dumps(value)
+        for key, value in leaves(knobs, KNOBS).items():
+            by_key.setdefault(key, {})[level] = _shown(value)
     if not by_key:
         return "Knobs: none."
     texts = []
@@ -101,15 +105,6 @@ def _knobs(content: dict[str, Any]) -> str:
     key, values = next(iter(by_key.items()))
     example = f"`trainwreck run {content['id']} {key}={next(iter(values.values()))}`"
     return f"Knobs: {', '.join(texts)}. Set one as in {example}."
-
-
-def _leaves(node: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Every plain value below a dictionary, with its dotted key."""
-    if not isinstance(node, dict):
-        yield key, node
-        return
-    for name, value in node.items():
-        yield from _leaves(value, f"{key}.{name}")
 
 
 def print_run(facts: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from trainwreck.scenarios.config.settings import leaves
 from trainwreck.scenarios.config.sizes import healthy
-from trainwreck.scenarios.spec.compound import leaves
 from trainwreck.scenarios.spec.faults import Curve, FaultKind, Setting, StateEdit
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.registry import scenario, scenarios
