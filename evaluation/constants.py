@@ -3,7 +3,7 @@
 A change of meaning bumps SCORING_VERSION; scores of different versions are not comparable.
 """
 
-SCORING_VERSION = 1
+SCORING_VERSION = 2
 
 # What a detector sees.
 LOG_EVERY = 10  # k: steps between two rows of the thinned profiles
@@ -26,6 +26,8 @@ RATE_STEPS = 10_000  # false alarms are counted per so many healthy steps
 BUDGETS = (0.01, 0.05)  # share of healthy runs that may be stopped
 HEADLINE_BUDGET = 0.05
 CALIBRATION_RUNS = {0.01: 300, 0.05: 60}  # no stop in so many healthy runs bounds the rate at the budget
+LOOK_ALIKE_SHARE = 0.1  # of the runs that a budget counts
+LARGEST_STOPPED = 0.1  # up to where the curve of recall over the share stopped counts for the area under it
 
 # Metric 5.
 TOP = (1, 3)
@@ -43,12 +45,10 @@ HEADLINE_COST = "rollback"
 HEADLINE_PREVALENCE = 0.1
 
 # Uncertainty.
-RESAMPLES = 2_000
+RESAMPLES = 700  # of scenarios, of seeds, and of the cells of both: 2,100 in all
 PERMUTATIONS = 10_000
 CONFIDENCE = 0.95
-CLUSTERS = (
-    20  # twin sets; with fewer, intervals of 95 % held the truth in 77 % (4), 88 % (6) or 93 % (10) of simulations
-)
+CLUSTERS = 8  # scenarios, and seeds; with fewer, a note is printed
 SIGNIFICANCE = 0.05
 
 # The leaderboard. A scenario is easy when each of these finds so large a share of its runs in time.

@@ -5,6 +5,7 @@ row. It has no access to the run's length, its label, its name or other runs.
 """
 
 import math
+import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from numbers import Real
@@ -27,7 +28,7 @@ LARGEST_SCORE = 1e300
 class Verdict(NamedTuple):
     """What a detector says of one row.
 
-    score: higher is more alarming; finite. alarm: the detector's own decision at its published
+    score: higher is more alarming; not NaN. alarm: the detector's own decision at its published
     default. causes: cause ids, the likeliest first; may be empty.
     """
 
@@ -86,10 +87,10 @@ def finite_score(value: float) -> float:
 
 
 def normalise(output: object, *, threshold: float | None, known: Collection[str] | None) -> Verdict:
-    """The Verdict that a detector's output stands for.
+    """The Verdict that a detector's output stands for; an infinite score as the largest number.
 
     threshold: the class's `default_threshold`. known: allowed cause ids besides "unknown"; None
-    allows any. Raises OutputError for anything else: a string, a non-finite score, an unknown cause.
+    allows any. Raises OutputError for anything else: a string, a score of NaN, an unknown cause.
     """
     if output is False or output is None:
         return QUIET
@@ -100,7 +101,7 @@ def normalise(output: object, *, threshold: float | None, known: Collection[str]
     if isinstance(output, Real):
         score = _finite(output)
         return Verdict(score, threshold is not None and score > threshold)
-    raise OutputError(f"update returned {_brief(output)}; allowed: Verdict, bool, a finite number, None")
+    raise OutputError(f"update returned {_brief(output)}; allowed: Verdict, bool, a number, None")
 
 
 def _checked(verdict: Verdict, known: Collection[str] | None) -> Verdict:
@@ -123,9 +124,9 @@ def _checked(verdict: Verdict, known: Collection[str] | None) -> Verdict:
 
 def _finite(score: object) -> float:
     with suppress(OverflowError):  # of an int beyond all floats
-        if isinstance(score, Real) and math.isfinite(score):
-            return float(score)
-    raise OutputError(f"score: {_brief(score)} is not allowed; allowed: a finite number")
+        if isinstance(score, Real) and not math.isnan(score):
+            return max(-sys.float_info.max, min(sys.float_info.max, float(score)))
+    raise OutputError(f"score: {_brief(score)} is not allowed; allowed: a number")
 
 
 def _brief(value: object, limit: int = 60) -> str:

@@ -16,14 +16,16 @@ from trainwreck.evaluation.constants import (
     ONE_LINERS,
     RATE_STEPS,
     SIGNIFICANCE,
+    TOP,
 )
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.evaluation.scoring.metrics import skill
 from trainwreck.evaluation.scoring.metrics.bootstrap import Estimate
-from trainwreck.evaluation.scoring.metrics.delay import lead, restricted_delay
+from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
 from trainwreck.evaluation.scoring.metrics.diagnosis import diagnosed
-from trainwreck.evaluation.scoring.metrics.significance import holm, mcnemar, paired_permutation, tied_ranks
+from trainwreck.evaluation.scoring.metrics.significance import Permutation, holm, tied_ranks
+from trainwreck.evaluation.scoring.operating_points import DEFAULT
 from trainwreck.evaluation.scoring.reference import skill_runs
 from trainwreck.evaluation.scoring.scorecard import Scorecard
 
@@ -44,16 +46,17 @@ def easy_scenarios(cards: Sequence[Scorecard]) -> list[str]:
 def recall_without(card: Scorecard, scenarios: Collection[str]) -> Estimate:
     """Headline recall over the failing runs of other scenarios; NaN where none is left."""
     kept = card.outcomes.failing & ~np.isin(card.outcomes.scenario, list(scenarios))
-    return card.baseline.bootstrap.mean(card.detected(str(HEADLINE_BUDGET)), kept)
+    at = card.at(str(HEADLINE_BUDGET))
+    return at.mean(at.found, kept)
 
 
 def table(cards: Sequence[Scorecard], hidden: Collection[str] = ()) -> pd.DataFrame:
     """One row a card, by profile in the order given, then best first.
 
     Sorted by the headline, in-time recall within the headline budget; then by recall within the
-    other budgets, then by W*. `rank` is shared by entries that an exact McNemar test with Holm's
-    correction does not tell from the best of their group; oracles, which know the label, and submissions that read
-    ahead have none.
+    other budgets, then by W*. `rank` is shared by entries that a permutation test over scenarios, with Holm's
+    correction for the entries below, does not tell from the best of their group; oracles, which know the label, and
+    submissions that read ahead have none.
     hidden: detectors that are needed to find the easy scenarios but not shown. `.attrs["easy"]`
     holds those scenarios by profile.
     """
@@ -79,29 +82,27 @@ def ranked(card: Scorecard) -> bool:
 def compare(first: Scorecard, second: Scorecard) -> dict[str, float]:
     """Holm-adjusted p-values that two cards of the same runs differ, by score.
 
-    Exact McNemar for in-time recall (default and budgets) and top-1 diagnosis; paired permutation
-    over twin sets for lead, restricted delay from the onset and W* (headline cost and prevalence).
+    In-time recall at the default and at each budget; diagnosis, lead, delay from the onset and W* within the headline
+    budget. Each is a permutation test over scenarios (`significance.Permutation`), with thresholds taken as given.
     """
     if not np.array_equal(first.outcomes.run_id, second.outcomes.run_id):
         raise InputError("cards: measured on different runs; allowed: two cards of one data set")
-    points = ["default", *map(str, BUDGETS)]
-    p_values = {f"recall_{point}": _recall_differs(first, second, point) for point in points}
-    p_values["diagnosis"] = mcnemar(_diagnosed(first), _diagnosed(second))
     differences = {
-        "lead": _leads(first) - _leads(second),
-        "delay": _delays(first) - _delays(second),
-        "skill": _utilities(first) - _utilities(second),
+        f"recall_{point}": _recalls(first, point) - _recalls(second, point)
+        for point in (DEFAULT, *map(str, BUDGETS))
     }
-    for name, difference in differences.items():
-        p_values[name] = paired_permutation(difference, first.outcomes.cluster)
-    return dict(zip(p_values, holm(list(p_values.values())).tolist(), strict=True))
+    for name, parts in (("diagnosis", _diagnosed), ("lead", _leads), ("delay", _delays), ("skill", _utilities)):
+        differences[name] = parts(first) - parts(second)
+    test = _test(first)
+    p_values = [test.p_value(difference) for difference in differences.values()]
+    return dict(zip(differences, holm(p_values).tolist(), strict=True))
 
 
 def beside(cards: Sequence[Scorecard], name: str) -> list[dict[str, Any]]:
     """In-time recall of every other entry beside that of one, by profile, the best first.
 
-    For each budget: the other's recall, by how much `name` is ahead, and the p-value of an exact McNemar test with
-    Holm's correction for the entries of the profile. Oracles and entries that read ahead are left out. InputError
+    For each budget: the other's recall, by how much `name` is ahead, and the p-value of a permutation test over
+    scenarios with Holm's correction for the entries of the profile. Oracles and entries that read ahead are left out. InputError
     where a profile has no card of `name`.
     """
     rows: list[dict[str, Any]] = []
@@ -112,8 +113,10 @@ def beside(cards: Sequence[Scorecard], name: str) -> list[dict[str, Any]]:
             raise unknown("detector", name, [card.detector for card in group])
         others = sorted((card for card in group if card is not one and ranked(card)), key=_order)
         found: list[dict[str, Any]] = [{"profile": profile, "detector": card.detector} for card in others]
+        test = _test(one)
         for budget in map(str, BUDGETS):
-            p_values = holm([_recall_differs(one, card, budget) for card in others])
+            mine = _recalls(one, budget)
+            p_values = holm([test.p_value(mine - _recalls(card, budget)) for card in others])
             for row, card, p in zip(found, others, p_values, strict=True):
                 row[f"recall_{budget}"] = card.recall[budget].value
                 row[f"ahead_{budget}"] = one.recall[budget].value - card.recall[budget].value
@@ -129,11 +132,17 @@ def _order(card: Scorecard) -> tuple[float | str, ...]:
 
 
 def _ranks(cards: list[Scorecard]) -> dict[str, int]:
-    pairs = list(combinations(range(len(cards)), 2))
-    found = [card.detected(str(HEADLINE_BUDGET)) & card.outcomes.failing for card in cards]
-    adjusted = dict(zip(pairs, holm([mcnemar(found[i], found[j]) for i, j in pairs]), strict=True))
-    ranks = tied_ranks(len(cards), lambda i, j: bool(adjusted[i, j] < SIGNIFICANCE))
-    return {card.detector: rank for card, rank in zip(cards, ranks, strict=True)}
+    found = [_recalls(card, str(HEADLINE_BUDGET)) for card in cards]
+    test = _test(cards[0]) if cards else None
+
+    def p_values(leader: int) -> list[float]:
+        assert test is not None
+        return [test.p_value(found[leader] - other) for other in found[leader + 1 :]]
+
+    return {
+        card.detector: rank
+        for card, rank in zip(cards, tied_ranks(len(cards), p_values, SIGNIFICANCE), strict=True)
+    }
 
 
 def _row(card: Scorecard, rank: int | None, easy: Collection[str]) -> dict[str, object]:
@@ -143,14 +152,19 @@ def _row(card: Scorecard, rank: int | None, easy: Collection[str]) -> dict[str, 
         row |= _with_interval(f"stopped_{point}", recall.stopped)
         row |= _with_interval(f"stopped_look_alike_{point}", recall.stopped_look_alike)
     row |= _with_interval("recall_without_easy", recall_without(card, easy))
-    row |= _with_interval("skill", card.headline_skill)
+    row |= _with_interval("recall_of_visible", card.in_time_recall.of_visible)
+    row |= _with_interval("visible_in_time", card.ceiling)
+    row |= _with_interval("area", card.area)
+    row |= _with_interval("volume", card.volume)
     row |= _with_interval(f"false_alarms_per_{RATE_STEPS}", card.false_alarm_rate)
-    row |= _with_interval("lead", card.lead)
-    row |= _with_interval("delay_share", card.delay["from_onset"]["restricted_mean_share"])
-    row |= _with_interval("top1", card.diagnosis["cause"]["1"]["macro"])
-    row |= _with_interval("top3", card.diagnosis["cause"]["3"]["macro"])
-    row |= _with_interval("top1_within_set", card.diagnosis["cause_within_set"]["1"]["macro"])
-    row |= _with_interval("top3_within_set", card.diagnosis["cause_within_set"]["3"]["macro"])
+    for name, point in card.points.items():
+        end = "" if name == str(HEADLINE_BUDGET) else f"_{name}"
+        row |= _with_interval(f"skill{end}", point.skill[HEADLINE_COST][HEADLINE_PREVALENCE])
+        row |= _with_interval(f"lead{end}", point.lead)
+        row |= _with_interval(f"delay_share{end}", point.delay["from_onset"]["restricted_mean_share"])
+        for k in map(str, TOP):
+            row |= _with_interval(f"top{k}{end}", point.diagnosis["cause"][k]["macro"])
+            row |= _with_interval(f"top{k}_within_set{end}", point.diagnosis["cause_within_set"][k]["macro"])
     return row | {"crashed": card.counts["crashed"], "update_us": card.cost["update_us"]}
 
 
@@ -159,39 +173,45 @@ def _with_interval(name: str, estimate: Sequence[Any]) -> dict[str, object]:
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
-def _recall_differs(first: Scorecard, second: Scorecard, point: str) -> float:
-    return mcnemar(first.detected(point), second.detected(point))
+def _test(card: Scorecard) -> Permutation:
+    return Permutation(card.outcomes.subject, card.outcomes.seed)
+
+
+def _recalls(card: Scorecard, point: str) -> np.ndarray:
+    """Each run's part of in-time recall at an operating point, in expectation. [N]"""
+    return np.nan_to_num(card.detected(point)) / max(1, card.outcomes.failing.sum())
 
 
 def _diagnosed(card: Scorecard) -> np.ndarray:
-    one = card.outcomes
-    return diagnosed(card.detected("default"), one.cause, one.named, 1, card.baseline.unseen)
+    one, at = card.outcomes, card.at(str(HEADLINE_BUDGET))
+    right = [diagnosed(f, one.cause, one.named_at(first), 1, card.baseline.unseen) for f, first in zip(at.found, at.firsts, strict=True)]
+    return np.asarray(at.expected(np.array(right)) / max(1, one.failing.sum()))
 
 
 def _leads(card: Scorecard) -> np.ndarray:
-    one = card.outcomes.select(card.outcomes.failing)
-    return _shared(lead(one.first, one.onset, one.visible, one.no_return), card.outcomes.failing)
+    at = card.at(str(HEADLINE_BUDGET))
+    return np.asarray(at.expected(at.leads) / max(1, card.outcomes.failing.sum()))
 
 
 def _delays(card: Scorecard) -> np.ndarray:
-    one = card.outcomes.select(card.outcomes.failing)
-    return _shared(restricted_delay(one.first, one.onset, one.no_return, one.onset)[1], card.outcomes.failing)
+    one, at = card.outcomes, card.at(str(HEADLINE_BUDGET))
+    shares = np.zeros(at.firsts.shape)
+    for share, first in zip(shares, at.firsts, strict=True):
+        share[one.failing] = restricted_delay(
+            first[one.failing], one.onset[one.failing], one.no_return[one.failing], one.onset[one.failing]
+        )[1]
+    return np.asarray(at.expected(shares) / max(1, one.failing.sum()))
 
 
 def _utilities(card: Scorecard) -> np.ndarray:
     """Each run's part of U; W* is U on a scale that both detectors share."""
-    one = card.outcomes
+    one, at = card.outcomes, card.at(str(HEADLINE_BUDGET))
     failing, negative = one.failing, one.negative
     runs = skill_runs(one)
-    parts = np.zeros(len(one))
-    parts[failing] = HEADLINE_PREVALENCE * skill.gains(one.first[failing], runs, HEADLINE_COST) / max(1, failing.sum())
-    loss = skill.losses(one.first[negative], runs.healthy_last, HEADLINE_COST)
-    parts[negative] = -(1.0 - HEADLINE_PREVALENCE) * loss / max(1, negative.sum())
-    return parts
-
-
-def _shared(values: np.ndarray, failing: np.ndarray) -> np.ndarray:
-    """Each run's part of the mean over failing runs, [N]. values: [F]."""
-    parts = np.zeros(len(failing))
-    parts[failing] = values / max(1, len(values))
-    return parts
+    parts = np.zeros(at.firsts.shape)
+    for part, first in zip(parts, at.firsts, strict=True):
+        gain = skill.gains(first[failing], runs, HEADLINE_COST)
+        loss = skill.losses(first[negative], runs.healthy_last, HEADLINE_COST)
+        part[failing] = HEADLINE_PREVALENCE * gain / max(1, failing.sum())
+        part[negative] = -(1.0 - HEADLINE_PREVALENCE) * loss / max(1, negative.sum())
+    return at.expected(parts)

@@ -90,7 +90,7 @@ def rescore(dataset: DataSet, files: Sequence[AlarmFile], *, oracles: bool = Fal
     in a file that can't be: see `check`.
     """
     refuse_imported(dataset, "scored")
-    frame = baseline(dataset.runs)
+    frames = {profile: baseline(dataset.runs, profile) for profile in {file.profile for file in files}}
     telemetry, causes = telemetry_digest(dataset), known_causes(dataset)
     for file in files:
         if file.telemetry != telemetry:
@@ -100,10 +100,10 @@ def rescore(dataset: DataSet, files: Sequence[AlarmFile], *, oracles: bool = Fal
             )
         check(file, dataset.runs, causes)
     order = {profile: place for place, profile in enumerate(PROFILES)}
-    cards = [_card(file, dataset, frame) for file in sorted(files, key=lambda file: order[file.profile])]
+    cards = [_card(file, dataset, frames[file.profile]) for file in sorted(files, key=lambda file: order[file.profile])]
     if oracles:
         for profile in dict.fromkeys(card.profile for card in cards):
-            cards += [_oracle(name, profile, dataset, frame) for name in ORACLES]
+            cards += [_oracle(name, profile, dataset, frames[profile]) for name in ORACLES]
     return cards
 
 
@@ -113,7 +113,7 @@ def _card(file: AlarmFile, dataset: DataSet, frame: Baseline) -> Scorecard:
 
 
 def _oracle(name: str, profile: str, dataset: DataSet, frame: Baseline) -> Scorecard:
-    alarms = {run["run_id"]: oracle_alarms(name, run) for _, run in dataset.runs.iterrows()}
+    alarms = {run["run_id"]: oracle_alarms(name, run, profile) for _, run in dataset.runs.iterrows()}
     return measure(name, profile, BLIND, ABOUT_ORACLES, dataset.runs, alarms, frame)
 
 

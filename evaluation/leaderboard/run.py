@@ -149,7 +149,7 @@ def score_all(
 
         chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)]
     dataset = load(dataset)
-    cards = _score_all(dataset, _frame(dataset), chosen, profiles, track, k, progress, workers, limits, isolate)
+    cards = _score_all(dataset, chosen, profiles, track, k, progress, workers, limits, isolate)
     if seeds == 1:
         return cards
     names = [_entry_name(one) for one in detectors] * len(profiles)
@@ -209,7 +209,7 @@ def leaderboard(
         raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
     hidden = [name for name in ONE_LINERS if name not in names]
     entries = [*chosen, *hidden]
-    cards = _score_all(dataset, _frame(dataset), entries, list(profiles), track, k, progress, workers, limits)
+    cards = _score_all(dataset, entries, list(profiles), track, k, progress, workers, limits)
     return Leaderboard(tuple(cards), tuple(hidden))
 
 
@@ -222,17 +222,8 @@ def _allowed_causes(dataset: DataSet) -> AllowedCauses:
     return AllowedCauses({cause for causes in dataset.runs["cause"] if causes for cause in causes.split(JOINT)})
 
 
-def _frame(dataset: DataSet) -> Baseline:
-    if dataset.imported:
-        from trainwreck.evaluation.replay.unlabelled import refuse_imported
-
-        refuse_imported(dataset, "scored")
-    return baseline(dataset.runs)
-
-
 def _score_all(
     dataset: DataSet,
-    frame: Baseline,
     detectors: Sequence[AnyDetector],
     profiles: Sequence[str],
     track: str,
@@ -243,11 +234,17 @@ def _score_all(
     isolate: bool = False,
 ) -> list[Scorecard]:
     """Scorecards by profile, then detector. Each trace is read once and shown to all."""
+    if dataset.imported:
+        from trainwreck.evaluation.replay.unlabelled import refuse_imported
+
+        refuse_imported(dataset, "scored")
     if track not in TRACKS:
         raise unknown("track", track, TRACKS)
     for profile in profiles:
         if profile not in PROFILES:
             raise unknown("profile", profile, PROFILES)
+    frame = baseline(dataset.runs)  # blind policies are tuned on what every signal shows
+    frames = {name: frame if name == DEFAULT_PROFILE else baseline(dataset.runs, name) for name in profiles}
     known = _allowed_causes(dataset)
     settings = (profiles, track, k, known)
     replayed = dataset.runs[scored(dataset.runs)]
@@ -279,7 +276,7 @@ def _score_all(
                 if progress is not None:
                     progress(done, len(replayed), run_id)
     return [
-        measure(entry.name, profile, track, entry.about, dataset.runs, found[profile, entry.name], frame)
+        measure(entry.name, profile, track, entry.about, dataset.runs, found[profile, entry.name], frames[profile])
         for profile in profiles
         for entry in entries
     ]
@@ -303,7 +300,7 @@ def _replayed(
         check_telemetry(run, trace)
         found[run_id] = {
             (profile, entry.name): (
-                entry.oracle(run)
+                entry.oracle(run, profile)
                 if entry.oracle is not None
                 else replay(entry.make, trace, profile, context, k=k, known=known)
             )
@@ -350,7 +347,7 @@ class _Entry:
             detector = detector.detector
         self.make: Any = None
         self.about: dict[str, Any] = {}
-        self.oracle: Callable[[pd.Series], Alarms] | None = None
+        self.oracle: Callable[[pd.Series, str], Alarms] | None = None
         if isinstance(detector, str) and not is_builtin(detector):
             from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 

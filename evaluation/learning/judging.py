@@ -1,5 +1,7 @@
 """How the trees do on rows of runs that were held out: what the default threshold and the record go by."""
 
+from math import floor
+
 import numpy as np
 
 from trainwreck.evaluation.constants import BUDGETS
@@ -7,7 +9,7 @@ from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.detectors.learned.smoothing import Smoothed
 from trainwreck.evaluation.learning.examples import Examples
 from trainwreck.evaluation.replay.profiles import PROFILES
-from trainwreck.evaluation.scoring.metrics.recall import freeze_threshold, in_time
+from trainwreck.evaluation.scoring.metrics.recall import in_time
 from trainwreck.evaluation.scoring.run_labels import NEGATIVES
 
 
@@ -30,6 +32,18 @@ def quiet_peaks(found: Examples, scores: np.ndarray, profile: int) -> np.ndarray
     peaks = np.full(len(found.runs), -np.inf)
     np.maximum.at(peaks, found.run[rows], scores[rows])
     return np.asarray(peaks[negative & np.isfinite(peaks)])
+
+
+def freeze_threshold(peaks: np.ndarray, budget: float) -> float:
+    """The lowest single threshold that stops at most `budget` of the runs: the default threshold of a detector.
+
+    peaks: [H], the largest score of each quiet run; a run is stopped where its score exceeds the threshold. NaN
+    without runs. Scores use randomised thresholds instead (`metrics.thresholds`).
+    """
+    if not len(peaks):
+        return float("nan")
+    allowed = floor(budget * len(peaks) + 1e-9)
+    return float(np.sort(peaks)[::-1][allowed]) if allowed < len(peaks) else -np.inf
 
 
 def first_above(found: Examples, scores: np.ndarray, threshold: float, profile: int) -> np.ndarray:

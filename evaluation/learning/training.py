@@ -29,11 +29,10 @@ from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.learning.causes import fit_head
 from trainwreck.evaluation.learning.examples import ALARM, LEFT_OUT, QUIET, Examples, examples
 from trainwreck.evaluation.learning.fitted_trees import from_boosting, gains
-from trainwreck.evaluation.learning.judging import quiet_peaks, recalls, smoothed
+from trainwreck.evaluation.learning.judging import freeze_threshold, quiet_peaks, recalls, smoothed
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.replay.profiles import PROFILES
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
-from trainwreck.evaluation.scoring.metrics.recall import freeze_threshold
 from trainwreck.evaluation.scoring.run_labels import NEGATIVES
 
 TRAIN = "train"

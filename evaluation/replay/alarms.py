@@ -1,12 +1,14 @@
 """Alarms of a detector on a run."""
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from trainwreck.evaluation.constants import REFRACTORY
-from trainwreck.evaluation.detectors.base import OutputError, Verdict
+from trainwreck.evaluation.detectors.base import LARGEST_SCORE, OutputError, Verdict
 
 # How a replay ended.
 OK = "ok"
@@ -29,7 +31,9 @@ class Alarms:
     or a kind of `FAILURES_OF_A_DETECTOR`, a colon and what happened. update_us: mean time of
     an update, microseconds. state_bytes: size of its attributes at the end, containers and arrays
     included; None where it can't be measured (a command, or a failure). stderr: the last lines that a
-    detector in a process of its own printed, where it failed.
+    detector in a process of its own printed, where it failed. answers: steps at which the largest score so far rose and
+    the causes that it had named last by then were others than before, with those causes; so that a
+    diagnosis can be had at any threshold.
     """
 
     run_id: str
@@ -43,6 +47,7 @@ class Alarms:
     update_us: float
     state_bytes: int | None
     stderr: tuple[str, ...] = ()
+    answers: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     @property
     def outcome(self) -> str:
@@ -104,9 +109,16 @@ class Transcript:
     The whole run is replayed, whatever the alarms at the published default: a threshold that is frozen on
     calibration runs needs the score of every row. The stop protocol uses the first alarm, the monitor
     protocol the edges, so that one replay serves both.
+
+    nonfinite: steps whose rows show a loss that is not finite. An alarm there, or a score without bound, outranks every
+    score elsewhere: it is kept as infinity.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, nonfinite: Collection[int] = ()) -> None:
+        self.nonfinite = nonfinite
+        self.answers: list[tuple[int, tuple[str, ...]]] = []
+        self._named: tuple[str, ...] = ()
+        self._top = -math.inf
         self.steps: list[int] = []
         self.scores: list[float] = []
         self.alarm: list[bool] = []
@@ -118,8 +130,15 @@ class Transcript:
         self.spent_ns += spent_ns
         if verdict.alarm and self.causes is None:
             self.causes = verdict.causes
+        score, self._named = verdict.score, verdict.causes or self._named
+        if step in self.nonfinite and (verdict.alarm or score >= LARGEST_SCORE):
+            score = math.inf
+        if score > self._top:
+            self._top = score
+            if self._named != (self.answers[-1][1] if self.answers else ()):
+                self.answers.append((step, self._named))
         self.steps.append(step)
-        self.scores.append(verdict.score)
+        self.scores.append(score)
         self.alarm.append(verdict.alarm)
 
     def alarms(self, run_id: str, status: str, state_bytes: int | None = None, stderr: tuple[str, ...] = ()) -> Alarms:
@@ -137,6 +156,7 @@ class Transcript:
             update_us=self.spent_ns / 1e3 / max(1, len(steps)),
             state_bytes=state_bytes,
             stderr=stderr,
+            answers=tuple(self.answers),
         )
 
 
@@ -155,6 +175,7 @@ def labelled_alarms(run_id: str, last_step: int, first: int | None, causes: tupl
         status=OK,
         update_us=0.0,
         state_bytes=0,
+        answers=((first, causes),) if first is not None and causes else (),
     )
 
 

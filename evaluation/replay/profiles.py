@@ -14,12 +14,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from trainwreck.evaluation.constants import LIST_EVERY, LOG_EVERY
 from trainwreck.evaluation.dataset.schema import EVALUATIONS
-from trainwreck.evaluation.dataset.trace import LISTS, SCALARS
+from trainwreck.evaluation.dataset.trace import LISTS, SCALARS, Trace
 from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.replay.rows import LoggedRow
+from trainwreck.evaluation.replay.rows import LoggedRow, logged_at
 
 Rows = Iterator[dict[str, Any]]
 
@@ -51,6 +53,15 @@ def shown_steps(profile: str, last: int, k: int = LOG_EVERY) -> range:
     """
     first, every = {"full": (0, 1), "filtered": (k - 1, k)}.get(profile, (0, k))
     return range(first, last + 1, every)
+
+
+def nonfinite_losses(trace: Trace, profile: str) -> frozenset[int]:
+    """Steps of the rows that show a loss that is not finite; `filtered` shows none."""
+    loss = trace.signals.get("loss")
+    if loss is None or profile == "filtered":
+        return frozenset()
+    known = logged_at(trace, "loss")
+    return frozenset(trace.steps[~np.isfinite(loss) & (True if known is None else known)].tolist())
 
 
 def _full(rows: Iterable[Row], k: int) -> Rows:

@@ -15,7 +15,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.base import Context, Detector, normalise
 from trainwreck.evaluation.detectors.registry import AllowedCauses, load_detector
 from trainwreck.evaluation.replay.alarms import OK, Alarms, Transcript, raised, rising_edges
-from trainwreck.evaluation.replay.profiles import observe
+from trainwreck.evaluation.replay.profiles import nonfinite_losses, observe
 from trainwreck.evaluation.replay.rows import rows
 from trainwreck.evaluation.replay.state_size import state_bytes
 
@@ -54,7 +54,7 @@ def replay(
     allowed = AllowedCauses() if known is None else known
     if is_isolated(detector):
         return detector.replay(trace, profile, context, k=k, known=allowed)
-    transcript, status, size = Transcript(), OK, None
+    transcript, status, size = Transcript(nonfinite_losses(trace, profile)), OK, None
     # A detector is foreign code: whatever it raises, sys.exit included, is this run's result and
     # must not stop the other runs. KeyboardInterrupt is the user's and goes through.
     try:

@@ -6,44 +6,35 @@ import numpy as np
 
 from trainwreck.evaluation.constants import RATE_STEPS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT
-from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.evaluation.scoring.metrics.curves import frontier, operating_curve, stop_rate
 from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
-from trainwreck.evaluation.scoring.metrics.false_alarms import Share, false_stop, healthy_steps
-from trainwreck.evaluation.scoring.metrics.recall import firsts_above, in_time, peak, threshold_range
+from trainwreck.evaluation.scoring.metrics.false_alarms import Share, healthy_steps
+from trainwreck.evaluation.scoring.metrics.recall import firsts_above, peak, threshold_range
+from trainwreck.evaluation.scoring.operating_points import At, peaks
 from trainwreck.evaluation.scoring.outcomes import Outcomes
-from trainwreck.evaluation.scoring.reference import Baseline
 
 PAIRS = "pairs"
 THRESHOLDS = 40  # of the curve of false alarms against delay
 
 
-def breakdown(one: Outcomes, frame: Baseline, first: np.ndarray) -> dict[str, dict[str, Share]]:
-    """In-time recall by family, scenario and what was held out; share stopped by look-alike.
+def breakdown(at: At) -> dict[str, dict[str, Share]]:
+    """In-time recall by family, scenario and what was held out; share stopped by look-alike, at one threshold.
 
-    first: [N], first alarm within the headline budget. Families have the interval of the bootstrap over twin sets,
-    and where none or all of their runs are found, which every resample repeats, the exact binomial one. So have
-    scenarios, with so few runs, each mostly a twin set of its own, that resampling them says little. Failures of two
-    families at once are one group, `PAIRS`.
+    Failures of two families at once are one group, `PAIRS`.
     """
+    one = at.one
     families = np.array([PAIRS if JOINT in name else name for name in one.family.tolist()])
-    found = in_time(first, one.onset, one.no_return)
-    by_family, by_scenario, by_held_out = {}, {}, {}
-    for name in np.unique(families[one.failing]).tolist():
-        by_family[name] = _resampled(found, one.failing & (families == name), frame)
-    for name in np.unique(one.held_out[one.failing]).tolist():
-        if name:
-            by_held_out[name] = _resampled(found, one.failing & (one.held_out == name), frame)
-    for name in np.unique(one.scenario[one.failing]).tolist():
-        chosen = found[one.failing & (one.scenario == name)]
-        events = int(chosen.sum())
-        interval = binomial_interval(events, len(chosen))
-        by_scenario[name] = Share(events / len(chosen), *interval, events, len(chosen))
-    stopped = {
-        name: false_stop(first[one.look_alike & (one.scenario == name)])
-        for name in np.unique(one.scenario[one.look_alike]).tolist()
+
+    def by(groups: np.ndarray, among: np.ndarray, values: np.ndarray) -> dict[str, Share]:
+        names = [name for name in np.unique(groups[among]).tolist() if name]
+        return {name: at.share(values, among & (groups == name)) for name in names}
+
+    return {
+        "family": by(families, one.failing, at.found),
+        "scenario": by(one.scenario, one.failing, at.found),
+        "held_out": by(one.held_out, one.failing, at.found),
+        "look_alike": by(one.scenario, one.look_alike, at.alarmed),
     }
-    return {"family": by_family, "scenario": by_scenario, "held_out": by_held_out, "look_alike": stopped}
 
 
 def threshold_curves(one: Outcomes) -> dict[str, Any]:
@@ -84,19 +75,7 @@ def operating(one: Outcomes) -> tuple[np.ndarray, np.ndarray]:
     return stopped, found * (len(judged) / max(1, one.failing.sum()))
 
 
-def peaks(healthy: Outcomes) -> np.ndarray:
-    """Largest score of each healthy run. One whose detector crashed counts as stopped at every threshold."""
-    return np.where(healthy.crashed, np.inf, peak(healthy.scores))
-
-
 def exposure(one: Outcomes) -> np.ndarray:
     """Healthy steps of each run, up to a crash. Latent and cured runs are reported apart and give none. [N] int"""
     steps = np.minimum(healthy_steps(one.negative, one.last, one.onset), one.judged + 1).astype(np.int64)
     return np.where(one.negative | np.isin(one.kind, FAILURES), steps, 0)
-
-
-def _resampled(found: np.ndarray, mask: np.ndarray, frame: Baseline) -> Share:
-    events, runs = int(found[mask].sum()), int(mask.sum())
-    if events in (0, runs):
-        return Share(events / runs, *binomial_interval(events, runs), events, runs)
-    return Share(*frame.bootstrap.mean(found, mask), events, runs)

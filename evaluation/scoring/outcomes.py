@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from trainwreck.evaluation.constants import DEFAULT_PROFILE
 from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.scoring.run_labels import RunLabels, run_labels
@@ -15,7 +16,8 @@ from trainwreck.evaluation.scoring.run_labels import RunLabels, run_labels
 class Outcomes(RunLabels):
     """Labels with the alarms of one detector. first (a) is infinite without an alarm.
 
-    edges, named, steps and scores hold a sequence a run.
+    edges, named, answers, steps and scores hold a sequence a run: named the causes at the first alarm, answers the
+    causes by the step from which they stood (`Alarms.answers`).
 
     A failing run that crashed its detector is a miss whatever it gave before the crash, unless it
     was alarmed before the onset. Alarms on other runs before a crash count all the same. Steps after
@@ -27,13 +29,23 @@ class Outcomes(RunLabels):
     judged: np.ndarray  # step of the last row judged before a crash; infinite without one
     edges: tuple[np.ndarray, ...]
     named: tuple[tuple[str, ...], ...]
+    answers: tuple[tuple[tuple[int, tuple[str, ...]], ...], ...]
     steps: tuple[np.ndarray, ...]
     scores: tuple[np.ndarray, ...]
 
 
-def outcomes(runs: pd.DataFrame, alarms: Mapping[str, Alarms]) -> Outcomes:
+    def named_at(self, first: np.ndarray) -> list[tuple[str, ...]]:
+        """The causes that stood when each run's score first exceeded a threshold. first: [N], inf where it never did."""
+        found = []
+        for step, answers in zip(first.tolist(), self.answers, strict=True):
+            given = [causes for since, causes in answers if since <= step] if np.isfinite(step) else []
+            found.append(given[-1] if given else ())
+        return found
+
+
+def outcomes(runs: pd.DataFrame, alarms: Mapping[str, Alarms], profile: str = DEFAULT_PROFILE) -> Outcomes:
     """Join the runs table with a detector's alarms, by run_id. Raises InputError as `run_labels`."""
-    labels = run_labels(runs)
+    labels = run_labels(runs, profile)
     given = [alarms[run_id] for run_id in labels.run_id.tolist()]
     first = np.array([np.inf if one.first_alarm is None else one.first_alarm for one in given], dtype=np.float64)
     crashed = np.array([one.crashed for one in given], dtype=bool)
@@ -45,6 +57,7 @@ def outcomes(runs: pd.DataFrame, alarms: Mapping[str, Alarms]) -> Outcomes:
         judged=np.array([one.last_judged if one.crashed else np.inf for one in given], dtype=np.float64),
         edges=tuple(one.edges for one in given),
         named=tuple(one.causes for one in given),
+        answers=tuple(one.answers for one in given),
         steps=tuple(one.steps for one in given),
         scores=tuple(one.scores for one in given),
     )

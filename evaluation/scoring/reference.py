@@ -1,14 +1,22 @@
 """What every detector on a data set is measured against: its runs, its resamples, its blind policies.
 
-Made once for a data set, so that all detectors are scored on the same runs and the same resamples.
+Made once for a data set and profile, so that all detectors are scored on the same runs and the same resamples.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from trainwreck.evaluation.constants import COSTS, PREVALENCES, RESAMPLES
+from trainwreck.evaluation.constants import (
+    CALIBRATION_RUNS,
+    COSTS,
+    DEFAULT_PROFILE,
+    LOOK_ALIKE_SHARE,
+    PREVALENCES,
+    RESAMPLES,
+)
 from trainwreck.evaluation.dataset.consistency import check_table
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.scoring.metrics.bootstrap import Bootstrap, ratio
@@ -16,6 +24,7 @@ from trainwreck.evaluation.scoring.metrics.skill import (
     POLICIES,
     Policy,
     Runs,
+    hidden,
     oracle_gains,
     policy_gains,
     policy_losses,
@@ -23,6 +32,12 @@ from trainwreck.evaluation.scoring.metrics.skill import (
     utility,
 )
 from trainwreck.evaluation.scoring.run_labels import RunLabels, run_labels
+
+
+UNCOVERED = {
+    "healthy": "healthy runs are of bases without a calibration run, which no threshold accounts for",
+    "look_alike": "look-alike runs are of scenarios without a calibration run, which no budget counts",
+}
 
 
 @dataclass(frozen=True)
@@ -42,9 +57,19 @@ class Blind:
 
 @dataclass(frozen=True)
 class Baseline:
-    """measured: [N] bool, the runs outside the tuning splits, which every score is taken on."""
+    """profile: the observation profile. measured: [N] bool, the runs outside the tuning splits, which every score is
+    taken on; calibration: [N] bool, those that thresholds are frozen on.
 
+    calibration_weights, calibration_draws: what share of the measured healthy and look-alike runs each calibration run
+    stands for, [H], and how often it is in each resample, [S, H]. negative_weights: [M], the same of the measured runs.
+    """
+
+    profile: str
     measured: np.ndarray
+    calibration: np.ndarray
+    calibration_weights: np.ndarray
+    calibration_draws: np.ndarray
+    negative_weights: np.ndarray
     labels: RunLabels  # of the measured runs
     bootstrap: Bootstrap
     blind: dict[tuple[str, float], Blind]
@@ -52,12 +77,17 @@ class Baseline:
     family_of: dict[str, str]
     notes: tuple[str, ...]
 
+    @cached_property
+    def negative_draws(self) -> np.ndarray:
+        """How often each measured healthy and look-alike run is in each resample. [S, H]"""
+        return self.bootstrap.draws()[:, self.labels.negative]
+
     def utility_samples(self, gain: np.ndarray, loss: np.ndarray, prevalence: float) -> np.ndarray:
         """U on each resample. gain, loss: [N] or [N, M] over the measured runs, 0 where they don't apply."""
         return np.asarray(utility(*self.expectations(gain, loss), prevalence))
 
     def expectations(self, gain: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The two expectations of U on each resample, [R] or [R, M]: mean gain of failing runs, mean loss of others."""
+        """The two expectations of U on each resample, [S] or [S, M]: mean gain of failing runs, mean loss of others."""
         shape = (-1,) + (1,) * (gain.ndim - 1)
         failing, negative = self.labels.failing, self.labels.negative
         return (
@@ -66,26 +96,32 @@ class Baseline:
         )
 
 
-def baseline(runs: pd.DataFrame, *, resamples: int = RESAMPLES) -> Baseline:
+def baseline(runs: pd.DataFrame, profile: str = DEFAULT_PROFILE, *, resamples: int = RESAMPLES) -> Baseline:
     """From the runs table alone. Raises InputError for labels that contradict themselves."""
     check_table(runs)
-    everything = run_labels(runs)
+    everything = run_labels(runs, profile)
     tuning, labels = everything.select(everything.tuning), everything.select(~everything.tuning)
+    calibration = everything.select(everything.calibration)
     notes = []
     tuning_runs, measured_runs = skill_runs(tuning), skill_runs(labels)
     if not tuning_runs.complete:
         # Tuned on the runs it is measured on, the blind baseline is the best it can be: W* errs low.
         tuning_runs = measured_runs
         notes.append("blind policies are tuned on the measured runs: no tuning split holds failing and healthy runs")
-    bootstrap = Bootstrap(labels.cluster, labels.cause, labels.severity, resamples=resamples)
+    weights, left_out = calibration_weights(calibration, labels)
     made = Baseline(
+        profile=profile,
         measured=~everything.tuning,
+        calibration=everything.calibration,
+        calibration_weights=weights,
+        calibration_draws=_resampled(calibration, resamples).draws() if len(calibration) else np.zeros((1, 0)),
+        negative_weights=_mixed(labels),
         labels=labels,
-        bootstrap=bootstrap,
+        bootstrap=_resampled(labels, resamples),
         blind={},
         unseen=_unseen(tuning, labels),
         family_of=_families(everything),
-        notes=tuple(notes),
+        notes=(*notes, *left_out, *_too_few(weights)),
     )
     for cost in COSTS:
         for prevalence in PREVALENCES:
@@ -94,12 +130,61 @@ def baseline(runs: pd.DataFrame, *, resamples: int = RESAMPLES) -> Baseline:
     return made
 
 
+def calibration_weights(calibration: RunLabels, measured: RunLabels) -> tuple[np.ndarray, list[str]]:
+    """What share of the measured population each calibration run stands for, [H], and notes on what none stands for.
+
+    Healthy runs by the shares of the bases among the measured healthy runs, look-alikes by those of their scenarios;
+    look-alikes together are `LOOK_ALIKE_SHARE` of all, where there are any in both.
+    """
+    weights, notes = np.zeros(len(calibration)), []
+    for kind, share in (("healthy", 1.0 - LOOK_ALIKE_SHARE), ("look_alike", LOOK_ALIKE_SHARE)):
+        at, among = getattr(calibration, kind), getattr(measured, kind)
+        names, counts = np.unique(measured.subject[among], return_counts=True)
+        size = np.array([int((calibration.subject[at] == name).sum()) for name in names.tolist()], dtype=np.int64)
+        covered = int(counts[size > 0].sum())
+        if covered < counts.sum():
+            notes.append(f"{1 - covered / counts.sum():.0%} of the measured {UNCOVERED[kind]}")
+        for name, count, runs in zip(names.tolist(), counts.tolist(), size.tolist(), strict=True):
+            if runs:
+                weights[at & (calibration.subject == name)] = share * count / covered / runs
+    if not weights.any():  # no base in common: each counts the same
+        weights = calibration.healthy.astype(np.float64)
+    return weights / max(weights.sum(), 1e-300), notes
+
+
+def effective(weights: np.ndarray) -> float:
+    """As many runs of equal weight would give as much (Kish 1965)."""
+    return float(weights.sum() ** 2 / max((weights**2).sum(), 1e-300))
+
+
 def skill_runs(labels: RunLabels) -> Runs:
-    """The labels that cost skill reads, of visible failing runs and of negative ones."""
+    """The labels that cost skill reads, of failing runs and of negative ones."""
     failing = labels.failing
-    return Runs(
-        labels.onset[failing], labels.visible[failing], labels.planned[failing], labels.planned[labels.negative]
-    )
+    onset, last = labels.onset[failing], labels.planned[failing]
+    visible = np.where(np.isfinite(labels.visible[failing]), labels.visible[failing], np.maximum(onset, hidden(last)))
+    return Runs(onset, visible, last, labels.planned[labels.negative])
+
+
+def _resampled(labels: RunLabels, resamples: int) -> Bootstrap:
+    groups = np.where(labels.healthy, "healthy", np.where(labels.look_alike, "look-alike", "faulty"))
+    return Bootstrap(labels.subject, labels.seed, content=groups, resamples=resamples)
+
+
+def _mixed(labels: RunLabels) -> np.ndarray:
+    """Weights of the measured healthy and look-alike runs, as the budget counts them. [M]"""
+    parts = [(labels.healthy, 1.0 - LOOK_ALIKE_SHARE), (labels.look_alike, LOOK_ALIKE_SHARE)]
+    mixed = sum((np.where(mask, share / max(1, mask.sum()), 0.0) for mask, share in parts), np.zeros(len(labels)))
+    return np.asarray(mixed / max(mixed.sum(), 1e-300))
+
+
+def _too_few(weights: np.ndarray) -> list[str]:
+    count = effective(weights)
+    return [
+        f"a budget of {budget:.0%} needs {needed} calibration runs; here are {count:.0f}"
+        + (f" in effect, of {len(weights)}" if round(count) < len(weights) else "")
+        for budget, needed in CALIBRATION_RUNS.items()
+        if count < needed
+    ]
 
 
 def _blind(made: Baseline, policies: tuple[Policy, ...], runs: Runs, cost: str, prevalence: float) -> Blind:
@@ -110,7 +195,7 @@ def _blind(made: Baseline, policies: tuple[Policy, ...], runs: Runs, cost: str, 
         gain[failing, i] = policy_gains(policy, runs, cost)
         loss[negative, i] = policy_losses(policy, runs.healthy_last, cost)
     if not runs.complete:
-        undefined = np.full(len(made.bootstrap.weights), np.nan)
+        undefined = np.full(1, np.nan)
         return Blind(policies, float("nan"), undefined, float("nan"), undefined)
     best = np.zeros(len(made.labels))
     best[failing] = oracle_gains(runs)

@@ -1,12 +1,13 @@
 """Labels of many runs as arrays, without any detector's alarms."""
 
+import json
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from trainwreck.evaluation.constants import CALIBRATION, TUNING_SPLITS
+from trainwreck.evaluation.constants import CALIBRATION, DEFAULT_PROFILE, TUNING_SPLITS
 from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
 from trainwreck.evaluation.errors import InputError
 
@@ -20,9 +21,9 @@ class RunLabels:
     last (T), planned (T of the plan: later than last where a run was ended at NaN), onset (s),
     visible (v), no_return (p, equal to T where it was not measured: see return_measured).
 
-    A failing run whose `visible` is infinite shows nothing that healthy runs of other seeds do not
-    show as well. It can't be detected, only guessed, so it is not a positive: it is left out of recall, delay,
-    lead, diagnosis and cost skill, and only counted (`never_visible`). Its steps before the onset
+    visible is of the observation profile: infinite where its rows do not show the failure. A failing run that no
+    signal shows (`shown` is False) can't be detected, only guessed, so it is not a positive: it is left out of recall,
+    delay, lead, diagnosis and cost skill, and only counted (`never_visible`). Its steps before the onset
     are healthy steps like any other's.
     """
 
@@ -34,11 +35,13 @@ class RunLabels:
     family: np.ndarray
     severity: np.ndarray
     held_out: np.ndarray  # what of the run no training run has; "" where nothing is
-    cluster: np.ndarray  # int; runs that share base and seed: a twin set
+    base: np.ndarray
+    seed: np.ndarray  # int
     last: np.ndarray
     planned: np.ndarray
     onset: np.ndarray
     visible: np.ndarray
+    shown: np.ndarray  # bool; whether any signal shows the failure
     no_return: np.ndarray
     return_measured: np.ndarray  # bool
 
@@ -47,12 +50,22 @@ class RunLabels:
 
     @property
     def failing(self) -> np.ndarray:
-        """The positives: failing and compound runs that become visible."""
-        return np.asarray(np.isin(self.kind, FAILURES) & np.isfinite(self.visible))
+        """The positives: failing and compound runs that become visible in some signal."""
+        return np.asarray(np.isin(self.kind, FAILURES) & self.shown)
 
     @property
     def never_visible(self) -> np.ndarray:
-        return np.asarray(np.isin(self.kind, FAILURES) & ~np.isfinite(self.visible))
+        return np.asarray(np.isin(self.kind, FAILURES) & ~self.shown)
+
+    @property
+    def visible_in_time(self) -> np.ndarray:
+        """The positives that the profile shows before their point of no return: what a detector can find at best."""
+        return np.asarray(self.failing & (self.visible < self.no_return))
+
+    @property
+    def subject(self) -> np.ndarray:
+        """What runs are clustered by beside their seed: the scenario, or the base of a run without one. [N] str"""
+        return np.where(self.scenario == "", np.char.add("base ", self.base), self.scenario)
 
     @property
     def healthy(self) -> np.ndarray:
@@ -69,8 +82,8 @@ class RunLabels:
 
     @property
     def calibration(self) -> np.ndarray:
-        """The healthy runs that thresholds are frozen on."""
-        return np.asarray(self.healthy & (self.split == CALIBRATION))
+        """The healthy and look-alike runs that thresholds are frozen on."""
+        return np.asarray(self.negative & (self.split == CALIBRATION))
 
     @property
     def tuning(self) -> np.ndarray:
@@ -96,8 +109,8 @@ def scored(runs: pd.DataFrame) -> np.ndarray:
     return np.asarray((split == CALIBRATION) | ~np.isin(split, TUNING_SPLITS))
 
 
-def run_labels(runs: pd.DataFrame) -> RunLabels:
-    """The labels of the runs table. runs: columns of `schema.RUN_FIELDS`.
+def run_labels(runs: pd.DataFrame, profile: str = DEFAULT_PROFILE) -> RunLabels:
+    """The labels of the runs table under an observation profile. runs: columns of `schema.RUN_FIELDS`.
 
     Raises InputError for a run whose steps contradict each other, or a failing run without an onset.
     """
@@ -111,17 +124,27 @@ def run_labels(runs: pd.DataFrame) -> RunLabels:
         family=_strings(runs, "family"),
         severity=_strings(runs, "severity"),
         held_out=_strings(runs, "held_out"),
-        # Numbered by base and seed, not by position: the order of runs changes nothing.
-        cluster=runs.groupby(["base", "seed"], dropna=False).ngroup().to_numpy(),
+        base=_strings(runs, "base"),
+        seed=runs["seed"].to_numpy(dtype=np.int64),
         last=last,
         planned=np.maximum(_steps(runs, "planned_steps") - 1, last),
         onset=_steps(runs, "onset_step"),
-        visible=_steps(runs, "visible_step"),
+        visible=_visible(runs, profile),
+        shown=np.isfinite(_steps(runs, "visible_step")),
         no_return=np.where(np.isfinite(measured), measured, last),
         return_measured=np.isfinite(measured),
     )
     _check(found)
     return found
+
+
+def _visible(runs: pd.DataFrame, profile: str) -> np.ndarray:
+    """The first visible step of a profile; that of all signals where a table has none by profile. [N]"""
+    by_profile = [json.loads(text or "{}") for text in _strings(runs, "visible_profiles").tolist()]
+    every = _steps(runs, "visible_step").tolist()
+    return np.array(
+        [float(one.get(profile, np.inf)) if one else step for one, step in zip(by_profile, every, strict=True)]
+    )
 
 
 def _steps(runs: pd.DataFrame, column: str) -> np.ndarray:

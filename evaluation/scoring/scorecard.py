@@ -1,65 +1,55 @@
 """Alarms and labels to a scorecard: every metric of the specification, once."""
 
+import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from trainwreck.evaluation.constants import (
-    BUDGETS,
-    CALIBRATION_RUNS,
     CLUSTERS,
-    COSTS,
     HEADLINE_BUDGET,
     HEADLINE_COST,
     HEADLINE_PREVALENCE,
-    PREVALENCES,
+    LARGEST_STOPPED,
     RATE_STEPS,
     SCORING_VERSION,
-    TOP,
 )
-from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
-from trainwreck.evaluation.intervals import interval_text
+from trainwreck.evaluation.dataset.schema import RunKind
+from trainwreck.evaluation.intervals import interval_text, poisson_interval
 from trainwreck.evaluation.replay.alarms import FAILURES_OF_A_DETECTOR, labelled_alarms
 from trainwreck.evaluation.replay.replay import Alarms
-from trainwreck.evaluation.scoring.breakdown import breakdown, exposure, operating, peaks, threshold_curves
-from trainwreck.evaluation.scoring.equivalence_sets import Sets, shipped
-from trainwreck.evaluation.scoring.metrics import delay, diagnosis, skill
-from trainwreck.evaluation.scoring.metrics.bootstrap import Estimate
-from trainwreck.evaluation.scoring.metrics.delay import lead
-from trainwreck.evaluation.scoring.metrics.false_alarms import Share, false_alarm_rate, false_stop
-from trainwreck.evaluation.scoring.metrics.recall import first_above, freeze_threshold, in_time
+from trainwreck.evaluation.scoring.breakdown import breakdown, exposure, operating, threshold_curves
+from trainwreck.evaluation.scoring.equivalence_sets import shipped
+from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, Estimate
+from trainwreck.evaluation.scoring.metrics.false_alarms import Share
+from trainwreck.evaluation.scoring.metrics.recall import in_time
+from trainwreck.evaluation.scoring.metrics.thresholds import Randomised
+from trainwreck.evaluation.scoring.operating_points import (
+    DEFAULT,
+    Area,
+    At,
+    Point,
+    Recall,
+    area,
+    measured_at,
+    thresholds,
+)
 from trainwreck.evaluation.scoring.outcomes import Outcomes, outcomes
-from trainwreck.evaluation.scoring.reference import Baseline, skill_runs
+from trainwreck.evaluation.scoring.reference import Baseline
 from trainwreck.evaluation.scoring.run_labels import scored
-
-INSTANTS = 25  # at which the share detected by then is given with its interval
-
-
-class Recall(NamedTuple):
-    """In-time recall at one operating point, with the share of measured runs that it stops.
-
-    threshold is NaN at the published default, where the detector's own alarm counts.
-    """
-
-    value: float
-    low: float
-    high: float
-    threshold: float
-    stopped: Share  # healthy runs
-    stopped_look_alike: Share
-
 
 # The numbers that summarise a scorecard, attribute to unit; each is defined by the attribute's docstring.
 HEADLINES = {
     "in_time_recall": "share of failing runs",
     "healthy_stopped": "share of healthy runs",
     "look_alikes_stopped": "share of look-alike runs",
-    "false_alarms": f"alarms per {RATE_STEPS:,} healthy steps",
+    "area": f"mean over up to {LARGEST_STOPPED:.0%} stopped",
+    "volume": f"mean over up to {LARGEST_STOPPED:.0%} stopped",
     "steps_to_alarm": "steps",
     "lead": "share of the time to act",
     "cost_skill": "1, best 1",
@@ -74,13 +64,16 @@ class Scorecard:
     """Everything measured of one detector on one data set under one profile and track.
 
     The headline numbers are attributes of their own, each a value with a 95 % interval (`value`, `low`, `high`; NaN
-    where it is undefined): in_time_recall, healthy_stopped, look_alikes_stopped, false_alarms, steps_to_alarm, lead,
-    cost_skill, cause_top_1 and cause_top_3. lead: mean over failing runs of the share of the steps from the visible
-    step to the point of no return that is left at the first alarm; 0 for a miss.
+    where it is undefined). All but area and volume are of one operating point, a budget of 5 %: in_time_recall,
+    healthy_stopped, look_alikes_stopped, steps_to_alarm, lead, cost_skill, cause_top_1 and cause_top_3. lead: mean over
+    failing runs of the share of the steps from the visible step to the point of no return that is left at the
+    first alarm; 0 for a miss.
 
-    Scores are of the runs outside the tuning splits. recall: operating point ("default", "0.01",
-    "0.05") to Recall. statuses: how the replays ended, kind to runs. skill: cost profile to prevalence to W*.
-    breakdown: recall within the headline budget by family, scenario and what was held out, and the share stopped
+    Scores are of the runs outside the tuning splits. points: operating point ("default", "0.01", "0.05") to `Point`;
+    recall, delay, diagnosis and skill are those of the headline's. free: the threshold-free `Area`. ceiling: share of
+    failing runs that the profile shows before their point of no return, which no detector's recall should exceed.
+    false_alarm_rate, false_stop and monitor_recall are of the published default. statuses: how the replays ended, kind to
+    runs. breakdown: recall within the headline budget by family, scenario and what was held out, and the share stopped
     by look-alike. curves: metric 7. seeds: scores by seed of a detector that draws (`seeding`), where several were
     asked for; all else is of the first. outcomes and alarms are the raw material: labels joined with alarms of the
     measured runs, and the alarms of every run that was shown.
@@ -93,14 +86,12 @@ class Scorecard:
     counts: dict[str, int]
     statuses: dict[str, int]
     notes: tuple[str, ...]
-    false_alarm_rate: Share
+    points: dict[str, Point]
+    free: Area
+    ceiling: Estimate
+    false_alarm_rate: Estimate
     false_stop: dict[str, Share]
-    recall: dict[str, Recall]
     monitor_recall: Estimate
-    delay: dict[str, Any]
-    lead: Estimate
-    diagnosis: dict[str, Any]
-    skill: dict[str, dict[float, Estimate]]
     cost: dict[str, Any]
     recall_by_scenario: dict[str, float]
     breakdown: dict[str, dict[str, Share]]
@@ -112,34 +103,73 @@ class Scorecard:
     seeds: dict[str, list[float]] = field(default_factory=dict)
 
     @property
+    def recall(self) -> dict[str, Recall]:
+        """Operating point to in-time recall there, with the shares stopped."""
+        return {name: point.recall for name, point in self.points.items()}
+
+    @property
+    def at_headline(self) -> Point:
+        """All scores within the headline budget, 5 %."""
+        return self.points[str(HEADLINE_BUDGET)]
+
+    @property
     def in_time_recall(self) -> Recall:
         """Share of failing runs with the first alarm at or after the onset and before the point of no return, with the
-        threshold frozen so that at most 5 % of the healthy calibration runs are stopped."""
-        return self.recall[str(HEADLINE_BUDGET)]
+        threshold frozen so that 5 % of further healthy and look-alike runs are expected to be stopped."""
+        return self.at_headline.recall
 
     headline = in_time_recall
 
     @property
     def healthy_stopped(self) -> Share:
-        """Share of measured healthy runs with an alarm, at the threshold of `in_time_recall`."""
+        """Share of measured healthy runs with an alarm."""
         return self.in_time_recall.stopped
 
     @property
     def look_alikes_stopped(self) -> Share:
-        """Share of look-alike runs with an alarm, at the threshold of `in_time_recall`."""
+        """Share of look-alike runs with an alarm."""
         return self.in_time_recall.stopped_look_alike
 
     @property
-    def false_alarms(self) -> Share:
+    def false_alarms(self) -> Estimate:
         """Alarms per 10,000 steps of healthy runs and of failing runs before the onset, at the published default."""
         return self.false_alarm_rate
 
     @property
+    def area(self) -> Estimate:
+        """Mean in-time recall over shares stopped from 0 to 10 %: the area under the curve, between 0 and 1."""
+        return self.free.recall
+
+    @property
+    def volume(self) -> Estimate:
+        """As `area`, averaged over the delay that is tolerated as well."""
+        return self.free.lead
+
+    @property
     def steps_to_alarm(self) -> Estimate:
-        """Mean steps from the onset to the first alarm, at the published default; a miss counts to the point of no
-        return."""
+        """Mean steps from the onset to the first alarm; a miss counts to the point of no return."""
         found: Estimate = self.delay["from_onset"]["restricted_mean_steps"]
         return found
+
+    @property
+    def lead(self) -> Estimate:
+        """Share of the steps from visible to the point of no return that is left at the first alarm."""
+        return self.at_headline.lead
+
+    @property
+    def delay(self) -> dict[str, Any]:
+        """Delays, as in `Point`."""
+        return self.at_headline.delay
+
+    @property
+    def diagnosis(self) -> dict[str, Any]:
+        """Diagnosis, as in `Point`."""
+        return self.at_headline.diagnosis
+
+    @property
+    def skill(self) -> dict[str, dict[float, Estimate]]:
+        """Cost profile to prevalence to W*."""
+        return self.at_headline.skill
 
     @property
     def cost_skill(self) -> Estimate:
@@ -151,8 +181,7 @@ class Scorecard:
 
     @property
     def cause_top_1(self) -> Estimate:
-        """Share of a cause's failing runs that are alarmed in time, at the published default, with a true cause named
-        first; mean over causes."""
+        """Share of a cause's failing runs that are alarmed in time with a true cause named first; mean over causes."""
         found: Estimate = self.diagnosis["cause"]["1"]["macro"]
         return found
 
@@ -162,16 +191,14 @@ class Scorecard:
         found: Estimate = self.diagnosis["cause"]["3"]["macro"]
         return found
 
-    def first_alarms(self, point: str) -> np.ndarray:
-        """First alarm of each measured run at an operating point; inf without one. [N]"""
-        if point == "default":
-            return self.outcomes.first
-        return _first_alarms(self.outcomes, self.recall[point].threshold)
+    def at(self, point: str) -> At:
+        """First alarms at each level of an operating point's threshold, and what follows from them."""
+        return At(self.outcomes, self.baseline, self.points[point].recall.threshold)
 
     def detected(self, point: str) -> np.ndarray:
-        """Which measured failing runs are detected in time at an operating point. [N] bool"""
-        found = in_time(self.first_alarms(point), self.outcomes.onset, self.outcomes.no_return)
-        return np.asarray(found & self.outcomes.failing)
+        """Chance that each measured failing run is detected in time at an operating point. [N]"""
+        at = self.at(point)
+        return at.expected(at.found)
 
     def curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Share of healthy runs stopped and in-time recall over all thresholds. [K], [K]"""
@@ -181,26 +208,23 @@ class Scorecard:
         """The scorecard in a few lines for a person; every number with its 95 % interval."""
         lines = [
             f"{self.detector} on {self.counts['failing']} failing, {self.counts['healthy']} healthy and "
-            f"{self.counts['look_alike']} look-alike runs ({self.profile} profile, {self.track} track)"
+            f"{self.counts['look_alike']} look-alike runs ({self.profile} profile, {self.track} track)",
+            f"  {'':26} {' '.join(f'{point_name(point):20}' for point in self.points)}",
         ]
-        for point, recall in self.recall.items():
-            name = "published default" if point == "default" else f"budget {float(point):.0%}"
-            lines.append(
-                f"  in-time recall, {name:18} {_text(recall)}   stops {_text(recall.stopped)} of healthy runs, "
-                f"{_text(recall.stopped_look_alike)} of look-alikes"
-            )
-        delay = self.delay["from_onset"]["restricted_mean_steps"]
+        for name, value in TEXT_ROWS.items():
+            lines.append(f"  {name:26} {' '.join(f'{_text(value(one)):20}' for one in self.points.values())}".rstrip())
+        ceiling = self.ceiling
+        within = self.diagnosis["cause_within_set"]["1"]
         lines += [
-            f"  false alarms per 10,000 healthy steps {_text(self.false_alarm_rate)}",
-            f"  steps from onset to alarm (a miss counts to the end) {_text(delay)}",
-            f"  lead {_text(self.lead)}   W* (rollback, 10 % failing) {_text(self.headline_skill)}",
-            f"  cause, top 1 {_text(self.diagnosis['cause']['1']['macro'])}, "
-            f"top 3 {_text(self.diagnosis['cause']['3']['macro'])} "
-            f"(chance {self.diagnosis['cause']['1']['chance']:.2f}); within its equivalence set, top 1 "
-            f"{_text(self.diagnosis['cause_within_set']['1']['macro'])} "
-            f"(chance {self.diagnosis['cause_within_set']['1']['chance']:.2f})",
-            f"  {self.cost['update_us']:.1f} us an update",
-        ]  # fmt: skip
+            f"  no threshold: mean recall up to {LARGEST_STOPPED:.0%} stopped {_text(self.area)}, with delay tolerated "
+            f"{_text(self.volume)}",
+            f"  visible in time under this profile {_text(ceiling)} of failing runs: recall at "
+            f"{HEADLINE_BUDGET:.0%} is {_text(self.in_time_recall.of_visible)} of that",
+            f"  cause by chance {self.diagnosis['cause']['1']['chance']:.2f}; any of its equivalence set, at "
+            f"{HEADLINE_BUDGET:.0%}, {_text(within['macro'])} (chance {within['chance']:.2f})",
+            f"  its own alarms: {_text(self.false_alarm_rate)} per {RATE_STEPS:,} healthy steps; "
+            f"{self.cost['update_us']:.1f} us an update",
+        ]
         if self.seeds:
             from trainwreck.evaluation.scoring.detector_seeds import in_words
 
@@ -232,23 +256,26 @@ def measure(
     replayed: Mapping[str, Alarms],
     frame: Baseline,
 ) -> Scorecard:
-    """The scorecard of a detector from its alarms on every run that is scored. replayed: run_id to Alarms."""
+    """The scorecard of a detector from its alarms on every run that is scored.
+
+    replayed: run_id to Alarms. frame: of the same runs and profile.
+    """
     skipped = runs["run_id"][~scored(runs) & ~runs["run_id"].isin(list(replayed))]
-    everything = outcomes(runs, {**replayed, **{run_id: labelled_alarms(run_id, -1, None) for run_id in skipped}})
+    alarms = {**replayed, **{run_id: labelled_alarms(run_id, -1, None) for run_id in skipped}}
+    everything = outcomes(runs, alarms, profile)
     in_order = [replayed[run_id] for run_id in runs["run_id"] if run_id in replayed]
     one = everything.select(frame.measured)
-    calibration = everything.select(everything.calibration)
-    failing = one.failing
-    found = in_time(one.first, one.onset, one.no_return) & failing
-    thresholds = {str(budget): freeze_threshold(peaks(calibration), budget) for budget in BUDGETS}
-    firsts = {"default": one.first} | {point: _first_alarms(one, threshold) for point, threshold in thresholds.items()}
+    calibration = everything.select(frame.calibration)
+    levels = thresholds(calibration, frame)
+    points = {name: measured_at(one, frame, threshold, shipped(profile)) for name, threshold in levels.items()}
+    headline = At(one, frame, levels[str(HEADLINE_BUDGET)])
+    found = headline.expected(headline.found)
+    own = At(one, frame, None)
     monitored = np.array(
         [_first_from(edges, onset) for edges, onset in zip(one.edges, one.onset, strict=True)], dtype=np.float64
     )
     monitored = np.where(one.crashed, np.inf, monitored)
-    at_headline = in_time(firsts[str(HEADLINE_BUDGET)], one.onset, one.no_return)
     mean = frame.bootstrap.mean
-    leads = lead(one.first, one.onset, one.visible, one.no_return)
     return Scorecard(
         detector=detector,
         profile=profile,
@@ -256,27 +283,22 @@ def measure(
         about=dict(about),
         counts=_counts(everything, one),
         statuses=dict(sorted(Counter(alarms.outcome for alarms in replayed.values()).items())),
-        notes=(*frame.notes, *_notes(one, calibration), *_failures(replayed)),
-        false_alarm_rate=false_alarm_rate(one.edges, exposure(one)),
+        notes=(*frame.notes, *_notes(one), *_failures(replayed)),
+        points=points,
+        free=area(one, frame),
+        ceiling=mean(one.visible_in_time, one.failing),
+        false_alarm_rate=_false_alarm_rate(one, frame),
         false_stop={
-            kind.value: false_stop(one.first[one.kind == kind.value])
+            kind.value: own.share(own.alarmed, one.kind == kind.value)
             for kind in (RunKind.HEALTHY, RunKind.LOOK_ALIKE, RunKind.LATENT, RunKind.CURED)
         },
-        recall={point: _recall(one, frame, first, thresholds.get(point, math.nan)) for point, first in firsts.items()},
-        monitor_recall=mean(in_time(monitored, one.onset, one.no_return), failing),
-        delay={
-            "from_onset": _delay(one, frame, one.onset),
-            "from_visible": _delay(one, frame, one.visible),
-        },
-        lead=mean(leads, failing),
-        diagnosis=_diagnosis(one, frame, found, shipped(profile)),
-        skill={cost: _skill(one, frame, cost) for cost in COSTS},
+        monitor_recall=mean(in_time(monitored, one.onset, one.no_return), one.failing),
         cost=_cost(in_order),
         recall_by_scenario={
-            str(name): float(at_headline[failing & (one.scenario == name)].mean())
-            for name in np.unique(one.scenario[failing])
+            str(name): float(found[one.failing & (one.scenario == name)].mean())
+            for name in np.unique(one.scenario[one.failing])
         },
-        breakdown=breakdown(one, frame, firsts[str(HEADLINE_BUDGET)]),
+        breakdown=breakdown(headline),
         curves=threshold_curves(one),
         outcomes=one,
         baseline=frame,
@@ -284,100 +306,42 @@ def measure(
     )
 
 
+def point_name(point: str) -> str:
+    """An operating point in words."""
+    return "published default" if point == DEFAULT else f"budget {float(point):.0%}"
+
+
+TEXT_ROWS: dict[str, Callable[[Point], Sequence[Any]]] = {
+    "in-time recall": lambda point: point.recall,
+    "healthy runs stopped": lambda point: point.recall.stopped,
+    "look-alikes stopped": lambda point: point.recall.stopped_look_alike,
+    "steps from onset to alarm": lambda point: point.delay["from_onset"]["restricted_mean_steps"],
+    "lead": lambda point: point.lead,
+    "W* (rollback, 10 % failing)": lambda point: point.skill[HEADLINE_COST][HEADLINE_PREVALENCE],
+    "cause, top 1": lambda point: point.diagnosis["cause"]["1"]["macro"],
+    "cause, top 3": lambda point: point.diagnosis["cause"]["3"]["macro"],
+}
+"""What a scorecard in words has at each operating point; a miss counts to the point of no return."""
+
+
 def _text(estimate: Sequence[Any]) -> str:
     return interval_text(*estimate[:3])
 
 
-def _first_alarms(one: Outcomes, threshold: float) -> np.ndarray:
-    """First alarm of each run where a score above the threshold is one; a crash on a failing run is a miss."""
-    if math.isnan(threshold):
-        return np.full(len(one), np.inf)
-    first = first_above(one.steps, one.scores, threshold)
-    missed = one.crashed & np.isin(one.kind, FAILURES) & (first >= one.onset)
-    return np.where(missed, np.inf, first)
+def _false_alarm_rate(one: Outcomes, frame: Baseline) -> Estimate:
+    """Metric 1: new alarms per 10^4 healthy steps; without any, with the exact Poisson interval."""
+    steps = exposure(one)
+    if not steps.any():
+        return NOTHING
+    alarms = np.array([(edges < healthy).sum() for edges, healthy in zip(one.edges, steps, strict=True)])
+    if not alarms.any():
+        return Estimate(0.0, 0.0, poisson_interval(0)[1] * RATE_STEPS / steps.sum())
+    return frame.bootstrap.ratio(alarms * float(RATE_STEPS), steps, RATE)
 
 
 def _first_from(edges: np.ndarray, onset: float) -> float:
     later = edges[edges >= onset]
     return float(later[0]) if len(later) else math.inf
-
-
-def _recall(one: Outcomes, frame: Baseline, first: np.ndarray, threshold: float) -> Recall:
-    value = frame.bootstrap.mean(in_time(first, one.onset, one.no_return), one.failing)
-    return Recall(*value, threshold, false_stop(first[one.healthy]), false_stop(first[one.look_alike]))
-
-
-def _delay(one: Outcomes, frame: Baseline, origin: np.ndarray) -> dict[str, Any]:
-    failing = one.failing
-    first, onset, no_return, start = one.first[failing], one.onset[failing], one.no_return[failing], origin[failing]
-    time, event = delay.events(first, onset, no_return, start)
-    incidence = {
-        kind.name.lower(): dict(zip(("steps", "share"), delay.cumulative_incidence(time, event, kind), strict=True))
-        for kind in delay.Event
-    }
-    steps, share = np.zeros(len(one)), np.zeros(len(one))
-    steps[failing], share[failing] = delay.restricted_delay(first, onset, no_return, start)
-    share_detected = np.zeros((len(one), INSTANTS))
-    instants = np.unique(np.linspace(0.0, time.max(initial=0.0), INSTANTS).round())
-    share_detected[np.flatnonzero(failing), : len(instants)] = ((event == delay.Event.DETECTED)[:, None]) & (
-        time[:, None] <= instants
-    )
-    band = frame.bootstrap.means(share_detected[:, : len(instants)], failing)
-    return {
-        "detected_by": {"steps": instants, "value": band[0], "low": band[1], "high": band[2]},
-        "restricted_mean_steps": frame.bootstrap.mean(steps, failing),
-        "restricted_mean_share": frame.bootstrap.mean(share, failing),
-        "incidence": incidence,
-    }
-
-
-def _diagnosis(one: Outcomes, frame: Baseline, found: np.ndarray, sets: Sets) -> dict[str, Any]:
-    failing = one.failing
-    families = diagnosis.by_family(one.named, frame.family_of)
-    facts: dict[str, Any] = {}
-    for level, truth, named, unseen in (
-        ("cause", one.cause, one.named, frame.unseen),
-        ("family", one.family, families, frozenset[str]()),
-    ):
-        facts[level] = {
-            str(k): {
-                "macro": frame.bootstrap.macro(diagnosis.diagnosed(found, truth, named, k, unseen), truth, failing),
-                "chance": diagnosis.chance(truth[failing], k),
-                "majority_prior": diagnosis.majority_prior(truth[failing], k),
-            }
-            for k in TOP
-        }
-        answers = [answer for answer, positive in zip(named, failing, strict=True) if positive]
-        facts[level]["confusion"] = diagnosis.confusion(found[failing], truth[failing], answers)
-    facts["cause_within_set"] = {
-        str(k): {
-            "macro": frame.bootstrap.macro(
-                diagnosis.diagnosed(found, one.cause, one.named, k, frame.unseen, sets), one.cause, failing
-            ),
-            "chance": diagnosis.chance(one.cause[failing], k, sets),
-        }
-        for k in TOP
-    }
-    return facts
-
-
-def _skill(one: Outcomes, frame: Baseline, cost: str) -> dict[float, Estimate]:
-    failing, negative = one.failing, one.negative
-    if not (failing.any() and negative.any()):
-        return dict.fromkeys(PREVALENCES, Estimate(math.nan, math.nan, math.nan))
-    labels = skill_runs(one)
-    gain, loss = np.zeros(len(one)), np.zeros(len(one))
-    gain[failing] = skill.gains(one.first[failing], labels, cost)
-    loss[negative] = skill.losses(one.first[negative], labels.healthy_last, cost)
-    gains, losses = frame.expectations(gain, loss)
-    found = {}
-    for prevalence in PREVALENCES:
-        blind = frame.blind[cost, prevalence]
-        value = skill.utility(gain[failing].mean(), loss[negative].mean(), prevalence)
-        samples = skill.skill(np.asarray(skill.utility(gains, losses, prevalence)), blind.samples, blind.ceilings)
-        exact = skill.skill(np.array([value]), np.array([blind.value]), np.array([blind.ceiling]))
-        found[prevalence] = Estimate(float(exact[0]), *frame.bootstrap.interval(samples))
-    return found
 
 
 def _counts(everything: Outcomes, one: Outcomes) -> dict[str, int]:
@@ -392,12 +356,14 @@ def _counts(everything: Outcomes, one: Outcomes) -> dict[str, int]:
         "look_alike": int(one.look_alike.sum()),
         "latent": int((one.kind == RunKind.LATENT.value).sum()),
         "cured": int((one.kind == RunKind.CURED.value).sum()),
-        "calibration_healthy": int(everything.calibration.sum()),
+        "visible_in_time": int(one.visible_in_time.sum()),
+        "calibration_healthy": int((everything.calibration & everything.healthy).sum()),
+        "calibration_look_alike": int((everything.calibration & everything.look_alike).sum()),
         "crashed": int(everything.crashed.sum()),
     }
 
 
-def _notes(one: Outcomes, calibration: Outcomes) -> list[str]:
+def _notes(one: Outcomes) -> list[str]:
     notes = []
     guessed = int((one.failing & ~one.return_measured).sum())
     if guessed:
@@ -409,17 +375,12 @@ def _notes(one: Outcomes, calibration: Outcomes) -> list[str]:
         notes.append(f"{not_shown} runs whose fault is not shown count neither as failing nor as healthy")
     if not one.failing.any():
         notes.append("no failing run with a visible step: recall, delay, lead, diagnosis and skill are undefined")
-    clusters = len(np.unique(one.cluster[one.failing]))
-    if 0 < clusters < CLUSTERS:
+    scenarios, seeds = (len(np.unique(values[one.failing])) for values in (one.subject, one.seed))
+    if 0 < min(scenarios, seeds) < CLUSTERS:
         notes.append(
-            f"intervals of failing runs rest on {clusters} twin sets; under {CLUSTERS} they are too narrow, and of no "
-            "width where all runs or none are found"
+            f"intervals of failing runs rest on {scenarios} scenarios and {seeds} seeds; under {CLUSTERS} of either "
+            "they are uncertain themselves"
         )
-    for budget, needed in CALIBRATION_RUNS.items():
-        if len(calibration) < needed:
-            notes.append(
-                f"a budget of {budget:.0%} needs {needed} healthy calibration runs; here are {len(calibration)}"
-            )
     return notes
 
 
@@ -449,8 +410,13 @@ def _cost(replayed: Sequence[Alarms]) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """The same in what JSON has: NaN and infinity become None, named tuples objects, arrays lists."""
+    if isinstance(value, Randomised):
+        chances = zip(value.levels.tolist(), value.chances.tolist(), strict=True)
+        return [{"level": repr(level), "chance": chance} for level, chance in chances]
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return plain(value._asdict())
+    if dataclasses.is_dataclass(value):
+        return plain({one.name: getattr(value, one.name) for one in fields(value)})
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

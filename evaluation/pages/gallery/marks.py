@@ -24,7 +24,8 @@ from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.replay.alarms import OK
 from trainwreck.evaluation.replay.replay import replay
 from trainwreck.evaluation.replay.unlabelled import opened
-from trainwreck.evaluation.scoring.metrics.recall import first_above, freeze_threshold, peak
+from trainwreck.evaluation.scoring.metrics.recall import firsts_above, peak
+from trainwreck.evaluation.scoring.metrics.thresholds import Peaks, within_budget
 
 # One of each kind of rule, and none that was trained: `learned` may have seen the very seeds that are shown.
 DETECTORS = (
@@ -61,7 +62,7 @@ class Marks:
             if run_id not in by_run:
                 continue
             one = by_run[run_id]
-            first = float(first_above([one.steps], [one.scores], self.thresholds[name])[0])
+            first = float(firsts_above([one.steps], [one.scores], np.array([self.thresholds[name]]))[0, 0])
             rows.append(
                 {
                     "detector": name,
@@ -151,11 +152,14 @@ def _calibration(datasets: Sequence[DataSet]) -> dict[str, int]:
 
 
 def _frozen(alarms: AlarmsOfRuns, calibration: Sequence[str]) -> Marks:
+    """With the likeliest of the thresholds that keep the budget."""
     thresholds = {}
+    same = np.ones(len(calibration))
     for name, by_run in alarms.items():
-        peaks = peak([by_run[run_id].scores for run_id in calibration])
         crashed = np.array([by_run[run_id].crashed for run_id in calibration], dtype=bool)
-        thresholds[name] = freeze_threshold(np.where(crashed, np.inf, peaks), HEADLINE_BUDGET)
+        top = peak([by_run[run_id].scores for run_id in calibration])
+        found = within_budget(Peaks(top, same, same[None], crashed), HEADLINE_BUDGET)
+        thresholds[name] = float(found.levels[found.chances.argmax()]) if len(calibration) else np.nan
     return Marks(alarms, thresholds, len(calibration))
 
 

@@ -8,6 +8,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.base import Context
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.alarms import CRASHED, OK, TIMEOUT, Alarms, Transcript
+from trainwreck.evaluation.replay.profiles import nonfinite_losses
 from trainwreck.evaluation.replay.sandbox.process import FailedError
 from trainwreck.evaluation.replay.sandbox.remote import Remote, Request
 
@@ -40,7 +41,7 @@ class Isolated:
         self, trace: Trace, profile: str, context: Context | None, *, k: int, known: Collection[str] | None
     ) -> Alarms:
         """As `replay.replay`, which calls it. Nothing that the detector does is raised."""
-        transcript, status, size = Transcript(), OK, None
+        transcript, status, size = Transcript(nonfinite_losses(trace, profile)), OK, None
         stderr: tuple[str, ...] = ()
         if self._timeouts >= GIVE_UP:
             return transcript.alarms(trace.run_id, f"{TIMEOUT}: not tried, {GIVE_UP} runs in a row had timed out")

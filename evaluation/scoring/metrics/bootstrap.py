@@ -1,63 +1,68 @@
-"""Intervals by resampling twin sets, since runs that share a seed are not independent."""
+"""Intervals by resampling clusters in two ways, since runs of one scenario depend on each other, and so do runs of one seed.
 
+The variance of a score is that of resampling scenarios, plus that of resampling seeds, less that of resampling the
+runs that share both (Cameron, Gelbach and Miller 2011), and never less than either of the first two. The interval is
+Student's, with the degrees of freedom of Satterthwaite (1946): with ten seeds and most of the variance between them
+there are nine. Shares are transformed by the logit and rates by the logarithm, so that an interval stays within bounds.
+"""
+
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from trainwreck.evaluation.constants import CONFIDENCE, RESAMPLES
+from trainwreck.evaluation.intervals import binomial_interval
 
 SMALL_STRATUM = 5  # clusters; smaller strata are pooled, or they would hardly vary at all
+ROUNDING = 1e-12  # so close to none or all a share is none or all
+SHARE = (0.0, 1.0)
+RATE = (0.0, math.inf)
+ANY = (-math.inf, math.inf)
 
 
 class Estimate(NamedTuple):
-    """A value with its percentile interval; NaN where it is undefined."""
+    """A value with its interval; NaN where it is undefined."""
 
     value: float
     low: float
     high: float
 
 
-def strata(cluster: np.ndarray, cause: np.ndarray, severity: np.ndarray) -> np.ndarray:
+NOTHING = Estimate(math.nan, math.nan, math.nan)
+
+
+def strata(cluster: np.ndarray, content: np.ndarray) -> np.ndarray:
     """Stratum of each cluster, in the order of np.unique(cluster). [C] int
 
-    Clusters with the same set of (cause, severity) among their runs are one stratum, so that a
-    resample keeps the make-up of the data; those of strata under 5 clusters are pooled into one.
+    Clusters with the same contents (strings, [N]) among their runs are one stratum, so that a resample
+    keeps the make-up of the data; those of strata under 5 clusters are pooled into one.
     """
-    groups: dict[int, set[tuple[str, str]]] = {}
-    for key, *content in zip(cluster.tolist(), cause.tolist(), severity.tolist(), strict=True):
-        groups.setdefault(key, set()).add((content[0], content[1]))
+    groups: dict[int, set[str]] = {}
+    for key, one in zip(cluster.tolist(), content.tolist(), strict=True):
+        groups.setdefault(key, set()).add(one)
     contents = [tuple(sorted(groups[key])) for key in sorted(groups)]
-    names = {content: i for i, content in enumerate(sorted(set(contents)))}
-    code = np.array([names[content] for content in contents], dtype=np.int64)
+    names = {one: i for i, one in enumerate(sorted(set(contents)))}
+    code = np.array([names[one] for one in contents], dtype=np.int64)
     size = np.bincount(code, minlength=len(names))
     return np.where(size[code] < SMALL_STRATUM, -1, code)
 
 
-class Bootstrap:
-    """Resamples of a set of runs: clusters drawn with replacement within their strata.
+class Clustering:
+    """Resamples of runs by whole clusters, drawn with replacement within strata.
 
-    cluster, cause, severity: [N]. The draws depend on these and on the seed alone, so two
-    detectors scored on the same runs are compared on the same resamples.
+    index: [N], cluster of each run. starts, order: runs by cluster, and where each begins. weights: [R, C], how often
+    each cluster was drawn.
     """
 
-    def __init__(
-        self,
-        cluster: np.ndarray,
-        cause: np.ndarray,
-        severity: np.ndarray,
-        *,
-        resamples: int = RESAMPLES,
-        seed: int = 0,
-        confidence: float = CONFIDENCE,
-    ) -> None:
-        keys, self.index = np.unique(cluster, return_inverse=True)
-        self.order = np.argsort(self.index, kind="stable")  # runs by cluster, and where each begins
+    def __init__(self, key: np.ndarray, content: np.ndarray, resamples: int, seed: int) -> None:
+        keys, self.index = np.unique(key, return_inverse=True)
+        self.order = np.argsort(self.index, kind="stable")
         self.starts = np.searchsorted(self.index[self.order], np.arange(len(keys)))
-        self.confidence = confidence
-        self._counted: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
         random = np.random.default_rng(seed)
-        self.weights = np.zeros((resamples, len(keys)))  # [R, C]: how often each cluster was drawn
-        stratum = strata(cluster, cause, severity)
+        self.weights = np.zeros((resamples, len(keys)))
+        stratum = strata(self.index, content)
         offset = np.arange(resamples)[:, None]
         for name in np.unique(stratum):
             members = np.flatnonzero(stratum == name)
@@ -66,62 +71,129 @@ class Bootstrap:
             self.weights[:, members] = counts.reshape(resamples, len(members))
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        """Sum over the runs of each resample. values: [N] or [N, M]. Returns [R] or [R, M]."""
+        """values: [N, M]. Returns [R, M]."""
+        return np.asarray(self.weights @ np.add.reduceat(values[self.order], self.starts, axis=0))
+
+    def count(self, mask: np.ndarray) -> int:
+        """Clusters with a run under mask [N]."""
+        return len(np.unique(self.index[mask]))
+
+
+class Bootstrap:
+    """Resamples of runs by one clustering, or by two and the cells of both.
+
+    keys: cluster of each run, [N] each, one array or two. content: [N], what strata are made of; all the same by
+    default. The draws depend on these and on the seed alone, so two detectors scored on the same runs are
+    compared on the same resamples. Resamples are one after another: those of each clustering, then those of the cells.
+    """
+
+    def __init__(
+        self,
+        *keys: np.ndarray,
+        content: np.ndarray | None = None,
+        resamples: int = RESAMPLES,
+        seed: int = 0,
+        confidence: float = CONFIDENCE,
+    ) -> None:
+        codes = [np.unique(key, return_inverse=True)[1] for key in keys]
+        if len(codes) == 2:
+            codes.append(codes[0] * (codes[1].max(initial=0) + 1) + codes[1])
+        same = np.full(len(codes[0]), "") if content is None else content
+        self.parts = [Clustering(code, same, resamples, seed + i) for i, code in enumerate(codes)]
+        self.resamples = resamples
+        self.confidence = confidence
+        self._counted: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
+
+    def draws(self) -> np.ndarray:
+        """How often each run is in each resample. [S, N]"""
+        return np.vstack([part.weights[:, part.index] for part in self.parts])
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Sum over the runs of each resample. values: [N] or [N, M]. Returns [S] or [S, M]."""
         values = np.asarray(values, dtype=np.float64)
         if not values.any():  # most detectors name no cause
-            return np.zeros((len(self.weights), *values.shape[1:]))
-        total = np.add.reduceat(values.reshape(len(values), -1)[self.order], self.starts, axis=0)
-        return (self.weights @ total).reshape(-1, *values.shape[1:])
+            return np.zeros((self.resamples * len(self.parts), *values.shape[1:]))
+        flat = values.reshape(len(values), -1)
+        return np.vstack([part.sums(flat) for part in self.parts]).reshape(-1, *values.shape[1:])
 
     def counts(self, mask: np.ndarray) -> np.ndarray:
-        """`sums` of a bool mask [N] or [N, M]: how many runs each resample has of it. Kept, as all detectors ask."""
+        """`sums` of a bool mask or of weights, [N] or [N, M]. Kept, as all detectors ask."""
         key = mask.shape, mask.tobytes()
         if key not in self._counted:
             self._counted[key] = self.sums(mask)
         return self._counted[key]
 
-    def interval(self, samples: np.ndarray) -> tuple[float, float]:
-        """Percentile interval of a statistic's resamples [R], over those where it is defined."""
-        samples = samples[np.isfinite(samples)]
-        if not len(samples):
-            return float("nan"), float("nan")
-        tail = (1.0 - self.confidence) / 2.0
-        low, high = np.quantile(samples, [tail, 1.0 - tail])
-        return float(low), float(high)
+    def interval(
+        self, value: float, samples: np.ndarray, mask: np.ndarray, bounds: tuple[float, float] = ANY
+    ) -> tuple[float, float]:
+        """The interval of a statistic from its resamples [S].
 
-    def mean(self, values: np.ndarray, mask: np.ndarray) -> Estimate:
+        mask: [N] bool, the runs that it is a statistic of. bounds: `SHARE`, `RATE` or `ANY`. Where a share is none or
+        all, which no resample changes, it is the exact binomial one of as many runs as there are independent clusters:
+        those of the clustering that has more. NaN where nothing varies otherwise.
+        """
+        if math.isnan(value):
+            return math.nan, math.nan
+        clusters = [part.count(mask) for part in self.parts]
+        if bounds == SHARE and value in SHARE:
+            among = max(clusters[: max(1, len(clusters) - 1)])
+            return binomial_interval(round(value * among), among, self.confidence)
+        variance, freedom = self._variance(samples, clusters)
+        if not variance > 0:
+            return math.nan, math.nan
+        from scipy.stats import t
+
+        wide = float(t.ppf(0.5 + self.confidence / 2.0, freedom)) * math.sqrt(variance)
+        if bounds == SHARE:
+            centre, wide = math.log(value / (1.0 - value)), wide / (value * (1.0 - value))
+            return _logistic(centre - wide), _logistic(centre + wide)
+        if bounds == RATE and value > 0:
+            return value * math.exp(-min(wide / value, 700.0)), value * math.exp(min(wide / value, 700.0))
+        return value - wide, value + wide
+
+    def _variance(self, samples: np.ndarray, clusters: Sequence[int]) -> tuple[float, float]:
+        """Variance of a statistic with its degrees of freedom. samples: [S]; clusters: of each part."""
+        variances = []
+        for part, count in zip(samples.reshape(len(self.parts), -1), clusters, strict=True):
+            finite = part[np.isfinite(part)]
+            variances.append(float(finite.var()) * count / (count - 1) if count > 1 and len(finite) > 1 else 0.0)
+        single = variances[:2] if len(variances) == 3 else variances
+        total = max([sum(single) - variances[2], *single]) if len(variances) == 3 else single[0]
+        spread = sum(one**2 / max(1, count - 1) for one, count in zip(single, clusters, strict=False))
+        return total, (total**2 / spread if spread > 0 else math.inf)
+
+    def ratio(
+        self,
+        above: np.ndarray,
+        below: np.ndarray,
+        bounds: tuple[float, float] = SHARE,
+        chances: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> Estimate:
+        """Sum of `above` over sum of `below` [N], a mean where `below` is a mask or weights.
+
+        above: [N], or [N, T] with the chances of T thresholds: [T], and [S, T] or [1, T] on each resample.
+        """
+        if not below.any() or (chances is not None and np.isnan(chances[0]).any()):
+            return NOTHING
+        top, bottom = self.sums(above), self.counts(below)
+        total = above.sum(axis=0)
+        if chances is not None:
+            top, total = (top * chances[1]).sum(axis=1), float(total @ chances[0])
+        value = float(total / below.sum())
+        if bounds == SHARE:
+            value = next((edge for edge in SHARE if abs(value - edge) < ROUNDING), value)
+        return Estimate(value, *self.interval(value, ratio(top, bottom), below != 0, bounds))
+
+    def mean(self, values: np.ndarray, mask: np.ndarray, bounds: tuple[float, float] = SHARE) -> Estimate:
         """Mean of values [N] over the runs under mask [N]."""
-        if not mask.any():
-            return Estimate(np.nan, np.nan, np.nan)
-        samples = ratio(self.sums(np.where(mask, values, 0.0)), self.counts(mask))
-        return Estimate(float(np.mean(values[mask])), *self.interval(samples))
-
-    def means(self, values: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """`mean` of each column of values [N, M]: value, low, high, each [M]."""
-        if not mask.any():
-            blank = np.full(values.shape[1], np.nan)
-            return blank, blank, blank
-        top, bottom = self.sums(np.where(mask[:, None], values, 0.0)), self.counts(mask)
-        drawn = bottom > 0
-        tail = (1.0 - self.confidence) / 2.0
-        low, high = np.quantile(top[drawn] / bottom[drawn, None], [tail, 1.0 - tail], axis=0)
-        return values[mask].mean(axis=0), low, high
-
-    def macro(self, values: np.ndarray, cause: np.ndarray, mask: np.ndarray) -> Estimate:
-        """Mean over causes of the mean of values [N] over each cause's runs under mask [N]."""
-        if not mask.any():
-            return Estimate(np.nan, np.nan, np.nan)
-        _, code = np.unique(cause[mask], return_inverse=True)
-        member = np.zeros((len(mask), code.max() + 1), dtype=bool)
-        member[np.flatnonzero(mask), code] = True
-        top, bottom = self.sums(member * values[:, None]), self.counts(member)
-        present = bottom > 0
-        samples = np.where(present, ratio(top, bottom), 0.0).sum(axis=1) / np.maximum(1, present.sum(axis=1))
-        exact = (member * values[:, None]).sum(axis=0) / member.sum(axis=0)
-        return Estimate(float(exact.mean()), *self.interval(samples))
+        return self.ratio(np.where(mask, values, 0.0), mask, bounds)
 
 
 def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
     """top / bottom, which broadcast; NaN where bottom is 0."""
     shape = np.broadcast_shapes(top.shape, bottom.shape)
     return np.asarray(np.divide(top, bottom, out=np.full(shape, np.nan), where=bottom > 0))
+
+
+def _logistic(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x)) if x > -700 else 0.0

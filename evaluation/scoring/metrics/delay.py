@@ -28,15 +28,19 @@ def events(
     return at - origin, event
 
 
-def cumulative_incidence(time: np.ndarray, event: np.ndarray, cause: int) -> tuple[np.ndarray, np.ndarray]:
+def cumulative_incidence(
+    time: np.ndarray, event: np.ndarray, cause: int, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Share of the runs that met this event by each time: times [K], shares [K].
 
     The Aalen-Johansen estimate, which is this plain share when no run is censored. A competing
     event keeps its run in the denominator: it is a miss, not a run that would have been detected.
+    weights: [N], where runs do not count the same.
     """
-    times = np.unique(time)
-    met = np.sort(time[event == cause])
-    return times, np.searchsorted(met, times, side="right") / max(1, len(time))
+    weights = np.ones(len(time)) if weights is None else weights
+    times, code = np.unique(time, return_inverse=True)
+    met = np.bincount(code, weights=np.where(event == cause, weights, 0.0), minlength=len(times))
+    return times, np.cumsum(met) / max(weights.sum(), 1e-300)
 
 
 def restricted_delay(

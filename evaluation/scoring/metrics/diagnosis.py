@@ -85,10 +85,13 @@ def majority_prior(cause: np.ndarray, k: int) -> float:
     return float(np.mean([not frequent.isdisjoint(names) for names in parts]))
 
 
-def confusion(detected: np.ndarray, cause: np.ndarray, named: Sequence[tuple[str, ...]]) -> dict[str, Any]:
+def confusion(
+    detected: np.ndarray, cause: np.ndarray, named: Sequence[tuple[str, ...]], weights: np.ndarray | None = None
+) -> dict[str, Any]:
     """Counts of true cause (rows) against the answer (columns): the first cause named in time.
 
-    Answers besides causes: "(not in time)" and "(not named)". Lists only, JSON-safe.
+    Answers besides causes: "(not in time)" and "(not named)". weights: [N], where runs do not count the same. Lists
+    only, JSON-safe.
     """
     answers = [
         (answer[0] if answer else NOT_NAMED) if hit else NOT_IN_TIME
@@ -97,6 +100,7 @@ def confusion(detected: np.ndarray, cause: np.ndarray, named: Sequence[tuple[str
     rows = sorted(set(cause.tolist()))
     others = sorted(set(answers) - set(rows) - {NOT_IN_TIME, NOT_NAMED})
     columns = [*rows, *others, NOT_NAMED, NOT_IN_TIME]
-    counts = np.zeros((len(rows), len(columns)), dtype=np.int64)
-    np.add.at(counts, ([rows.index(c) for c in cause.tolist()], [columns.index(a) for a in answers]), 1)
+    counts = np.zeros((len(rows), len(columns)))
+    at = [rows.index(c) for c in cause.tolist()], [columns.index(a) for a in answers]
+    np.add.at(counts, at, 1.0 if weights is None else weights)
     return {"causes": rows, "answers": columns, "counts": counts.tolist()}

@@ -1,4 +1,4 @@
-"""Whether two detectors differ: exact McNemar, paired permutation, Holm, and ranks with ties."""
+"""Whether two detectors differ: permutation over clusters, Holm, and ranks with ties."""
 
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -10,40 +10,63 @@ from trainwreck.evaluation.constants import PERMUTATIONS
 EXACT_CLUSTERS = 12  # up to so many clusters every sign pattern is counted
 
 
-def mcnemar(first: np.ndarray, second: np.ndarray) -> float:
-    """Exact two-sided p-value that two detectors are right equally often on the same runs.
+class Permutation:
+    """Paired differences of runs under the null, with the signs of all runs of a scenario swapped together.
 
-    first, second: [N] bool. McNemar 1947, exact binomial form. Runs count as independent.
+    scenario, seed: [N], the clusters of each run. The statistic is the sum of the differences over its standard error
+    clustered by scenario and by seed (`bootstrap`), so that what all runs of a seed share counts as well; a studentised
+    permutation (Janssen 1997, Chung and Romano 2013). Every sign pattern for up to 12 scenarios, else
+    (hits + 1) / (resamples + 1). Seeds are few, and swapping scenarios does not show how few: the p-value is not below
+    that of Student's test of the same statistic with the degrees of freedom of Satterthwaite (1946).
     """
-    from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 
-    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
-    # Runs on which both are right or both wrong, on the diagonal, say nothing.
-    return float(statsmodels_mcnemar([[0, only_first], [only_second, 0]], exact=True).pvalue)
+    def __init__(
+        self, scenario: np.ndarray, seed: np.ndarray, *, resamples: int = PERMUTATIONS, draw: int = 0
+    ) -> None:
+        self.scenario, self.seed = (np.unique(key, return_inverse=True)[1] for key in (scenario, seed))
+        self.rows, self.columns = self.scenario.max(initial=-1) + 1, self.seed.max(initial=-1) + 1
+        self.resamples, self.draw = resamples, draw
 
+    def p_value(self, difference: np.ndarray) -> float:
+        """Two-sided p-value that the sum of the differences is 0. difference: [N], each run's part of it."""
+        cells = np.zeros((self.rows, self.columns))
+        np.add.at(cells, (self.scenario, self.seed), difference)
+        cells = cells[cells.any(axis=1)]  # a sign changes nothing elsewhere
+        if not len(cells):
+            return 1.0
+        exact = len(cells) <= EXACT_CLUSTERS
+        found, freedom = self._statistics(np.ones((1, len(cells))), cells)
+        observed = float(found[0])
+        slack = 1e-9 * max(1.0, observed)  # equal sums in another order of addition
+        hits = sum(int((found >= observed - slack).sum()) for found in self._permuted(cells, exact))
+        permuted = hits / 2 ** len(cells) if exact else (hits + 1) / (self.resamples + 1)
+        from scipy.stats import t
 
-def paired_permutation(
-    difference: np.ndarray, cluster: np.ndarray, *, resamples: int = PERMUTATIONS, seed: int = 0
-) -> float:
-    """Two-sided p-value that the sum of paired differences is 0, swapping the pair cluster by cluster.
+        return max(permuted, float(2.0 * t.sf(observed, freedom[0])))
 
-    difference: [N], each run's share of the difference of two means. cluster: [N]. Exact up to 12
-    clusters; above, (hits + 1) / (resamples + 1).
-    """
-    _, code = np.unique(cluster, return_inverse=True)
-    sums = np.bincount(code, weights=difference)
-    sums = sums[sums != 0.0]  # a sign changes nothing there
-    observed = abs(sums.sum())
-    slack = 1e-12 * np.abs(sums).sum()  # equal sums in another order of addition
-    if len(sums) <= EXACT_CLUSTERS:
-        signs = np.array(list(product((-1.0, 1.0), repeat=len(sums)))).reshape(2 ** len(sums), len(sums))
-        return float((np.abs(signs @ sums) >= observed - slack).mean())
-    random = np.random.default_rng(seed)
-    hits = 0
-    for start in range(0, resamples, 1000):
-        signs = random.choice([-1.0, 1.0], size=(min(1000, resamples - start), len(sums)))
-        hits += int((np.abs(signs @ sums) >= observed - slack).sum())
-    return (hits + 1) / (resamples + 1)
+    def _permuted(self, cells: np.ndarray, exact: bool) -> "Sequence[np.ndarray]":
+        if exact:
+            every = np.array(list(product((-1.0, 1.0), repeat=len(cells))))
+            return [self._statistics(every.reshape(-1, len(cells)), cells)[0]]
+        random = np.random.default_rng(self.draw)
+        pieces = [min(1000, self.resamples - start) for start in range(0, self.resamples, 1000)]
+        return [self._statistics(random.choice([-1.0, 1.0], size=(piece, len(cells))), cells)[0] for piece in pieces]
+
+    def _statistics(self, signs: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The studentised sum under each sign pattern, and its degrees of freedom. signs: [R, rows]. Returns [R], [R]"""
+        by_seed = signs @ cells
+        total = by_seed.sum(axis=1)
+        rows, columns = len(cells), self.columns
+        squares = (cells.sum(axis=1) ** 2).sum(), (by_seed**2).sum(axis=1), (cells**2).sum()
+        scenario = np.maximum(squares[0] - total**2 / rows, 0.0) * (rows / (rows - 1) if rows > 1 else 0.0)
+        seed = np.maximum(squares[1] - total**2 / columns, 0.0) * (columns / (columns - 1) if columns > 1 else 0.0)
+        both = np.maximum(squares[2] - total**2 / (rows * columns), 0.0)
+        variance = np.maximum(np.maximum(scenario, seed), scenario + seed - both)
+        # Where every cell is the same there is no error to divide by: such a sum is larger than any other.
+        variance = np.maximum(variance, 1e-12 * squares[2])
+        spread = scenario**2 / max(1, rows - 1) + seed**2 / max(1, columns - 1)
+        freedom = np.divide(variance**2, spread, out=np.full(len(signs), np.inf), where=spread > 0)
+        return np.abs(total) / np.sqrt(variance), np.maximum(1.0, freedom)
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
@@ -53,16 +76,18 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return np.asarray(multipletests(p_values, method="holm")[1]) if len(p_values) else np.zeros(0)
 
 
-def tied_ranks(count: int, differ: Callable[[int, int], bool]) -> list[int]:
+def tied_ranks(count: int, p_values: Callable[[int], Sequence[float]], significance: float) -> list[int]:
     """Ranks from 1 of `count` entries already sorted best first; entries that can't be told apart share one.
 
-    differ(i, j): whether i and j differ significantly. A group is everything, from its best entry
-    down, that does not differ from that entry; the next group starts at the first that does.
+    p_values(i): that each entry after i differs from it. A group is everything, from its best entry down, that does
+    not differ from that entry, by Holm's correction for the entries after it; the next group starts at the first that
+    does.
     """
     ranks: list[int] = []
     leader = 0
-    for i in range(count):
-        if i and differ(leader, i):
-            leader = i
-        ranks.append(leader + 1)
+    while len(ranks) < count:
+        differ = holm(p_values(leader)) < significance
+        end = leader + 1 + (int(differ.argmax()) if differ.any() else len(differ))
+        ranks += [leader + 1] * (end - leader)
+        leader = end
     return ranks

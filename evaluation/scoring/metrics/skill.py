@@ -18,7 +18,8 @@ U_blind is the largest, on the runs that are measured, of five policies that see
 tuned on the tuning splits for the same profile and pi: never; always (a = 0); clock (a = k);
 periodic (an alarm every k steps at a phase drawn uniformly, so a is uniform on 0..k-1); random (an
 alarm at each step with chance q, so a is geometric). The last two are taken in expectation, in
-closed form. W* is undefined (NaN) where U_oracle does not exceed U_blind.
+closed form. W* is undefined (NaN) where U_oracle does not exceed U_blind. A failure that the profile does not show
+counts as visible when nothing is left to save (`hidden`).
 """
 
 from dataclasses import dataclass
@@ -53,6 +54,11 @@ class Policy:
 
     name: str
     value: float = 0.0
+
+
+def hidden(last: np.ndarray) -> np.ndarray:
+    """The last step at which an alarm saves anything: v of a run whose failure is not shown. [F]"""
+    return last - np.ceil(RESPONSE * last)
 
 
 def saved(first: np.ndarray, onset: np.ndarray, visible: np.ndarray, last: np.ndarray) -> np.ndarray:
