@@ -47,7 +47,7 @@ def recall_without(card: Scorecard, scenarios: Collection[str]) -> Estimate:
     """Headline recall over the failing runs of other scenarios; NaN where none is left."""
     kept = card.outcomes.failing & ~np.isin(card.outcomes.scenario, list(scenarios))
     at = card.at(str(HEADLINE_BUDGET))
-    return at.mean(at.found, kept)
+    return card.baseline.bootstrap.ratios({"": at.mean(at.found, kept)})[""]
 
 
 def table(cards: Sequence[Scorecard], hidden: Collection[str] = ()) -> pd.DataFrame:

@@ -7,6 +7,7 @@ profile shows, and rows that a detector which did not fail has seen to the end.
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from trainwreck.evaluation.constants import LOG_EVERY, REFRACTORY, UNKNOWN
 from trainwreck.evaluation.dataset.dataset import DataSet, telemetry_digest
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.leaderboard.run import BLIND, TRACKS, known_causes
-from trainwreck.evaluation.leaderboard.stored_alarms import AlarmFile, StoredAlarms, read_alarms, write_alarms
+from trainwreck.evaluation.leaderboard.stored_alarms import OLD, AlarmFile, StoredAlarms, read_alarms, write_alarms
 from trainwreck.evaluation.replay.alarms import OK
 from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 from trainwreck.evaluation.replay.profiles import PROFILES, shown_steps
@@ -26,6 +27,10 @@ from trainwreck.evaluation.scoring.run_labels import scored
 from trainwreck.evaluation.scoring.scorecard import Scorecard, measure, plain
 
 SUFFIX = ".parquet"
+OF_OLD = (
+    "alarms stored by scoring version 1: a non-finite loss ties with other largest scores, and causes are known at the "
+    "published default alone; replay the detector for the rest"
+)
 
 
 def keep_alarms(folder: Path, dataset: DataSet, cards: Iterable[Scorecard], k: int = LOG_EVERY) -> list[Path]:
@@ -109,7 +114,8 @@ def rescore(dataset: DataSet, files: Sequence[AlarmFile], *, oracles: bool = Fal
 
 def _card(file: AlarmFile, dataset: DataSet, frame: Baseline) -> Scorecard:
     alarms = {one.run_id: one for one in file.alarms}
-    return measure(file.detector, file.profile, file.track, file.about, dataset.runs, alarms, frame)
+    card = measure(file.detector, file.profile, file.track, file.about, dataset.runs, alarms, frame)
+    return replace(card, notes=(*card.notes, OF_OLD)) if file.version == OLD else card
 
 
 def _oracle(name: str, profile: str, dataset: DataSet, frame: Baseline) -> Scorecard:
@@ -180,17 +186,21 @@ def _wrong_rest(one: StoredAlarms, shown: range, causes: set[str]) -> str:
     if len(one.steps) != len(scores):
         return f"{len(one.steps)} steps of scores and {len(scores)} scores"
     for score in scores:
-        if not math.isfinite(score):
-            return f"score {score} is not allowed; allowed: finite numbers"
+        if math.isnan(score) or score == -math.inf:
+            return f"score {score} is not allowed; allowed: numbers, and infinity at a loss that is not finite"
     if any(later <= score for score, later in pairwise(scores)):
         return "scores do not rise; allowed: the rows at which the largest score so far rises"
     if one.rows and (not scores or one.steps[0] != shown[0]):
         return f"no score at step {shown[0]}, the first row; allowed: it is the first rise"
-    for cause in one.causes:
-        if cause not in causes:
-            return str(unknown("causes", cause, sorted(causes)))
-    if len(set(one.causes)) != len(one.causes):
-        return f"causes: {', '.join(one.causes)} names a cause twice"
+    for named in (one.causes, *(answer for _, answer in one.answers)):
+        for cause in named:
+            if cause not in causes:
+                return str(unknown("causes", cause, sorted(causes)))
+        if len(set(named)) != len(named):
+            return f"causes: {', '.join(named)} names a cause twice"
+    since = [step for step, _ in one.answers]
+    if not set(since) <= set(one.steps.tolist()) or since != sorted(set(since)):
+        return f"causes named at steps {', '.join(map(str, since[:6]))}; allowed: ascending, at which the score rises"
     if one.causes and not len(one.edges):
         return "causes without an alarm; allowed: what was named at the first alarm"
     if not one.status:

@@ -23,7 +23,8 @@ from trainwreck.evaluation.files import write_parquet
 from trainwreck.evaluation.replay.alarms import Alarms
 
 FORMAT = "trainwreck-alarms"
-VERSION = 1
+VERSION = 2
+OLD = 1  # before causes were kept by threshold, and a non-finite loss outranked all: scoring version 1
 KEY = b"trainwreck"
 
 SCHEMA = pa.schema(
@@ -36,6 +37,8 @@ SCHEMA = pa.schema(
         pa.field("causes", pa.list_(pa.string()), nullable=False),  # named at the first
         pa.field("rise_steps", pa.list_(pa.int32()), nullable=False),
         pa.field("rise_scores", pa.list_(pa.float64()), nullable=False),
+        pa.field("answer_steps", pa.list_(pa.int32()), nullable=False),  # rises at which the causes named last changed
+        pa.field("answer_causes", pa.list_(pa.list_(pa.string())), nullable=False),  # to these
         pa.field("update_us", pa.float64(), nullable=False),
         pa.field("state_bytes", pa.int64()),  # empty where it could not be measured
         pa.field("stderr", pa.list_(pa.string()), nullable=False),  # last lines that were printed, of one that failed
@@ -64,7 +67,11 @@ class StoredAlarms(Alarms):
 
 @dataclass(frozen=True)
 class AlarmFile:
-    """Alarms with what they are of. telemetry: `dataset.telemetry_digest`. k: steps between thinned rows."""
+    """Alarms with what they are of. telemetry: `dataset.telemetry_digest`. k: steps between thinned rows.
+
+    version: of the file. One of version 1 knows the causes of the detector's own alarm only, and ranks a non-finite
+    loss as any other largest score.
+    """
 
     path: Path
     detector: str
@@ -74,6 +81,7 @@ class AlarmFile:
     telemetry: str
     about: dict[str, Any]
     alarms: tuple[StoredAlarms, ...]
+    version: int = VERSION
 
 
 def reduced(alarms: Alarms) -> StoredAlarms:
@@ -102,6 +110,7 @@ def reduced(alarms: Alarms) -> StoredAlarms:
         stderr=alarms.stderr,
         judged=alarms.rows,
         judged_until=alarms.last_judged,
+        answers=alarms.answers,
     )
 
 
@@ -129,6 +138,8 @@ def write_alarms(
                 "causes": list(one.causes),
                 "rise_steps": one.steps,
                 "rise_scores": one.scores,
+                "answer_steps": [step for step, _ in one.answers],
+                "answer_causes": [list(causes) for _, causes in one.answers],
                 "update_us": one.update_us,
                 "state_bytes": one.state_bytes,
                 "stderr": list(one.stderr),
@@ -154,6 +165,10 @@ def read_alarms(path: Path) -> AlarmFile:
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{path}: damaged, not Parquet ({' '.join(str(error).split())})") from None
     facts = _facts(path, table.schema)
+    if facts["version"] == OLD:
+        for name in ("answer_steps", "answer_causes"):
+            nothing = pa.array([[]] * len(table), SCHEMA.field(name).type)
+            table = table.drop_columns([name] if name in table.column_names else []).append_column(name, nothing)
     for field in SCHEMA:
         if field.name not in table.column_names:
             raise InputError(f"{path}: damaged, it has no column {field.name}")
@@ -173,9 +188,9 @@ def _facts(path: Path, schema: pa.Schema) -> dict[str, Any]:
         written = None
     if written != FORMAT:
         raise InputError(f"{path}: not alarms of Trainwreck; allowed: what `trainwreck score --alarms` writes")
-    if facts.get("version") != VERSION:
-        raise InputError(f"{path}: alarms version {facts.get('version')!r} is not allowed; allowed: {VERSION}")
-    kinds = {"detector": str, "profile": str, "track": str, "k": int, "telemetry": str, "about": dict}
+    if facts.get("version") not in (OLD, VERSION):
+        raise InputError(f"{path}: alarms version {facts.get('version')!r} is not allowed; allowed: {OLD}, {VERSION}")
+    kinds = {"detector": str, "profile": str, "track": str, "k": int, "telemetry": str, "about": dict, "version": int}
     for name, kind in kinds.items():
         value = facts.get(name)
         if not isinstance(value, kind) or value == "" or isinstance(value, bool):
@@ -203,6 +218,9 @@ def _restored(row: dict[str, Any]) -> StoredAlarms:
         update_us=row["update_us"],
         state_bytes=row["state_bytes"],
         stderr=tuple(row["stderr"]),
+        answers=tuple(
+            (step, tuple(causes)) for step, causes in zip(row["answer_steps"], row["answer_causes"], strict=False)
+        ),
         judged=row["rows"],
         judged_until=row["last_judged"],
     )

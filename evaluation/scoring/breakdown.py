@@ -6,6 +6,7 @@ import numpy as np
 
 from trainwreck.evaluation.constants import RATE_STEPS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT
+from trainwreck.evaluation.scoring.metrics.bootstrap import Ratio
 from trainwreck.evaluation.scoring.metrics.curves import frontier, operating_curve, stop_rate
 from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
 from trainwreck.evaluation.scoring.metrics.false_alarms import Share, healthy_steps
@@ -20,20 +21,27 @@ THRESHOLDS = 40  # of the curve of false alarms against delay
 def breakdown(at: At) -> dict[str, dict[str, Share]]:
     """In-time recall by family, scenario and what was held out; share stopped by look-alike, at one threshold.
 
-    Failures of two families at once are one group, `PAIRS`.
+    Failures of two families at once are one group, `PAIRS`. Intervals take the threshold as given.
     """
     one = at.one
     families = np.array([PAIRS if JOINT in name else name for name in one.family.tolist()])
-
-    def by(groups: np.ndarray, among: np.ndarray, values: np.ndarray) -> dict[str, Share]:
-        names = [name for name in np.unique(groups[among]).tolist() if name]
-        return {name: at.share(values, among & (groups == name)) for name in names}
-
+    groups = {
+        "family": (families, one.failing, at.found),
+        "scenario": (one.scenario, one.failing, at.found),
+        "held_out": (one.held_out, one.failing, at.found),
+        "look_alike": (one.scenario, one.look_alike, at.alarmed),
+    }
+    masks = {
+        (part, name): among & (names == name)
+        for part, (names, among, _) in groups.items()
+        for name in np.unique(names[among]).tolist()
+        if name
+    }
+    expected = {part: at.expected(values) for part, (_, _, values) in groups.items()}
+    found = at.frame.bootstrap.ratios({key: Ratio(expected[key[0]] * mask, mask) for key, mask in masks.items()})
     return {
-        "family": by(families, one.failing, at.found),
-        "scenario": by(one.scenario, one.failing, at.found),
-        "held_out": by(one.held_out, one.failing, at.found),
-        "look_alike": by(one.scenario, one.look_alike, at.alarmed),
+        part: {key[1]: at.share(found[key], values, mask) for key, mask in masks.items() if key[0] == part}
+        for part, (_, _, values) in groups.items()
     }
 
 

@@ -1,8 +1,9 @@
 """Everything that depends on where a detector's threshold is, measured at one threshold after the other."""
 
-import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from trainwreck.evaluation.constants import BUDGETS, COSTS, LARGEST_STOPPED, PRE
 from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.scoring.equivalence_sets import Sets
 from trainwreck.evaluation.scoring.metrics import delay, diagnosis, skill
-from trainwreck.evaluation.scoring.metrics.bootstrap import ANY, RATE, SHARE, Estimate
+from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, SHARE, Estimate, Ratio
 from trainwreck.evaluation.scoring.metrics.false_alarms import Share
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, in_time, peak
 from trainwreck.evaluation.scoring.metrics.thresholds import Peaks, Randomised, over_budgets, within_budget
@@ -80,31 +81,45 @@ def area(one: Outcomes, frame: Baseline) -> Area:
     """Threshold-free scores of the measured runs."""
     negative = one.select(one.negative)
     on = Peaks(peaks(negative), frame.negative_weights[one.negative], frame.negative_draws, negative.crashed)
-    threshold = over_budgets(on, LARGEST_STOPPED)
-    at = At(one, frame, threshold)
-    return Area(at.mean(at.found, one.failing), at.mean(at.leads, one.failing))
+    at = At(one, frame, over_budgets(on, LARGEST_STOPPED))
+    found = frame.bootstrap.ratios({"recall": at.mean(at.found, one.failing), "lead": at.mean(at.leads, one.failing)})
+    return Area(**found)
 
 
 def measured_at(one: Outcomes, frame: Baseline, threshold: Randomised | None, sets: Sets) -> Point:
     """Every score at one threshold. one: outcomes of the measured runs."""
     at = At(one, frame, threshold)
+    delays = {"from_onset": _Delay(at, one.failing, one.onset), "from_visible": _Delay(at, one.visible_in_time, one.visible)}
+    diagnoses = _Diagnosis(at, sets)
+    found = frame.bootstrap.ratios(
+        {
+            ("recall",): at.mean(at.found, one.failing),
+            ("of_visible",): at.ratio(at.found, one.visible_in_time, RATE),
+            ("healthy",): at.mean(at.alarmed, one.healthy),
+            ("look_alike",): at.mean(at.alarmed, one.look_alike),
+            ("mixed",): at.mean(at.alarmed, frame.negative_weights),
+            ("lead",): at.mean(at.leads, one.failing),
+            **{(name, *key): ratio for name, part in delays.items() for key, ratio in part.asked().items()},
+            **diagnoses.asked(),
+        }
+    )
     recall = Recall(
-        *at.mean(at.found, one.failing),
-        None if threshold is None else threshold.exact(),
-        at.share(at.alarmed, one.healthy),
-        at.share(at.alarmed, one.look_alike),
-        at.mean(at.alarmed, frame.negative_weights),
-        at.ratio(at.found, one.visible_in_time, RATE),
+        *found["recall",],
+        threshold=None if threshold is None else threshold.exact(),
+        stopped=at.share(found["healthy",], at.alarmed, one.healthy),
+        stopped_look_alike=at.share(found["look_alike",], at.alarmed, one.look_alike),
+        stopped_mixed=found["mixed",],
+        of_visible=found["of_visible",],
     )
     return Point(
         recall=recall,
-        lead=at.mean(at.leads, one.failing),
+        lead=found["lead",],
         delay={
-            "from_onset": _delay(at, one.failing, one.onset),
-            "from_visible": _delay(at, one.visible_in_time, one.visible),
+            name: part.facts({key[1:]: value for key, value in found.items() if key[0] == name})
+            for name, part in delays.items()
         },
-        diagnosis=_diagnosis(at, sets),
-        skill={cost: _skill(at, cost) for cost in COSTS},
+        diagnosis=diagnoses.facts(found),
+        skill=_skill(at),
     )
 
 
@@ -145,18 +160,17 @@ class At:
         """Expectation of each run's value over the levels. values: [T, N]. Returns [N]"""
         return np.asarray(self.chances @ values)
 
-    def mean(self, values: np.ndarray, weights: np.ndarray, bounds: tuple[float, float] = SHARE) -> Estimate:
+    def mean(self, values: np.ndarray, weights: np.ndarray, bounds: tuple[float, float] = SHARE) -> Ratio:
         """Expected mean of values [T, N] over the runs by weights [N], or under a mask."""
         return self.ratio(values * weights, weights, bounds)
 
-    def ratio(self, above: np.ndarray, below: np.ndarray, bounds: tuple[float, float]) -> Estimate:
+    def ratio(self, above: np.ndarray, below: np.ndarray, bounds: tuple[float, float]) -> Ratio:
         """Expected sum of `above` [T, N] over the sum of `below` [N]."""
-        return self.frame.bootstrap.ratio(above.T, below, bounds, (self.chances, self.samples))
+        return Ratio(above.T, below, bounds, self.chances, self.samples)
 
-    def share(self, values: np.ndarray, mask: np.ndarray) -> Share:
-        """Expected share of the runs under mask [N] for which values [T, N] hold."""
-        events = float(self.expected(values)[mask].sum())
-        return Share(*self.mean(values, mask), events, int(mask.sum()))
+    def share(self, estimate: Estimate, values: np.ndarray, mask: np.ndarray) -> Share:
+        """The estimate of a mean of values [T, N] over the runs under mask [N], with how many there are."""
+        return Share(*estimate, float(self.expected(values)[mask].sum()), int(mask.sum()))
 
 
 def peaks(one: Outcomes) -> np.ndarray:
@@ -164,102 +178,125 @@ def peaks(one: Outcomes) -> np.ndarray:
     return np.where(one.crashed, np.inf, peak(one.scores))
 
 
-def _delay(at: At, mask: np.ndarray, origin: np.ndarray) -> dict[str, Any]:
-    """From an origin that is known for the runs under mask. [N], [N]"""
-    one, bootstrap = at.one, at.frame.bootstrap
-    onset, no_return, start = one.onset[mask], one.no_return[mask], origin[mask]
-    pairs = [delay.events(first[mask], onset, no_return, start) for first in at.firsts]
-    time, event = (np.array([pair[i] for pair in pairs]).reshape(len(pairs), -1) for i in range(2))
-    weights = np.broadcast_to(at.chances[:, None], time.shape)
-    used = at.chances != 0
-    flat = time[used].ravel(), event[used].ravel()
-    incidence = {
-        kind.name.lower(): dict(
-            zip(("steps", "share"), delay.cumulative_incidence(*flat, kind, weights[used].ravel()), strict=True)
-        )
-        for kind in delay.Event
-    }
-    steps, share = np.zeros((2, len(at.firsts), len(one)))
-    for i, first in enumerate(at.firsts):
-        steps[i, mask], share[i, mask] = delay.restricted_delay(first[mask], onset, no_return, start)
-    instants = np.unique(np.linspace(0.0, time[used].max(initial=0.0), INSTANTS).round())
-    by = []
-    for instant in instants.tolist():
-        detected = np.zeros(len(one))
-        detected[mask] = at.chances @ ((event == delay.Event.DETECTED) & (time <= instant))
-        by.append(bootstrap.mean(detected, mask))
-    return {
-        "detected_by": {"steps": instants} | {name: [getattr(e, name) for e in by] for name in Estimate._fields},
-        "restricted_mean_steps": at.mean(steps, mask, ANY),
-        "restricted_mean_share": at.mean(share, mask),
-        "incidence": incidence,
-    }
+class _Delay:
+    """Time to detection from an origin, that of the runs under mask. mask, origin: [N]."""
 
+    def __init__(self, at: At, mask: np.ndarray, origin: np.ndarray) -> None:
+        self.at, self.mask = at, mask
+        self.bounds = at.one.onset[mask], at.one.no_return[mask], origin[mask]
+        pairs = [delay.events(first[mask], *self.bounds) for first in at.firsts]
+        self.time, self.event = (np.array([pair[i] for pair in pairs]).reshape(len(pairs), -1) for i in range(2))
+        self.used = at.chances != 0
+        self.instants = np.unique(np.linspace(0.0, self.time[self.used].max(initial=0.0), INSTANTS).round())
 
-def _diagnosis(at: At, sets: Sets) -> dict[str, Any]:
-    one, frame, failing = at.one, at.frame, at.one.failing
-    used = np.flatnonzero(at.chances)
-    named = {i: one.named if at.threshold is None else one.named_at(at.firsts[i]) for i in used.tolist()}
-    families = {i: diagnosis.by_family(answers, frame.family_of) for i, answers in named.items()}
-    no_sets: Sets = {}
-    facts: dict[str, Any] = {}
-    for level, truth, answers, unseen, within in (
-        ("cause", one.cause, named, frame.unseen, no_sets),
-        ("family", one.family, families, frozenset[str](), no_sets),
-        ("cause_within_set", one.cause, named, frame.unseen, sets),
-    ):
-        facts[level] = {}
-        for k in TOP:
-            right = sum(
-                (
-                    at.chances[i] * diagnosis.diagnosed(at.found[i], truth, given, k, unseen, within)
-                    for i, given in answers.items()
-                ),
-                np.zeros(len(one)),
+    def asked(self) -> dict[tuple[str, ...], Ratio]:
+        steps, share = np.zeros((2, len(self.at.firsts), len(self.mask)))
+        for i, first in enumerate(self.at.firsts):
+            steps[i, self.mask], share[i, self.mask] = delay.restricted_delay(first[self.mask], *self.bounds)
+        asked = {("steps",): self.at.mean(steps, self.mask, RATE), ("share",): self.at.mean(share, self.mask)}
+        detected = np.zeros((len(self.mask), len(self.instants)))
+        for i, instant in enumerate(self.instants.tolist()):
+            detected[self.mask, i] = self.at.chances @ ((self.event == delay.Event.DETECTED) & (self.time <= instant))
+        return asked | {("by", str(i)): Ratio(detected[:, i], self.mask) for i in range(len(self.instants))}
+
+    def facts(self, found: Mapping[tuple[str, ...], Estimate]) -> dict[str, Any]:
+        """As in `Point.delay`. found: what was asked."""
+        weights = np.broadcast_to(self.at.chances[:, None], self.time.shape)[self.used].ravel()
+        flat = self.time[self.used].ravel(), self.event[self.used].ravel()
+        incidence = {
+            kind.name.lower(): dict(
+                zip(("steps", "share"), delay.cumulative_incidence(*flat, kind, weights), strict=True)
             )
-            facts[level][str(k)] = {
-                "macro": _macro(at, right, truth),
-                "chance": diagnosis.chance(truth[failing], k, within),
-                "majority_prior": diagnosis.majority_prior(truth[failing], k),
+            for kind in delay.Event
+        }
+        by = [found["by", str(i)] for i in range(len(self.instants))]
+        return {
+            "detected_by": {"steps": self.instants}
+            | {name: [getattr(one, name) for one in by] for name in Estimate._fields},
+            "restricted_mean_steps": found["steps",],
+            "restricted_mean_share": found["share",],
+            "incidence": incidence,
+        }
+
+
+class _Diagnosis:
+    """In time and right, by level and by how many answers count. sets: cause to the others of its equivalence set."""
+
+    def __init__(self, at: At, sets: Sets) -> None:
+        self.at = at
+        one, frame = at.one, at.frame
+        self.used = [i for i in np.flatnonzero(at.chances).tolist() if not np.isnan(at.chances[i])]
+        named = {i: one.named if at.threshold is None else one.named_at(at.firsts[i]) for i in self.used}
+        families = {i: diagnosis.by_family(answers, frame.family_of) for i, answers in named.items()}
+        no_sets: Sets = {}
+        self.levels: dict[str, tuple[np.ndarray, dict[int, Any], Collection[str], Sets]] = {
+            "cause": (one.cause, named, frame.unseen, no_sets),
+            "family": (one.family, families, (), no_sets),
+            "cause_within_set": (one.cause, named, frame.unseen, sets),
+        }
+
+    def asked(self) -> dict[tuple[str, ...], Ratio]:
+        return {
+            ("diagnosis", level, str(k)): self._macro(level, k) for level in self.levels for k in TOP
+        }
+
+    def facts(self, found: Mapping[tuple[str, ...], Estimate]) -> dict[str, Any]:
+        """As in `Point.diagnosis`. found: what was asked."""
+        failing = self.at.one.failing
+        facts: dict[str, Any] = {}
+        for level, (truth, answers, _, within) in self.levels.items():
+            facts[level] = {
+                str(k): {
+                    "macro": found["diagnosis", level, str(k)],
+                    "chance": diagnosis.chance(truth[failing], k, within),
+                    "majority_prior": diagnosis.majority_prior(truth[failing], k),
+                }
+                for k in TOP
             }
-        if level != "cause_within_set":
-            facts[level]["confusion"] = diagnosis.confusion(
-                np.concatenate([at.found[i][failing] for i in answers] or [np.zeros(0, dtype=bool)]),
-                np.concatenate([truth[failing] for _ in answers] or [truth[:0]]),
-                [answer for given in answers.values() for answer, is_one in zip(given, failing, strict=True) if is_one],
-                np.repeat(at.chances[used], failing.sum()),
-            )
-    return facts
+            if level != "cause_within_set":
+                facts[level]["confusion"] = diagnosis.confusion(
+                    self.at.found[self.used][:, failing].ravel(),
+                    np.tile(truth[failing], len(self.used)),
+                    [answer for given in answers.values() for answer in compress(given, failing)],
+                    np.repeat(self.at.chances[self.used], failing.sum()),
+                )
+        return facts
+
+    def _macro(self, level: str, k: int) -> Ratio:
+        """Mean over causes of the mean over each cause's failing runs."""
+        truth, answers, unseen, within = self.levels[level]
+        failing = self.at.one.failing
+        right, weights = np.full(len(failing), np.nan if np.isnan(self.at.chances).any() else 0.0), np.zeros(len(failing))
+        for i, given in answers.items():
+            right += self.at.chances[i] * diagnosis.diagnosed(self.at.found[i], truth, given, k, unseen, within)
+        _, code, counts = np.unique(truth[failing], return_inverse=True, return_counts=True)
+        weights[failing] = 1.0 / counts[code]
+        return Ratio(right * weights, weights)
 
 
-def _macro(at: At, right: np.ndarray, truth: np.ndarray) -> Estimate:
-    """Mean over causes of the mean over each cause's failing runs. right: [N]."""
-    failing = at.one.failing
-    if not failing.any():
-        return Estimate(math.nan, math.nan, math.nan)
-    _, code, counts = np.unique(truth[failing], return_inverse=True, return_counts=True)
-    weights = np.zeros(len(failing))
-    weights[failing] = 1.0 / counts[code]
-    return at.frame.bootstrap.ratio(right * weights, weights)
-
-
-def _skill(at: At, cost: str) -> dict[float, Estimate]:
+def _skill(at: At) -> dict[str, dict[float, Estimate]]:
     one, frame = at.one, at.frame
     failing, negative = one.failing, one.negative
+    nothing = dict.fromkeys(PREVALENCES, NOTHING)
     if not (failing.any() and negative.any()) or np.isnan(at.chances).any():
-        return dict.fromkeys(PREVALENCES, Estimate(math.nan, math.nan, math.nan))
+        return dict.fromkeys(COSTS, nothing)
     labels = skill_runs(one)
-    gain, loss = np.zeros((2, len(at.firsts), len(one)))
-    for i, first in enumerate(at.firsts):
-        gain[i, failing] = skill.gains(first[failing], labels, cost)
-        loss[i, negative] = skill.losses(first[negative], labels.healthy_last, cost)
-    gains, losses = ((part * at.samples).sum(axis=1) for part in frame.expectations(gain.T, loss.T))
-    found = {}
-    for prevalence in PREVALENCES:
-        blind = frame.blind[cost, prevalence]
-        means = at.expected(gain)[failing].mean(), at.expected(loss)[negative].mean()
-        value = skill.utility(*means, prevalence)
-        samples = skill.skill(np.asarray(skill.utility(gains, losses, prevalence)), blind.samples, blind.ceilings)
-        exact = float(skill.skill(np.array([value]), np.array([blind.value]), np.array([blind.ceiling]))[0])
-        found[prevalence] = Estimate(exact, *frame.bootstrap.interval(exact, samples, failing | negative))
+    gain, loss = np.zeros((2, len(COSTS), len(at.firsts), len(one)))
+    for c, cost in enumerate(COSTS):
+        for i, first in enumerate(at.firsts):
+            gain[c, i, failing] = skill.gains(first[failing], labels, cost)
+            loss[c, i, negative] = skill.losses(first[negative], labels.healthy_last, cost)
+    sampled = frame.expectations(*(part.reshape(-1, len(one)).T for part in (gain, loss)))
+    gains, losses = ((part.reshape(len(part), len(COSTS), -1) * at.samples[:, None]).sum(axis=2) for part in sampled)
+    found: dict[str, dict[float, Estimate]] = {}
+    for c, cost in enumerate(COSTS):
+        found[cost] = {}
+        for prevalence in PREVALENCES:
+            blind = frame.blind[cost, prevalence]
+            means = at.expected(gain[c])[failing].mean(), at.expected(loss[c])[negative].mean()
+            value = skill.utility(*means, prevalence)
+            utilities = np.asarray(skill.utility(gains[:, c], losses[:, c], prevalence))
+            exact = float(skill.skill(np.array([value]), np.array([blind.value]), np.array([blind.ceiling]))[0])
+            samples = skill.skill(utilities, blind.samples, blind.ceilings)
+            found[cost][prevalence] = Estimate(exact, *frame.bootstrap.interval(exact, samples, failing | negative))
     return found

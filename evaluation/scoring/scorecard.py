@@ -288,10 +288,7 @@ def measure(
         free=area(one, frame),
         ceiling=mean(one.visible_in_time, one.failing),
         false_alarm_rate=_false_alarm_rate(one, frame),
-        false_stop={
-            kind.value: own.share(own.alarmed, one.kind == kind.value)
-            for kind in (RunKind.HEALTHY, RunKind.LOOK_ALIKE, RunKind.LATENT, RunKind.CURED)
-        },
+        false_stop=_false_stop(own),
         monitor_recall=mean(in_time(monitored, one.onset, one.no_return), one.failing),
         cost=_cost(in_order),
         recall_by_scenario={
@@ -337,6 +334,14 @@ def _false_alarm_rate(one: Outcomes, frame: Baseline) -> Estimate:
     if not alarms.any():
         return Estimate(0.0, 0.0, poisson_interval(0)[1] * RATE_STEPS / steps.sum())
     return frame.bootstrap.ratio(alarms * float(RATE_STEPS), steps, RATE)
+
+
+def _false_stop(own: At) -> dict[str, Share]:
+    """Metric 1b: share of runs with any alarm of the detector's own, by kind."""
+    kinds = (RunKind.HEALTHY, RunKind.LOOK_ALIKE, RunKind.LATENT, RunKind.CURED)
+    masks = {kind.value: own.one.kind == kind.value for kind in kinds}
+    found = own.frame.bootstrap.ratios({kind: own.mean(own.alarmed, mask) for kind, mask in masks.items()})
+    return {kind: own.share(found[kind], own.alarmed, mask) for kind, mask in masks.items()}
 
 
 def _first_from(edges: np.ndarray, onset: float) -> float:

@@ -3,18 +3,20 @@
 The variance of a score is that of resampling scenarios, plus that of resampling seeds, less that of resampling the
 runs that share both (Cameron, Gelbach and Miller 2011), and never less than either of the first two. The interval is
 Student's, with the degrees of freedom of Satterthwaite (1946): with ten seeds and most of the variance between them
-there are nine. Shares are transformed by the logit and rates by the logarithm, so that an interval stays within bounds.
+there are nine. That of a share is the Jeffreys interval of as many independent runs as would have that variance (Korn
+and Graubard 1998); rates are transformed by the logarithm.
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from trainwreck.evaluation.constants import CONFIDENCE, RESAMPLES
 from trainwreck.evaluation.intervals import binomial_interval
 
+K = TypeVar("K", bound=Hashable)
 SMALL_STRATUM = 5  # clusters; smaller strata are pooled, or they would hardly vary at all
 ROUNDING = 1e-12  # so close to none or all a share is none or all
 SHARE = (0.0, 1.0)
@@ -28,6 +30,19 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
+
+
+class Ratio(NamedTuple):
+    """A ratio of sums over runs to estimate: of `above` over `below`, a mean where `below` is a mask or weights.
+
+    above: [N], or [N, T] with the chances of T thresholds: [T], and on each resample samples, [S, T] or [1, T]. below: [N].
+    """
+
+    above: np.ndarray
+    below: np.ndarray
+    bounds: tuple[float, float] = SHARE
+    chances: np.ndarray = np.ones(1)
+    samples: np.ndarray | None = None
 
 
 NOTHING = Estimate(math.nan, math.nan, math.nan)
@@ -102,6 +117,7 @@ class Bootstrap:
         self.parts = [Clustering(code, same, resamples, seed + i) for i, code in enumerate(codes)]
         self.resamples = resamples
         self.confidence = confidence
+        self._occupied: dict[bytes, list[int]] = {}
         self._counted: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
 
     def draws(self) -> np.ndarray:
@@ -134,22 +150,32 @@ class Bootstrap:
         """
         if math.isnan(value):
             return math.nan, math.nan
-        clusters = [part.count(mask) for part in self.parts]
+        clusters = self._clusters(mask)
         if bounds == SHARE and value in SHARE:
             among = max(clusters[: max(1, len(clusters) - 1)])
             return binomial_interval(round(value * among), among, self.confidence)
         variance, freedom = self._variance(samples, clusters)
         if not variance > 0:
             return math.nan, math.nan
-        from scipy.stats import t
+        from scipy.special import betaincinv, stdtrit
 
-        wide = float(t.ppf(0.5 + self.confidence / 2.0, freedom)) * math.sqrt(variance)
+        tail = (1.0 - self.confidence) / 2.0
+        times = float(stdtrit(freedom, 1.0 - tail))
+        wide = times * math.sqrt(variance)
         if bounds == SHARE:
-            centre, wide = math.log(value / (1.0 - value)), wide / (value * (1.0 - value))
-            return _logistic(centre - wide), _logistic(centre + wide)
+            runs = value * (1.0 - value) / variance * (float(stdtrit(math.inf, 1.0 - tail)) / times) ** 2
+            shape = value * runs + 0.5, (1.0 - value) * runs + 0.5
+            return float(betaincinv(*shape, tail)), float(betaincinv(*shape, 1.0 - tail))
         if bounds == RATE and value > 0:
             return value * math.exp(-min(wide / value, 700.0)), value * math.exp(min(wide / value, 700.0))
         return value - wide, value + wide
+
+    def _clusters(self, mask: np.ndarray) -> list[int]:
+        """How many clusters of each part have a run under mask [N]."""
+        key = mask.tobytes()
+        if key not in self._occupied:
+            self._occupied[key] = [part.count(mask) for part in self.parts]
+        return self._occupied[key]
 
     def _variance(self, samples: np.ndarray, clusters: Sequence[int]) -> tuple[float, float]:
         """Variance of a statistic with its degrees of freedom. samples: [S]; clusters: of each part."""
@@ -162,38 +188,34 @@ class Bootstrap:
         spread = sum(one**2 / max(1, count - 1) for one, count in zip(single, clusters, strict=False))
         return total, (total**2 / spread if spread > 0 else math.inf)
 
-    def ratio(
-        self,
-        above: np.ndarray,
-        below: np.ndarray,
-        bounds: tuple[float, float] = SHARE,
-        chances: tuple[np.ndarray, np.ndarray] | None = None,
-    ) -> Estimate:
-        """Sum of `above` over sum of `below` [N], a mean where `below` is a mask or weights.
+    def ratios(self, asked: Mapping[K, Ratio]) -> dict[K, Estimate]:
+        """Every ratio with its interval; all at once, since a pass over the resamples costs the same for many."""
+        columns = [one.above.reshape(len(one.above), -1) for one in asked.values()]
+        if not columns:
+            return {}
+        sums = np.split(self.sums(np.hstack(columns)), np.cumsum([part.shape[1] for part in columns])[:-1], axis=1)
+        return {name: self._estimate(one, top) for (name, one), top in zip(asked.items(), sums, strict=True)}
 
-        above: [N], or [N, T] with the chances of T thresholds: [T], and [S, T] or [1, T] on each resample.
-        """
-        if not below.any() or (chances is not None and np.isnan(chances[0]).any()):
-            return NOTHING
-        top, bottom = self.sums(above), self.counts(below)
-        total = above.sum(axis=0)
-        if chances is not None:
-            top, total = (top * chances[1]).sum(axis=1), float(total @ chances[0])
-        value = float(total / below.sum())
-        if bounds == SHARE:
-            value = next((edge for edge in SHARE if abs(value - edge) < ROUNDING), value)
-        return Estimate(value, *self.interval(value, ratio(top, bottom), below != 0, bounds))
+    def ratio(self, above: np.ndarray, below: np.ndarray, bounds: tuple[float, float] = SHARE) -> Estimate:
+        """Sum of `above` over sum of `below`, [N] each; a mean where `below` is a mask or weights."""
+        return self.ratios({"": Ratio(above, below, bounds)})[""]
 
     def mean(self, values: np.ndarray, mask: np.ndarray, bounds: tuple[float, float] = SHARE) -> Estimate:
         """Mean of values [N] over the runs under mask [N]."""
         return self.ratio(np.where(mask, values, 0.0), mask, bounds)
+
+    def _estimate(self, one: Ratio, top: np.ndarray) -> Estimate:
+        if not one.below.any() or np.isnan(one.chances).any():
+            return NOTHING
+        above = (top * (one.chances[None] if one.samples is None else one.samples)).sum(axis=1)
+        value = float((one.above.reshape(len(one.above), -1).sum(axis=0) @ one.chances) / one.below.sum())
+        if one.bounds == SHARE:
+            value = next((edge for edge in SHARE if abs(value - edge) < ROUNDING), value)
+        samples = ratio(above, self.counts(one.below))
+        return Estimate(value, *self.interval(value, samples, one.below != 0, one.bounds))
 
 
 def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
     """top / bottom, which broadcast; NaN where bottom is 0."""
     shape = np.broadcast_shapes(top.shape, bottom.shape)
     return np.asarray(np.divide(top, bottom, out=np.full(shape, np.nan), where=bottom > 0))
-
-
-def _logistic(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x)) if x > -700 else 0.0
