@@ -20,7 +20,7 @@ from trainwreck.evaluation.scoring.equivalence_sets import fingerprint
 from trainwreck.evaluation.scoring.scorecard import Scorecard, plain
 
 SCORES = "scores.json"
-BOARD_VERSION = 2  # of what is kept: its fields, not their meaning
+BOARD_VERSION = 3  # of what is kept: its fields, not their meaning
 
 
 def leaderboard_of(
