@@ -68,6 +68,16 @@ def test_a_failure_of_the_detector_spends_the_budget_at_every_threshold() -> Non
     assert stopped(within_budget(peaks([1.0] * 9, failed=3), 0.15), math.inf) == 0.0
 
 
+def test_a_run_that_says_nothing_is_not_stopped_to_spend_a_budget() -> None:
+    quiet = peaks([1.0] + [0.0] * 58)._replace(floor=0.0)  # three of 60 may be stopped, and two peak over 0
+    found = within_budget(quiet, 0.05)
+    assert [stopped(found, score) for score in (1.0, 0.5, 0.0)] == [1.0, 1.0, 0.0]
+    assert stopped(within_budget(quiet._replace(floor=1.0), 0.05), 1.0) == 0.0
+    area = over_budgets(quiet, 0.1)
+    assert stopped(area, 0.0) == 0.0
+    assert stopped(area, 0.5) == pytest.approx(1 - (1 / 59) / 0.1, abs=1e-12)
+
+
 def test_runs_count_by_weight() -> None:
     # The first stands for half of the population, and each for as much of it as a further run at its peak.
     found = within_budget(peaks([3.0, 2.0, 1.0], weights=[0.5, 0.25, 0.25]), 0.4)
