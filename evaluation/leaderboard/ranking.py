@@ -1,7 +1,6 @@
 """Scorecards side by side: a table with ranks, and what may be said of a difference."""
 
 from collections.abc import Collection, Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -88,8 +87,7 @@ def compare(first: Scorecard, second: Scorecard) -> dict[str, float]:
     if not np.array_equal(first.outcomes.run_id, second.outcomes.run_id):
         raise InputError("cards: measured on different runs; allowed: two cards of one data set")
     differences = {
-        f"recall_{point}": _recalls(first, point) - _recalls(second, point)
-        for point in (DEFAULT, *map(str, BUDGETS))
+        f"recall_{point}": _recalls(first, point) - _recalls(second, point) for point in (DEFAULT, *map(str, BUDGETS))
     }
     for name, parts in (("diagnosis", _diagnosed), ("lead", _leads), ("delay", _delays), ("skill", _utilities)):
         differences[name] = parts(first) - parts(second)
@@ -102,8 +100,8 @@ def beside(cards: Sequence[Scorecard], name: str) -> list[dict[str, Any]]:
     """In-time recall of every other entry beside that of one, by profile, the best first.
 
     For each budget: the other's recall, by how much `name` is ahead, and the p-value of a permutation test over
-    scenarios with Holm's correction for the entries of the profile. Oracles and entries that read ahead are left out. InputError
-    where a profile has no card of `name`.
+    scenarios with Holm's correction for the entries of the profile. Oracles and entries that read ahead are left out.
+    InputError where a profile has no card of `name`.
     """
     rows: list[dict[str, Any]] = []
     for profile in dict.fromkeys(card.profile for card in cards):
@@ -140,8 +138,7 @@ def _ranks(cards: list[Scorecard]) -> dict[str, int]:
         return [test.p_value(found[leader] - other) for other in found[leader + 1 :]]
 
     return {
-        card.detector: rank
-        for card, rank in zip(cards, tied_ranks(len(cards), p_values, SIGNIFICANCE), strict=True)
+        card.detector: rank for card, rank in zip(cards, tied_ranks(len(cards), p_values, SIGNIFICANCE), strict=True)
     }
 
 
@@ -184,7 +181,10 @@ def _recalls(card: Scorecard, point: str) -> np.ndarray:
 
 def _diagnosed(card: Scorecard) -> np.ndarray:
     one, at = card.outcomes, card.at(str(HEADLINE_BUDGET))
-    right = [diagnosed(f, one.cause, one.named_at(first), 1, card.baseline.unseen) for f, first in zip(at.found, at.firsts, strict=True)]
+    right = [
+        diagnosed(f, one.cause, one.named_at(first), 1, card.baseline.unseen)
+        for f, first in zip(at.found, at.firsts, strict=True)
+    ]
     return np.asarray(at.expected(np.array(right)) / max(1, one.failing.sum()))
 
 

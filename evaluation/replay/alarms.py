@@ -110,8 +110,8 @@ class Transcript:
     calibration runs needs the score of every row. The stop protocol uses the first alarm, the monitor
     protocol the edges, so that one replay serves both.
 
-    nonfinite: steps whose rows show a loss that is not finite. A score without bound there outranks one elsewhere, as at
-    a gradient that overflows in fp16 and is skipped: it is kept as infinity.
+    nonfinite: steps whose rows show a loss that is not finite. A score without bound there outranks one elsewhere, as
+    at a gradient that overflows in fp16 and is skipped: it is kept as infinity.
     """
 
     def __init__(self, nonfinite: Collection[int] = ()) -> None:
