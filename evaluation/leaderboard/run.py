@@ -35,12 +35,12 @@ from trainwreck.evaluation.detectors.registry import (
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.replay.profiles import PROFILES
 from trainwreck.evaluation.replay.replay import Alarms, about, is_isolated, replay, replay_order
-from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored
 from trainwreck.evaluation.scoring.scorecard import Recall, Scorecard, measure, plain
 
 if TYPE_CHECKING:
+    from trainwreck.evaluation.replay.sandbox.limits import Limits
     from trainwreck.evaluation.scoring.detector_seeds import Seeded
 
 __all__ = ["Leaderboard", "Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
@@ -97,7 +97,7 @@ def score(
     profile: str = DEFAULT_PROFILE,
     track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
-    limits: Limits | None = None,
+    limits: "Limits | None" = None,
     isolate: bool = False,
     seeds: int = DEFAULT_SEEDS,
     progress: Progress | None = None,
@@ -132,7 +132,7 @@ def score_all(
     track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
     workers: int = 1,
-    limits: Limits | None = None,
+    limits: "Limits | None" = None,
     isolate: bool = False,
     seeds: int = DEFAULT_SEEDS,
     progress: Progress | None = None,
@@ -162,7 +162,7 @@ def board_cards(
     profiles: Sequence[str] = (DEFAULT_PROFILE,),
     *,
     workers: int = 1,
-    limits: Limits | None = None,
+    limits: "Limits | None" = None,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
     """Scorecards of every built-in detector, the oracles, and `extra`; `workers` and `limits` as in `score_all`.
@@ -191,7 +191,7 @@ def leaderboard(
     track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
     workers: int = 1,
-    limits: Limits | None = None,
+    limits: "Limits | None" = None,
     progress: Progress | None = None,
 ) -> Leaderboard:
     """Detectors side by side, as `trainwreck leaderboard` has them.
@@ -230,7 +230,7 @@ def _score_all(
     k: int,
     progress: Progress | None,
     workers: int = 1,
-    limits: Limits | None = None,
+    limits: "Limits | None" = None,
     isolate: bool = False,
 ) -> list[Scorecard]:
     """Scorecards by profile, then detector. Each trace is read once and shown to all."""
@@ -316,7 +316,7 @@ def _elsewhere(
     runs: pd.DataFrame,
     frame: Baseline,
     detectors: list[Any],
-    limits: Limits | None,
+    limits: "Limits | None",
     isolate: bool,
     *settings: Any,
 ) -> Any:
@@ -337,7 +337,7 @@ class _Entry:
         detector: AnyDetector,
         frame: Baseline,
         stack: ExitStack,
-        limits: Limits | None,
+        limits: "Limits | None",
         isolate: bool,
     ) -> None:
         self.name = _entry_name(detector)
@@ -379,7 +379,7 @@ class _Entry:
             self.make = stack.enter_context(isolated_builtin(detector, settings, limits))
 
 
-def _opened(name: str, limits: Limits | None, settings: Mapping[str, Any]) -> Any:
+def _opened(name: str, limits: "Limits | None", settings: Mapping[str, Any]) -> Any:
     """`open_detector`; a built-in one without the modules of the sandbox."""
     if is_builtin(name):
         return load_detector(name)

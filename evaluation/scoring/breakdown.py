@@ -6,10 +6,9 @@ import numpy as np
 
 from trainwreck.evaluation.constants import RATE_STEPS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT
-from trainwreck.evaluation.scoring.metrics.bootstrap import Ratio
+from trainwreck.evaluation.scoring.metrics.bootstrap import Ratio, Share
 from trainwreck.evaluation.scoring.metrics.curves import frontier, operating_curve, stop_rate
 from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
-from trainwreck.evaluation.scoring.metrics.false_alarms import Share, healthy_steps
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, peak, threshold_range
 from trainwreck.evaluation.scoring.operating_points import At, peaks
 from trainwreck.evaluation.scoring.outcomes import Outcomes
@@ -85,5 +84,6 @@ def operating(one: Outcomes) -> tuple[np.ndarray, np.ndarray]:
 
 def exposure(one: Outcomes) -> np.ndarray:
     """Healthy steps of each run, up to a crash. Latent and cured runs are reported apart and give none. [N] int"""
-    steps = np.minimum(healthy_steps(one.negative, one.last, one.onset), one.judged + 1).astype(np.int64)
+    healthy = np.where(one.negative, one.last + 1, np.minimum(one.onset, one.last + 1))
+    steps = np.minimum(healthy, one.judged + 1).astype(np.int64)
     return np.where(one.negative | np.isin(one.kind, FAILURES), steps, 0)

@@ -12,8 +12,7 @@ from trainwreck.evaluation.constants import BUDGETS, COSTS, LARGEST_STOPPED, PRE
 from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.scoring.equivalence_sets import Sets
 from trainwreck.evaluation.scoring.metrics import delay, diagnosis, skill
-from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, SHARE, Estimate, Ratio
-from trainwreck.evaluation.scoring.metrics.false_alarms import Share
+from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, SHARE, Estimate, Ratio, Share
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, in_time, peak
 from trainwreck.evaluation.scoring.metrics.thresholds import Peaks, Randomised, over_budgets, within_budget
 from trainwreck.evaluation.scoring.outcomes import Outcomes

@@ -32,6 +32,17 @@ class Estimate(NamedTuple):
     high: float
 
 
+class Share(NamedTuple):
+    """Events over an exposure, with an interval. NaN where there was no exposure; events are expected ones where a
+    threshold is randomised."""
+
+    value: float
+    low: float
+    high: float
+    events: float
+    exposure: int
+
+
 class Ratio(NamedTuple):
     """A ratio of sums over runs to estimate: of `above` over `below`, a mean where `below` is a mask or weights.
 

@@ -52,7 +52,7 @@ class Permutation:
         return [self._statistics(random.choice([-1.0, 1.0], size=(piece, len(cells))), cells)[0] for piece in pieces]
 
     def _statistics(self, signs: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The studentised sum under each sign pattern with its degrees of freedom. signs: [R, rows]. Returns [R], [R]"""
+        """Studentised sum under each sign pattern, and its degrees of freedom. signs: [R, rows]. Returns [R], [R]"""
         by_seed = signs @ cells
         total = by_seed.sum(axis=1)
         rows, columns = len(cells), self.columns

@@ -11,6 +11,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.alarms import labelled_alarms
 from trainwreck.evaluation.replay.oracles import oracle_alarms
 from trainwreck.evaluation.replay.replay import Alarms
+from trainwreck.evaluation.scoring.breakdown import exposure
 from trainwreck.evaluation.scoring.outcomes import outcomes
 from trainwreck.evaluation.scoring.reference import baseline
 
@@ -44,6 +45,17 @@ def test_labels_and_alarms_side_by_side(make_run: Any) -> None:
     assert found.cause.tolist() == ["", "high_lr", "high_lr"]
     assert found.select(found.failing).run_id.tolist() == ["f"]
     assert found.select(np.array([2, 0])).first.tolist() == [10.0, math.inf]
+
+
+def test_healthy_steps(make_run: Any) -> None:
+    """All of a healthy run, those before the onset of a failing one, none of a latent one."""
+    fault = {"kind": "failing", "cause": "high_lr", "visible_step": 30, "last_step": 99}
+    runs = frame(
+        make_run("h", last_step=99), make_run("f", onset_step=20, **fault), make_run("g", onset_step=0, **fault),
+        make_run("latent", onset_step=20, **(fault | {"kind": "latent"})),
+    )  # fmt: skip
+    found = outcomes(runs, {run: labelled_alarms(run, 99, None) for run in runs["run_id"]})
+    assert exposure(found).tolist() == [100, 20, 0, 0]
 
 
 def test_splits(make_run: Any) -> None:
