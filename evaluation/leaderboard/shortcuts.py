@@ -5,9 +5,9 @@
     first_rows   a boosted classifier of the first rows, that of the leak audit, trained on the train split; its score
                  is the probability that the run fails
 
-Neither changes its score during a run. So that it can be in time, the score is 0 before the step that `clock` is tuned
-to, and there all that they add to `clock` is which runs to alarm: on a plan with as many healthy runs as failing ones
-for every base, base_alone is no better than it. Labels of no other split are read.
+Each gives a run one score, from the step on that `clock` is tuned to, and 0 before; first_rows not before it has seen
+them. All that they add to `clock` is which runs to alarm: on a plan with as many healthy runs as failing ones for every
+base, base_alone is no better than it. They are trained on the labels of the train split alone.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -125,11 +125,12 @@ def tuned(
     train = _train(dataset.runs)
     made: dict[str, Shortcut] = {}
     if BASE_ALONE in wanted:
-        shares = train.groupby("base")["failing"].mean().to_dict()
+        shares = {str(base): float(share) for base, share in train.groupby("base")["failing"].mean().items()}
+        overall = float(train["failing"].mean())
         rule = f"the share of failing runs of its base in the train split, from step {step} on"
-        made[BASE_ALONE] = BaseAlone(_about(rule, "everything but the base"), step, shares, train["failing"].mean())
+        made[BASE_ALONE] = BaseAlone(_about(rule, "everything but the base"), step, shares, overall)
     if FIRST_ROWS in wanted:
-        models = {profile: _classifier(dataset, train, profile, k) for profile in profiles}
+        models = _classifiers(dataset, train, profiles, k)
         rule = f"a boosted classifier of the first {FIRST} rows, trained on the train split, from step {step} on"
         made[FIRST_ROWS] = FirstRows(_about(rule, f"everything after the first {FIRST} rows"), step, models)
     return made
@@ -145,9 +146,14 @@ def _train(runs: pd.DataFrame) -> pd.DataFrame:
     return train[["base"]].assign(failing=train["kind"].isin(FAILURES))
 
 
-def _classifier(dataset: DataSet, train: pd.DataFrame, profile: str, k: int) -> tuple[Any, list[str]]:
-    found: dict[str, Facts] = {}
+def _classifiers(
+    dataset: DataSet, train: pd.DataFrame, profiles: Collection[str], k: int
+) -> dict[str, tuple[Any, list[str]]]:
+    found: dict[str, dict[str, Facts]] = {profile: {} for profile in profiles}
     for run_id in train.index:
-        found[run_id] = summary(islice(observe(rows(dataset.trace(run_id)), profile, k=k), FIRST))
-    table = frame(found, train.index)
-    return boosted(table.to_numpy(), train["failing"].to_numpy()), list(table.columns)
+        trace = dataset.trace(run_id)
+        for profile in profiles:
+            found[profile][run_id] = summary(islice(observe(rows(trace), profile, k=k), FIRST))
+    tables = {profile: frame(by_run, train.index) for profile, by_run in found.items()}
+    label = train["failing"].to_numpy()
+    return {profile: (boosted(table.to_numpy(), label), list(table.columns)) for profile, table in tables.items()}

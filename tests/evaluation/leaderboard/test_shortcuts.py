@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainwreck.evaluation.constants import ONE_LINERS
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.leaderboard.cache import kept, leaderboard_of
+from trainwreck.evaluation.leaderboard.cache import board_from
 from trainwreck.evaluation.leaderboard.rescore import alarm_files, keep_alarms, rescore
-from trainwreck.evaluation.leaderboard.run import board_entries, score, score_all
+from trainwreck.evaluation.leaderboard.run import board_cards, board_entries, score, score_all
 from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS, left_out, tuned
+from trainwreck.evaluation.pages.leaderboard.board_files import write_board
 from trainwreck.evaluation.replay.first_rows import FIRST
+from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.evaluation.replay.profiles import PROFILES
 from trainwreck.evaluation.replay.replay import replay
 
@@ -233,7 +236,12 @@ def test_two_processes_say_what_one_does(by_rows: DataSet) -> None:
         assert [a.scores.tolist() for a in card.alarms] == [a.scores.tolist() for a in other.alarms]
 
 
-def test_the_kept_board_has_them(by_rows: DataSet) -> None:
-    scores = leaderboard_of(by_rows.path)
-    assert set(SHORTCUTS) < {row["detector"] for row in scores["rows"]}
-    assert kept(by_rows) is not None
+def test_a_board_has_them_and_its_page_says_what_they_are(
+    by_rows: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwreck.evaluation.leaderboard.run.builtin_detectors", lambda: dict.fromkeys(ONE_LINERS))
+    keep_alarms(tmp_path / "alarms", by_rows, board_cards(by_rows))
+    scores = board_from(by_rows.path, [tmp_path / "alarms"])
+    assert {row["detector"] for row in scores["rows"]} == {*ONE_LINERS, *SHORTCUTS, *ORACLES}
+    (page, *_) = write_board(tmp_path / "board", by_rows, scores, "trainwreck leaderboard")
+    assert page.read_text(encoding="utf-8").count("uses a shortcut") == len(SHORTCUTS)
