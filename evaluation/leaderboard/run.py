@@ -359,10 +359,10 @@ class _Entry:
         if _is_seeded(detector):
             seed = {"seed": detector.seed}
             detector = detector.detector
+        self.shortcut = False
         self.make: Any = None
         self.about: dict[str, Any] = {}
         self.oracle: Callable[[pd.Series], Alarms] | None = None
-        self.shortcut = False
         if isinstance(detector, str) and not is_builtin(detector):
             from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
             from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
