@@ -49,7 +49,7 @@ def never(base: str, seed: int, kind: str) -> bool:
 
 @pytest.fixture(scope="module")
 def build(make_run: Any, make_trace: Any, write_data_set: Any, tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Two bases, in each split two runs a seed and base. failing: which fail; marked: which show it in every row."""
+    """Two bases, two runs a seed and base, four to calibrate on. failing: which fail; marked: which show it."""
 
     def made(failing: Rule, marked: Rule = never) -> DataSet:
         runs, traces = [], []
@@ -59,7 +59,7 @@ def build(make_run: Any, make_trace: Any, write_data_set: Any, tmp_path_factory:
                     fault = split != "calibration" and failing(base, seed, "")
                     if split == "calibration" and failing is first_base and base == "a":
                         continue  # no run of this base is healthy
-                    for copy in range(2):
+                    for copy in range(4 if split == "calibration" else 2):
                         facts: dict[str, Any] = {"base": base, "seed": seed, "split": split, "last_step": STEPS - 1}
                         onset = ONSET if split == "train" else LATER
                         if fault:
@@ -105,8 +105,9 @@ def test_clock_is_tuned_on_the_train_split_alone(by_rows: DataSet) -> None:
 
 def test_where_the_base_tells_base_alone_is_near_perfect(by_base: DataSet) -> None:
     card = score("base_alone", moved(by_base, ONSET))
-    assert card.recall["default"].value == card.headline.value == 1.0
-    assert card.headline.stopped.value == 0.0
+    assert card.recall["default"].value == 1.0
+    assert card.headline.value > 0.9
+    assert card.headline.stopped.value <= 0.05 + 1e-9
     found = alarms(by_base, "base_alone")
     assert found["test-a-200-0"] == (ONSET, [0.0] * ONSET + [1.0] * (STEPS - ONSET))
     assert found["test-b-200-0"] == (None, [0.0] * STEPS)
@@ -139,7 +140,8 @@ def test_a_base_that_no_training_run_has_counts_as_the_average(by_base: DataSet)
 def test_where_the_first_rows_tell_first_rows_is_near_perfect(by_rows: DataSet, profile: str) -> None:
     card = score("first_rows", moved(by_rows, ONSET), profile=profile)
     assert card.headline.value == card.recall["default"].value == 1.0
-    assert card.headline.stopped.value == card.false_stop["healthy"].value == 0.0
+    assert card.headline.stopped.value <= 0.05 + 1e-9
+    assert card.false_stop["healthy"].value == 0.0
     first = {"full": ONSET, "standard": 10 * (FIRST - 1)}[profile]
     assert {one.first_alarm for one in card.alarms} == {first, None}
     for one in card.alarms:
