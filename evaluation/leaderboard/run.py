@@ -20,6 +20,7 @@ from trainwreck.evaluation.constants import (
     HEADLINE_PREVALENCE,
     LOG_EVERY,
     ONE_LINERS,
+    PREVALENCES,
 )
 from trainwreck.evaluation.dataset.consistency import check_telemetry
 from trainwreck.evaluation.dataset.dataset import DataSet, load
@@ -35,11 +36,13 @@ from trainwreck.evaluation.detectors.registry import (
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.replay.profiles import PROFILES
 from trainwreck.evaluation.replay.replay import Alarms, about, is_isolated, replay, replay_order
+from trainwreck.evaluation.scoring.operating_points import Recall
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored
-from trainwreck.evaluation.scoring.scorecard import Recall, Scorecard, measure, plain
+from trainwreck.evaluation.scoring.scorecard import Scorecard, measure, plain
 
 if TYPE_CHECKING:
+    from trainwreck.evaluation.leaderboard.shortcuts import Shortcut
     from trainwreck.evaluation.replay.sandbox.limits import Limits
     from trainwreck.evaluation.scoring.detector_seeds import Seeded
 
@@ -170,15 +173,22 @@ def board_cards(
     A name in `extra` that is on the board anyway is listed once.
     """
     return score_all(
-        dataset, board_entries(extra), profiles=profiles, workers=workers, limits=limits, progress=progress
+        dataset, board_entries(dataset, extra), profiles=profiles, workers=workers, limits=limits, progress=progress
     )
 
 
-def board_entries(extra: Sequence[str | Detector | type[Detector]] = ()) -> list[str | Detector | type[Detector]]:
-    """The entries of a board by default: every built-in detector and the oracles; and `extra`."""
+def board_entries(
+    dataset: DataSet, extra: Sequence[str | Detector | type[Detector]] = ()
+) -> list[str | Detector | type[Detector]]:
+    """The entries of a board by default: every built-in detector, the shortcuts, the oracles; and `extra`.
+
+    The shortcuts are left out where there is nothing to tune them on (`shortcuts.left_out`).
+    """
+    from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS, tunable
     from trainwreck.evaluation.replay.oracles import ORACLES
 
-    always: list[str | Detector | type[Detector]] = [*builtin_detectors(), *ORACLES]
+    shortcuts = SHORTCUTS if tunable(dataset.runs) else ()
+    always: list[str | Detector | type[Detector]] = [*builtin_detectors(), *shortcuts, *ORACLES]
     return [*always, *(detector for detector in extra if detector not in always)]
 
 
@@ -200,7 +210,7 @@ def leaderboard(
     `extra` beside them, as the command's --detector. workers and limits: as in `score_all`.
     """
     dataset = load(dataset)
-    chosen = list(detectors) if detectors is not None else board_entries(extra)
+    chosen = list(detectors) if detectors is not None else board_entries(dataset, extra)
     if detectors is not None and extra:
         raise InputError("extra: not allowed beside detectors; allowed: one of them")
     names = [_entry_name(detector) for detector in chosen]
@@ -246,12 +256,13 @@ def _score_all(
     frame = baseline(dataset.runs)  # blind policies are tuned on what every signal shows
     frames = {name: frame if name == DEFAULT_PROFILE else baseline(dataset.runs, name) for name in profiles}
     known = _allowed_causes(dataset)
-    settings = (profiles, track, k, known)
     replayed = dataset.runs[scored(dataset.runs)]
     order = replay_order(replayed["run_id"])
     with ExitStack() as stack:
         # Here, so that a wrong one is reported before any work.
         entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
+        shortcuts = _shortcuts(dataset, entries, frame, profiles, k)
+        settings = (profiles, track, k, known, shortcuts)
         found: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
         if workers > 1:
             from joblib import Parallel, delayed
@@ -290,6 +301,7 @@ def _replayed(
     track: str,
     k: int,
     known: Collection[str],
+    shortcuts: "Mapping[str, Shortcut]",
 ) -> dict[str, dict[tuple[str, str], Alarms]]:
     """What each entry says of some runs: by run, then profile and name."""
     found: dict[str, dict[tuple[str, str], Alarms]] = {}
@@ -302,7 +314,7 @@ def _replayed(
             (profile, entry.name): (
                 entry.oracle(run, profile)
                 if entry.oracle is not None
-                else replay(entry.make, trace, profile, context, k=k, known=known)
+                else replay(entry.maker(run, profile, shortcuts), trace, profile, context, k=k, known=known)
             )
             for profile in profiles
             for entry in entries
@@ -345,15 +357,20 @@ class _Entry:
         if _is_seeded(detector):
             seed = {"seed": detector.seed}
             detector = detector.detector
+        self.shortcut = False
         self.make: Any = None
         self.about: dict[str, Any] = {}
         self.oracle: Callable[[pd.Series, str], Alarms] | None = None
         if isinstance(detector, str) and not is_builtin(detector):
+            from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
             from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 
+            self.shortcut = detector in SHORTCUTS
+            if seed and (self.shortcut or detector in ORACLES):
+                raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
+            if self.shortcut:
+                return
             if detector in ORACLES:
-                if seed:
-                    raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
                 self.oracle, self.about = partial(oracle_alarms, detector), dict(ABOUT_ORACLES)
                 return
         subject = _opened(detector, limits, seed) if isinstance(detector, str) else detector
@@ -377,6 +394,26 @@ class _Entry:
 
             settings = self.make.keywords if isinstance(self.make, partial) else {}
             self.make = stack.enter_context(isolated_builtin(detector, settings, limits))
+
+    def maker(self, run: pd.Series, profile: str, shortcuts: "Mapping[str, Shortcut]") -> Any:
+        """What `replay` takes for a run."""
+        return shortcuts[self.name].maker(run, profile) if self.shortcut else self.make
+
+
+def _shortcuts(
+    dataset: DataSet, entries: Sequence[_Entry], frame: Baseline, profiles: Sequence[str], k: int
+) -> "dict[str, Shortcut]":
+    """The shortcuts among the entries, tuned; the entries then say so of themselves."""
+    names = [entry.name for entry in entries if entry.shortcut]
+    if not names:
+        return {}
+    from trainwreck.evaluation.leaderboard.shortcuts import tuned
+
+    made = tuned(dataset, names, _clock_step(frame), profiles, k)
+    for entry in entries:
+        if entry.shortcut:
+            entry.about = dict(made[entry.name].about)
+    return made
 
 
 def _opened(name: str, limits: "Limits | None", settings: Mapping[str, Any]) -> Any:
@@ -419,15 +456,24 @@ def _entry_name(detector: object) -> str:
     return str(getattr(detector, "name", "") or kind.__name__)
 
 
+def _clock_step(frame: Baseline) -> int:
+    """The step of `clock` and of the shortcuts: as tuned for the headline cost where half of the runs fail.
+
+    At the headline prevalence no step is worth its false alarms, and `clock` would be a second `never`.
+    """
+    policies = {policy.name: policy.value for policy in frame.blind[HEADLINE_COST, max(PREVALENCES)].policies}
+    return int(policies["clock"])
+
+
 def _tuned(subject: object, frame: Baseline) -> Callable[[], Detector] | None:
-    """The blind entries at their best: as tuned for the headline cost skill."""
+    """The blind entries at their best: `clock` at `_clock_step`, the others as tuned for the headline cost skill."""
     if getattr(subject, "name", "") not in BLIND_POLICIES:
         return None
     from trainwreck.evaluation.detectors.sanity import blind
 
     policies = {policy.name: policy.value for policy in frame.blind[HEADLINE_COST, HEADLINE_PREVALENCE].policies}
     if subject is blind.Clock:
-        return partial(blind.Clock, step=int(policies["clock"]))
+        return partial(blind.Clock, step=_clock_step(frame))
     if subject is blind.Periodic:
         return partial(blind.Periodic, every=int(policies["periodic"]))
     if subject is blind.Random:

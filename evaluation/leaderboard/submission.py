@@ -15,6 +15,7 @@ from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json, sha256, write_folder, write_json
 from trainwreck.evaluation.leaderboard.rescore import SUFFIX, alarm_files, keep_alarms
+from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
 from trainwreck.evaluation.leaderboard.stored_alarms import AlarmFile, read_alarms
 from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.evaluation.scoring.scorecard import Scorecard
@@ -140,7 +141,7 @@ def _check_texts(where: str, content: dict[str, Any]) -> None:
     name = content["name"]
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,59}", name):
         raise InputError(f"{where}: name: {name!r} is not allowed; allowed: up to 60 of a-z, 0-9, - and _")
-    if name in builtin_detectors() or name in ORACLES:
+    if name in (*builtin_detectors(), *SHORTCUTS, *ORACLES):
         raise InputError(f"{where}: name: {name!r} is taken by a built-in entry; allowed: another")
     if not re.fullmatch(r"https?://[^\s\"<>]+", content["code"]):
         raise InputError(f"{where}: code: {content['code']!r} is not allowed; allowed: http://... or https://...")

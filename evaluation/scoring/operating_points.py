@@ -148,7 +148,7 @@ class At:
 
     @cached_property
     def found(self) -> np.ndarray:
-        return in_time(self.firsts, self.one.onset, self.one.no_return) & self.one.failing
+        return np.asarray(in_time(self.firsts, self.one.onset, self.one.no_return) & self.one.failing)
 
     @cached_property
     def leads(self) -> np.ndarray:
@@ -156,7 +156,7 @@ class At:
 
     @cached_property
     def alarmed(self) -> np.ndarray:
-        return np.isfinite(self.firsts)
+        return np.asarray(np.isfinite(self.firsts))
 
     def expected(self, values: np.ndarray) -> np.ndarray:
         """Expectation of each run's value over the levels. values: [T, N]. Returns [N]"""

@@ -153,9 +153,7 @@ def leaderboard(
 
     With --from it has every entry whose alarms are stored, and takes labels alone: DIR needs no telemetry then.
     """
-    from trainwreck.evaluation.detectors.registry import absent
-
-    missing = ""
+    missing: list[str] = []
     if stored:
         _refuse_beside_stored(context, "detectors", "alarms", "profiles")
         from trainwreck.evaluation.leaderboard.cache import board_from
@@ -163,7 +161,7 @@ def leaderboard(
         scores = board_from(dir, stored)
     else:
         scores = replayed(dir, detectors, profiles, alarms, quiet=as_json, limits=limits)
-        missing = absent()
+        missing = _missing(dir)
     if out is not None:
         from trainwreck.evaluation.dataset.dataset import load_labels
         from trainwreck.evaluation.pages.leaderboard.board_files import write_board
@@ -176,10 +174,19 @@ def leaderboard(
     for profile, easy in scores["easy"].items():
         if easy:
             print(f"easy under {profile}, solved by every one-liner: {', '.join(easy)}")
-    if missing:
-        print(missing)
+    for line in missing:
+        print(line)
     if out is not None:
         print(f"page: {files[0]}")
+
+
+def _missing(dir: Path) -> list[str]:
+    """A line for each reason why a built-in entry is not on the board of a data set."""
+    from trainwreck.evaluation.dataset.dataset import load_labels
+    from trainwreck.evaluation.detectors.registry import absent
+    from trainwreck.evaluation.leaderboard.shortcuts import left_out
+
+    return [line for line in (absent(), left_out(load_labels(dir).runs)) if line]
 
 
 def replayed(
