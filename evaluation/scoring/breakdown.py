@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from trainwreck.evaluation.constants import RATE_STEPS
-from trainwreck.evaluation.dataset.schema import FAILURES, JOINT
+from trainwreck.evaluation.dataset.schema import FAILURES, HELD_OUT, JOINT
 from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.evaluation.scoring.metrics.curves import frontier, operating_curve, stop_rate
 from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
@@ -31,9 +31,9 @@ def breakdown(one: Outcomes, frame: Baseline, first: np.ndarray) -> dict[str, di
     by_family, by_scenario, by_held_out = {}, {}, {}
     for name in np.unique(families[one.failing]).tolist():
         by_family[name] = _resampled(found, one.failing & (families == name), frame)
-    for name in np.unique(one.held_out[one.failing]).tolist():
-        if name:
-            by_held_out[name] = _resampled(found, one.failing & (one.held_out == name), frame)
+    for name in HELD_OUT:
+        if (unseen := one.failing & one.unseen(name)).any():
+            by_held_out[name] = _resampled(found, unseen, frame)
     for name in np.unique(one.scenario[one.failing]).tolist():
         chosen = found[one.failing & (one.scenario == name)]
         events = int(chosen.sum())
