@@ -34,7 +34,7 @@ def generation_hours(specs: Sequence[RunSpec], workers: int = WORKERS) -> float:
 
 
 def labelling_hours(specs: Sequence[RunSpec], workers: int = WORKERS) -> float:
-    """What measuring the points of no return takes at most: `SEARCH` runs for each failing run that is measured."""
+    """What measuring the points of no return takes: `SEARCH` runs for each failing run that is measured."""
     failing = [s for s in specs if s.split.value not in TUNING_SPLITS and _kind(s) == FAILING]
     return SEARCH * generation_hours(failing, workers)
 
@@ -58,7 +58,7 @@ def text(specs: Sequence[RunSpec]) -> str:
     replayed = sum(s.setup.steps for s in specs if s.split is not Split.TRAIN)
     hours = (
         f"{len(specs)} runs, {sum(s.setup.steps for s in specs):,} steps, of which a leaderboard replays {replayed:,}\n"
-        f"on {WORKERS} cores about {generation_hours(specs):.2f} hours to generate, and apart from that at most "
+        f"on {WORKERS} cores about {generation_hours(specs):.2f} hours to generate, and apart from that about "
         f"{labelling_hours(specs):.2f} to label what is measured"
     )
     return "\n\n".join([*(part.to_string() for part in parts), hours])

@@ -200,12 +200,12 @@ def test_one_in_five_look_alikes_and_of_the_smaller_bases_are_held_out():
 
 def test_whole_domains_are_held_out_with_causes_that_are_learnt_elsewhere(of):
     """Real text, and the narrow model on short rows."""
-    there = [s for s in of[Split.TEST] if s.overrides]
-    assert {"base"} <= {s.held_out for s in failing(there)}
-    assert all("base" in s.held_out.split(JOINT) for s in there)
+    on_others = [s for s in of[Split.TEST] if s.overrides]
+    assert {"base"} <= {s.held_out for s in failing(on_others)}
+    assert all("base" in s.held_out.split(JOINT) for s in on_others)
     assert not any(s.overrides or s.setup.data.source is SourceKind.TEXT for s in of[Split.TRAIN])
-    assert any(s.setup.data.source is SourceKind.TEXT for s in there)
-    assert any(s.setup.data.source is not SourceKind.TEXT for s in there)
+    assert any(s.setup.data.source is SourceKind.TEXT for s in on_others)
+    assert any(s.setup.data.source is not SourceKind.TEXT for s in on_others)
 
 
 def test_what_is_on_another_base_is_proven_there():
