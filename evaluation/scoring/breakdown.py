@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from trainwreck.evaluation.constants import RATE_STEPS
-from trainwreck.evaluation.dataset.schema import FAILURES, JOINT
+from trainwreck.evaluation.dataset.schema import FAILURES, HELD_OUT, JOINT
 from trainwreck.evaluation.scoring.metrics.bootstrap import Ratio, Share
 from trainwreck.evaluation.scoring.metrics.curves import frontier, operating_curve, stop_rate
 from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
@@ -27,19 +27,21 @@ def breakdown(at: At) -> dict[str, dict[str, Share]]:
     groups = {
         "family": (families, one.failing, at.found),
         "scenario": (one.scenario, one.failing, at.found),
-        "held_out": (one.held_out, one.failing, at.found),
         "look_alike": (one.scenario, one.look_alike, at.alarmed),
     }
     masks = {
         (part, name): among & (names == name)
         for part, (names, among, _) in groups.items()
         for name in np.unique(names[among]).tolist()
-        if name
     }
+    masks |= {("held_out", name): one.failing & one.unseen(name) for name in HELD_OUT}
+    groups["held_out"] = (one.held_out, one.failing, at.found)
     expected = {part: at.expected(values) for part, (_, _, values) in groups.items()}
-    found = at.frame.bootstrap.ratios({key: Ratio(expected[key[0]] * mask, mask) for key, mask in masks.items()})
+    found = at.frame.bootstrap.ratios(
+        {key: Ratio(expected[key[0]] * mask, mask) for key, mask in masks.items() if mask.any()}
+    )
     return {
-        part: {key[1]: at.share(found[key], values, mask) for key, mask in masks.items() if key[0] == part}
+        part: {key[1]: at.share(estimate, values, masks[key]) for key, estimate in found.items() if key[0] == part}
         for part, (_, _, values) in groups.items()
     }
 

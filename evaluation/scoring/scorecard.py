@@ -72,9 +72,9 @@ class Scorecard:
     recall, delay, diagnosis and skill are those of the headline's. free: the threshold-free `Area`. ceiling: share of
     failing runs that the profile shows before their point of no return, which no detector's recall should exceed.
     false_alarm_rate, false_stop and monitor_recall are of the published default. statuses: how the replays ended, kind
-    to runs. breakdown: recall within the headline budget by family, scenario and what was held out, and the share stopped
-    by look-alike. curves: metric 7. seeds: scores by seed of a detector that draws (`seeding`), where several were
-    asked for; all else is of the first. outcomes and alarms are the raw material: labels joined with alarms of the
+    to runs. breakdown: recall within the headline budget by family, scenario and what was held out, and the share
+    stopped by look-alike. curves: metric 7. seeds: scores by seed of a detector that draws (`seeding`), where several
+    were asked for; all else is of the first. outcomes and alarms are the raw material: labels joined with alarms of the
     measured runs, and the alarms of every run that was shown.
     """
 

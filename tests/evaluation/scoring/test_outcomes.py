@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from trainwreck.evaluation.dataset.schema import HELD_OUT
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.alarms import labelled_alarms
 from trainwreck.evaluation.replay.oracles import oracle_alarms
@@ -14,6 +15,7 @@ from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.scoring.breakdown import exposure
 from trainwreck.evaluation.scoring.outcomes import outcomes
 from trainwreck.evaluation.scoring.reference import baseline
+from trainwreck.evaluation.scoring.run_labels import run_labels
 
 
 def crashed(alarms: Alarms) -> Alarms:
@@ -67,6 +69,17 @@ def test_splits(make_run: Any) -> None:
     assert found.tuning.tolist() == [True, True, False, True]
     assert found.calibration.tolist() == [True, False, False, True]
     assert found.negative.tolist() == [True, True, True, True]
+
+
+def test_what_no_training_run_has_is_one_word_or_several(make_run: Any) -> None:
+    """Single words are those of older data sets as well."""
+    held_out = ("", "cause", "base", "cause+base", "shape", "look-alike+base", "cause+pair")
+    runs = frame(*(make_run(f"r{i}", held_out=what) for i, what in enumerate(held_out)))
+    found = run_labels(runs)
+    assert found.unseen("cause").tolist() == [False, True, False, True, False, False, True]
+    assert found.unseen("base", "shape").tolist() == [False, False, True, True, True, True, False]
+    assert found.unseen(*HELD_OUT).tolist() == [what != "" for what in held_out]
+    assert not found.unseen("look").any()
 
 
 def test_a_crash_is_a_miss_but_undoes_no_false_alarm(make_run: Any) -> None:
