@@ -152,7 +152,7 @@ def score_all(
     cards = _score_all(dataset, _frame(dataset), chosen, profiles, track, k, progress, workers, limits, isolate)
     if seeds == 1:
         return cards
-    names = [_entry_name(one) for one in detectors] * len(profiles)
+    names = [entry_name(one) for one in detectors] * len(profiles)
     return [_of_seeds(name, cards[i * seeds : (i + 1) * seeds]) for i, name in enumerate(names)]
 
 
@@ -203,7 +203,7 @@ def leaderboard(
     chosen = list(detectors) if detectors is not None else board_entries(extra)
     if detectors is not None and extra:
         raise InputError("extra: not allowed beside detectors; allowed: one of them")
-    names = [_entry_name(detector) for detector in chosen]
+    names = [entry_name(detector) for detector in chosen]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
@@ -343,7 +343,7 @@ class _Entry:
         limits: Limits | None,
         isolate: bool,
     ) -> None:
-        self.name = _entry_name(detector)
+        self.name = entry_name(detector)
         seed: dict[str, int] = {}
         if _is_seeded(detector):
             seed = {"seed": detector.seed}
@@ -370,8 +370,8 @@ class _Entry:
         self.make = _tuned(subject, frame) or subject
         if seed:
             if not isinstance(subject, type):
-                raise InputError(f"detector-seeds: {_entry_name(detector)} is made already; allowed: classes and names")
-            check_settings(subject, seed, f"detector {_entry_name(detector)}")
+                raise InputError(f"detector-seeds: {entry_name(detector)} is made already; allowed: classes and names")
+            check_settings(subject, seed, f"detector {entry_name(detector)}")
             self.make = partial(self.make, **seed)
         if isolate:
             if not isinstance(detector, str):
@@ -408,9 +408,10 @@ def _is_seeded(detector: object) -> "TypeGuard[Seeded]":
     return isinstance(detector, Seeded)
 
 
-def _entry_name(detector: object) -> str:
+def entry_name(detector: object) -> str:
+    """What a detector is called on a board and in stored alarms: of a file or a command without its folders."""
     if _is_seeded(detector):
-        return f"{_entry_name(detector.detector)}, seed {detector.seed}"
+        return f"{entry_name(detector.detector)}, seed {detector.seed}"
     if isinstance(detector, str):
         if is_builtin(detector):
             return detector
