@@ -226,8 +226,8 @@ def same(one: StoredAlarms, other: StoredAlarms, tolerance: float = 0.0) -> bool
         return True
     if not (len(one.steps) and len(other.steps)) or one.steps[0] != other.steps[0]:
         return False
-    so_far = [a.scores[np.searchsorted(a.steps, steps, side="right") - 1] for a in (one, other)]
-    return bool(np.allclose(*so_far, rtol=tolerance, atol=0.0))
+    first, second = (a.scores[np.searchsorted(a.steps, steps, side="right") - 1] for a in (one, other))
+    return bool(np.allclose(first, second, rtol=tolerance, atol=0.0))
 
 
 def _check_private(data: DataSet, public: DataSet) -> None:

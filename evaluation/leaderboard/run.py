@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -135,13 +135,15 @@ def score_all(
     limits: Limits | None = None,
     isolate: bool = False,
     seeds: int = DEFAULT_SEEDS,
+    twins_apart: bool = False,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
     """`score` for several detectors and profiles, by profile, then detector; each trace is read once.
 
     workers: processes to replay in; with more than one, detectors are given by name, or can be pickled. seeds: with
     more than one each detector is replayed with `seed` 0, 1, ... and its scorecard, of seed 0, has the scores of all.
-    Raises InputError for a detector that takes no seed then.
+    Raises InputError for a detector that takes no seed then. twins_apart: no process sees two runs of a twin set, which
+    are bitwise the same until one of them fails; of detectors with a process of their own, and with one worker.
     """
     chosen: Sequence[AnyDetector] = detectors
     if seeds > 1:
@@ -149,7 +151,9 @@ def score_all(
 
         chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)]
     dataset = load(dataset)
-    cards = _score_all(dataset, _frame(dataset), chosen, profiles, track, k, progress, workers, limits, isolate)
+    cards = _score_all(
+        dataset, _frame(dataset), chosen, profiles, track, k, progress, workers, limits, isolate, twins_apart
+    )
     if seeds == 1:
         return cards
     names = [entry_name(one) for one in detectors] * len(profiles)
@@ -241,6 +245,7 @@ def _score_all(
     workers: int = 1,
     limits: Limits | None = None,
     isolate: bool = False,
+    twins_apart: bool = False,
 ) -> list[Scorecard]:
     """Scorecards by profile, then detector. Each trace is read once and shown to all."""
     if track not in TRACKS:
@@ -269,7 +274,12 @@ def _score_all(
                 for table in tables
             )
         else:
-            replies = (_replayed(dataset, [run_id], entries, *settings) for run_id in order)
+            parts = twin_sets_apart(replayed.loc[order]) if twins_apart else [order]
+            replies = (
+                _replayed(dataset, [run_id], entries, *settings)
+                for part in parts
+                for run_id in _with_new_processes(part, entries)
+            )
         done = 0
         for reply in replies:
             for run_id, alarms in reply.items():
@@ -311,6 +321,20 @@ def _replayed(
             for entry in entries
         }
     return found
+
+
+def twin_sets_apart(runs: pd.DataFrame) -> list[list[str]]:
+    """Run ids in parts, in each of which no two runs have the same base and seed; the order is kept within a part."""
+    place = runs.groupby(["base", "seed"]).cumcount()
+    return [part["run_id"].tolist() for _, part in runs.groupby(place)]
+
+
+def _with_new_processes(run_ids: Sequence[str], entries: "Sequence[_Entry]") -> Iterator[str]:
+    """The runs, after which processes of detectors are ended; the next run begins others."""
+    yield from run_ids
+    for entry in entries:
+        if is_isolated(entry.make):
+            entry.make.close()
 
 
 def _elsewhere(

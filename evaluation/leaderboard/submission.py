@@ -58,11 +58,11 @@ def row_by_row(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
-    """The scorecards of a detector by profile, replayed as a submission is: in a process of its own, which gets a row
-    when it has answered to the one before.
+    """The scorecards of a detector by profile, replayed as a submission is: in a process of its own.
 
-    detector: by name, a built-in one too. limits: `batch` is 1 whatever it says. InputError for an oracle, and for an
-    object of this process, which holds all rows of a run.
+    The process gets a row when it has answered to the one before, and no run of a twin set of which it has seen one,
+    under any profile: until one of them fails they are bitwise the same. detector: by name, a built-in one too. limits:
+    `batch` is 1 whatever it says. InputError for an oracle, and for an object of this process, which holds all rows of a run.
     """
     if not isinstance(detector, str):
         raise InputError(
@@ -72,9 +72,12 @@ def row_by_row(
     if detector in ORACLES:
         raise InputError(f"detector: {detector!r} knows the label; allowed: a detector")
     limits = replace(limits or Limits(), batch=BATCH)
-    return score_all(
-        dataset, [detector], profiles=profiles, track=track, limits=limits, isolate=True, progress=progress
-    )
+    settings: dict[str, Any] = {"track": track, "limits": limits, "isolate": True, "twins_apart": True}
+    return [
+        card
+        for profile in dict.fromkeys(profiles)
+        for card in score_all(dataset, [detector], profiles=[profile], progress=progress, **settings)
+    ]
 
 
 def write_submission(out: Path, facts: Facts, dataset: DataSet, cards: Sequence[Scorecard]) -> Path:

@@ -21,7 +21,7 @@ from trainwreck.evaluation.leaderboard import confirmation
 from trainwreck.evaluation.leaderboard.cache import board_from
 from trainwreck.evaluation.leaderboard.confirmation import confirm, read_records, same
 from trainwreck.evaluation.leaderboard.rescore import keep_alarms, rescore
-from trainwreck.evaluation.leaderboard.run import score, score_all
+from trainwreck.evaluation.leaderboard.run import score, score_all, twin_sets_apart
 from trainwreck.evaluation.leaderboard.stored_alarms import StoredAlarms
 from trainwreck.evaluation.leaderboard.submission import (
     Facts,
@@ -42,6 +42,15 @@ HONEST = (
 MEMORISED = (
     "class Mine:\n    known = frozenset({known})\n\n    def reset(self, context): pass\n\n"
     "    def update(self, row): return row['loss'] in self.known\n"
+)
+# Keeps the runs that it was shown, and alarms where a run leaves one of them: its twin, as often as not.
+COMPARES = (
+    "class Mine:\n    runs = []\n\n    def reset(self, context):\n        self.own, self.left = [], False\n"
+    "        self.like = list(self.runs)\n        self.runs.append(self.own)\n\n    def update(self, row):\n"
+    "        self.own.append(row['loss'])\n        at = len(self.own) - 1\n"
+    "        like = [run for run in self.like if len(run) > at and run[at] == row['loss']]\n"
+    "        self.left = self.left or (at > 0 and len(like) < len(self.like))\n        self.like = like\n"
+    "        return self.left\n"
 )
 # As many rows as are in the process while it judges one.
 PEEKS = (
@@ -167,6 +176,23 @@ def test_alarms_that_the_code_does_not_raise_are_not_reproduced(made: Made) -> N
     (entry,) = record["entries"]
     assert record["verdict"] == entry["verdict"] == "not reproduced"
     assert entry["equal"] < entry["runs"]
+
+
+def test_a_run_is_not_compared_with_its_twin(made: Made) -> None:
+    """Until the onset they are bitwise the same: whoever has seen one finds the onset of the other."""
+    (before,) = score_all(made.public, [made.code(COMPARES)])
+    assert before.recall["default"].value > 0.5
+    (apart,) = row_by_row(made.public, made.code(COMPARES), ["full"], "blind")
+    assert apart.recall["default"].value == 0.0
+    assert apart.statuses == {"ok": len(made.public)}
+
+
+def test_no_part_has_two_runs_of_a_twin_set(made: Made) -> None:
+    parts = twin_sets_apart(made.public.runs)
+    assert sorted(run_id for part in parts for run_id in part) == sorted(made.public.runs["run_id"])
+    assert len(parts) == 3
+    for part in parts:
+        assert not made.public.runs.loc[part].duplicated(["base", "seed"]).any()
 
 
 def test_a_submission_is_replayed_one_row_at_a_time(made: Made) -> None:
