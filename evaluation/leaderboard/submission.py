@@ -61,8 +61,9 @@ def row_by_row(
     """The scorecards of a detector by profile, replayed as a submission is: in a process of its own.
 
     The process gets a row when it has answered to the one before, and no run of a twin set of which it has seen one,
-    under any profile: until one of them fails they are bitwise the same. detector: by name, a built-in one too. limits:
-    `batch` is 1 whatever it says. InputError for an oracle, and for an object of this process, which holds all rows of a run.
+    under any profile: until one of them fails they are bitwise the same. detector: by name, a built-in one too.
+    limits: `batch` is 1 whatever it says. InputError for an oracle, and for an object of this process, which holds all
+    rows of a run.
     """
     if not isinstance(detector, str):
         raise InputError(
