@@ -21,7 +21,7 @@ from trainwreck.evaluation.scoring.equivalence_sets import fingerprint
 from trainwreck.evaluation.scoring.scorecard import Scorecard, plain
 
 SCORES = "scores.json"
-BOARD_VERSION = 3  # of what is kept: its fields, not their meaning
+BOARD_VERSION = 2  # of what is kept: its fields, not their meaning
 
 
 def leaderboard_of(
@@ -62,7 +62,8 @@ def board_from(folder: Path, stored: Sequence[Path], confirmed: Sequence[Path] =
         if card.track != BLIND:
             card = replace(card, detector=f"{card.detector} ({card.track})")
         cards.append(card)
-        claims[card.profile, card.detector] = claim
+        if claim["claim"]:
+            claims[card.profile, card.detector] = claim
     for profile in dict.fromkeys(card.profile for card in cards):
         missing = set(ONE_LINERS) - {card.detector for card in cards if card.profile == profile}
         if missing:
@@ -89,14 +90,15 @@ def standing(
 ) -> dict[str, Any]:
     """What is kept: what the scores are of, the rows, the easy scenarios by profile, the scorecards. JSON-safe.
 
-    claims: columns of `claim_of` by profile and detector.
+    claims: columns of `claim_of` by profile and detector; rows have them where there is a submission.
     """
-    board, claims = table(cards), claims or {}
+    board = table(cards)
+    rows = [plain(row) for row in board.to_dict("records")]
+    if claims:
+        rows = [row | claims.get((row["profile"], row["detector"]), NO_CLAIM) for row in rows]
     return {
         "of": stamp(dataset),
-        "rows": [
-            plain(row) | claims.get((row["profile"], row["detector"]), NO_CLAIM) for row in board.to_dict("records")
-        ],
+        "rows": rows,
         "easy": board.attrs["easy"],
         "cards": [compact(card) for card in cards],
     }
