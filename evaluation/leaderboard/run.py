@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -138,13 +138,15 @@ def score_all(
     limits: "Limits | None" = None,
     isolate: bool = False,
     seeds: int = DEFAULT_SEEDS,
+    twins_apart: bool = False,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
     """`score` for several detectors and profiles, by profile, then detector; each trace is read once.
 
     workers: processes to replay in; with more than one, detectors are given by name, or can be pickled. seeds: with
     more than one each detector is replayed with `seed` 0, 1, ... and its scorecard, of seed 0, has the scores of all.
-    Raises InputError for a detector that takes no seed then.
+    Raises InputError for a detector that takes no seed then. twins_apart: no process sees two runs of a twin set, which
+    are bitwise the same until one of them fails; of detectors with a process of their own, and with one worker.
     """
     chosen: Sequence[AnyDetector] = detectors
     if seeds > 1:
@@ -152,10 +154,10 @@ def score_all(
 
         chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)]
     dataset = load(dataset)
-    cards = _score_all(dataset, chosen, profiles, track, k, progress, workers, limits, isolate)
+    cards = _score_all(dataset, chosen, profiles, track, k, progress, workers, limits, isolate, twins_apart)
     if seeds == 1:
         return cards
-    names = [_entry_name(one) for one in detectors] * len(profiles)
+    names = [entry_name(one) for one in detectors] * len(profiles)
     return [_of_seeds(name, cards[i * seeds : (i + 1) * seeds]) for i, name in enumerate(names)]
 
 
@@ -213,7 +215,7 @@ def leaderboard(
     chosen = list(detectors) if detectors is not None else board_entries(dataset, extra)
     if detectors is not None and extra:
         raise InputError("extra: not allowed beside detectors; allowed: one of them")
-    names = [_entry_name(detector) for detector in chosen]
+    names = [entry_name(detector) for detector in chosen]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
@@ -242,6 +244,7 @@ def _score_all(
     workers: int = 1,
     limits: "Limits | None" = None,
     isolate: bool = False,
+    twins_apart: bool = False,
 ) -> list[Scorecard]:
     """Scorecards by profile, then detector. Each trace is read once and shown to all."""
     if dataset.imported:
@@ -277,7 +280,12 @@ def _score_all(
                 for table in tables
             )
         else:
-            replies = (_replayed(dataset, [run_id], entries, *settings) for run_id in order)
+            parts = twin_sets_apart(replayed.loc[order]) if twins_apart else [order]
+            replies = (
+                _replayed(dataset, [run_id], entries, *settings)
+                for part in parts
+                for run_id in _with_new_processes(part, entries)
+            )
         done = 0
         for reply in replies:
             for run_id, alarms in reply.items():
@@ -322,6 +330,20 @@ def _replayed(
     return found
 
 
+def twin_sets_apart(runs: pd.DataFrame) -> list[list[str]]:
+    """Run ids in parts, in each of which no two runs have the same base and seed; the order is kept within a part."""
+    place = runs.groupby(["base", "seed"]).cumcount()
+    return [part["run_id"].tolist() for _, part in runs.groupby(place)]
+
+
+def _with_new_processes(run_ids: Sequence[str], entries: "Sequence[_Entry]") -> Iterator[str]:
+    """The runs, after which processes of detectors are ended; the next run begins others."""
+    yield from run_ids
+    for entry in entries:
+        if is_isolated(entry.make):
+            entry.make.close()
+
+
 def _elsewhere(
     here: Path,
     path: Path,
@@ -352,7 +374,7 @@ class _Entry:
         limits: "Limits | None",
         isolate: bool,
     ) -> None:
-        self.name = _entry_name(detector)
+        self.name = entry_name(detector)
         seed: dict[str, int] = {}
         if _is_seeded(detector):
             seed = {"seed": detector.seed}
@@ -384,8 +406,8 @@ class _Entry:
         self.make = _tuned(subject, frame) or subject
         if seed:
             if not isinstance(subject, type):
-                raise InputError(f"detector-seeds: {_entry_name(detector)} is made already; allowed: classes and names")
-            check_settings(subject, seed, f"detector {_entry_name(detector)}")
+                raise InputError(f"detector-seeds: {entry_name(detector)} is made already; allowed: classes and names")
+            check_settings(subject, seed, f"detector {entry_name(detector)}")
             self.make = partial(self.make, **seed)
         if isolate:
             if not isinstance(detector, str):
@@ -442,9 +464,10 @@ def _is_seeded(detector: object) -> "TypeGuard[Seeded]":
     return isinstance(detector, Seeded)
 
 
-def _entry_name(detector: object) -> str:
+def entry_name(detector: object) -> str:
+    """What a detector is called on a board and in stored alarms: of a file or a command without its folders."""
     if _is_seeded(detector):
-        return f"{_entry_name(detector.detector)}, seed {detector.seed}"
+        return f"{entry_name(detector.detector)}, seed {detector.seed}"
     if isinstance(detector, str):
         if is_builtin(detector):
             return detector

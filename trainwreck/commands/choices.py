@@ -48,6 +48,7 @@ MEASUREMENTS = (
     "fidelity",
     "language",
     "machines",
+    "replay",
 )
 
 

@@ -13,7 +13,7 @@ from trainwreck.evaluation.constants import (
     PREVALENCES,
 )
 from trainwreck.evaluation.intervals import interval_text, number_text
-from trainwreck.evaluation.leaderboard.columns import PAGE, cells
+from trainwreck.evaluation.leaderboard.columns import PAGE, cells, claim_text
 from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
 from trainwreck.evaluation.pages.leaderboard.charts import DASHES, of_entry, overview
 from trainwreck.evaluation.pages.templates import template
@@ -87,6 +87,7 @@ def _entry(anchor: str, row: dict[str, Any], card: Card) -> dict[str, Any]:
         "bar": None if None in headline else [round(4 + 92 * min(max(x, 0.0), 1.0), 1) for x in headline],
         "cells": cells(row, PAGE),
         "crashed": row["crashed"],
+        "claim": claim_text(row),
         "runs": card["counts"]["runs"],
     }
 
