@@ -254,6 +254,18 @@ def test_fresh_seeds_are_the_second_half_of_a_proof(judged, record, tmp_path):
     assert [(row["proven"], row["fresh"]["first_seed"]) for row in recorded()] == [(False, 78)]
 
 
+def test_halves_of_different_sizes_count_by_their_runs(judged):
+    (row,) = verify.to_rows([judged("mask_missing", mask_missing)])
+    both = verify.both_halves(row | {"signature_faulty": 7 / 8, "fresh": row | {"seeds": 24}})
+    assert (both["seeds"], both["signature_faulty"], both["cured"], both["proven"]) == (32, 31 / 32, 1.0, True)
+    both = verify.both_halves(row | {"fresh": row | {"seeds": 24, "signature_faulty": 22 / 24, "bitwise": False}})
+    assert (both["signature_faulty"], both["bitwise"], both["proven"]) == (30 / 32, False, False)
+    (row,) = verify.to_rows([judged("benign_single_spike", single_spike)])
+    some, more = {"grad_norm_zscore": 2 / 8, "any_zscore": 0.0}, {"grad_norm_zscore": 16 / 24, "any_zscore": 0.25}
+    both = verify.both_halves(row | {"fooled": some, "fresh": row | {"seeds": 24, "fooled": more}})
+    assert (both["fooled"], both["proven"]) == ({"grad_norm_zscore": 18 / 32, "any_zscore": 6 / 32}, True)
+
+
 @pytest.mark.parametrize("touched", ["predicate", "setup"])
 def test_what_was_touched_loses_its_fresh_half(touched, judged, record, tmp_path, monkeypatch):
     from trainwreck.scenarios.proof.record import enter
