@@ -282,12 +282,19 @@ def test_what_was_touched_loses_its_fresh_half(touched, judged, record, tmp_path
     assert ["fresh" in row for row in recorded()] == [False]
 
 
-def test_a_second_half_needs_a_first(judged, record, tmp_path):
+def test_a_second_half_needs_a_first_of_the_same_predicate(judged, record, tmp_path, monkeypatch):
     from trainwreck.scenarios.proof.record import enter
 
+    found = judged("mask_missing", mask_missing)
     with pytest.raises(InputError, match="record: 'mask_missing' is not proven as it is now; allowed: seeds from 0"):
-        enter([judged("mask_missing", mask_missing)], tmp_path / "results", fresh=77)
+        enter([found], tmp_path / "results", fresh=77)
     assert not record.exists()
+    enter([found], tmp_path / "results")
+    before = record.read_text("utf-8")
+    monkeypatch.setattr(verify, "predicate", lambda name: "another")
+    with pytest.raises(InputError, match="record: 'mask_missing' is not proven as it is now"):
+        enter([found], tmp_path / "results", fresh=77)
+    assert record.read_text("utf-8") == before
 
 
 def test_fresh_seeds_are_drawn_once_a_folder(tmp_path):
@@ -317,11 +324,14 @@ def test_a_predicate_is_its_numbers_and_not_its_words(monkeypatch):
     assert found[0] == found[1] != found[2]
 
 
-def test_no_recorded_predicate_was_touched_since_its_fresh_seeds():
+def test_no_recorded_predicate_was_touched_since_it_was_proven():
     from trainwreck.scenarios.spec.proofs import recorded
 
-    halves = [(row["scenario"], row["fresh"]["predicate"]) for row in recorded() if "fresh" in row]
-    assert all(verify.predicate(name) == known for name, known in halves)
+    halves = [half | {"scenario": row["scenario"]} for row in recorded() for half in (row, row.get("fresh", {}))]
+    known = [half for half in halves if "predicate" in half]
+    assert known
+    touched = {half["scenario"] for half in known if half["predicate"] != verify.predicate(half["scenario"])}
+    assert not touched
 
 
 def row_of(**facts):
