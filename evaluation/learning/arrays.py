@@ -3,10 +3,12 @@
     run                  y = 0 under "onset"           y = 1 under "onset"
     healthy, look-alike  all rows
     failing, compound    before the onset              from the onset on
-    cured                before it, and from the       in between
-                         step of the cure on
+    cured                before it, and from the       in between; of two causes from the
+                         step of the cure on           later onset on, left out between onsets
     latent               before the onset              from the onset on
     not shown            before the onset              left out from the onset on
+
+Of a cured run of two causes the first may be cured before the second begins (`evaluation/labels/in_force.py`).
 
 Under "visible" the target is what `learned` is trained on (`examples.target`): 1 from the step on at which the profile
 shows the failure, 0 where a run is well, and rows for which neither is right are left out: between onset and visible
@@ -25,6 +27,7 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import FAILURES, SIGNALS, Axis, RunKind
 from trainwreck.evaluation.dataset.trace import SCALARS, Trace
 from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.labels.in_force import UNKNOWN, in_force
 from trainwreck.evaluation.learning.examples import LEFT_OUT, target
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.rows import rows
@@ -183,14 +186,8 @@ def _target(run: pd.Series, label: str, profile: str, steps: np.ndarray) -> np.n
     """0, 1, or LEFT_OUT at each step. [R]"""
     if label == VISIBLE:
         return target(run, profile, steps)
-    if pd.isna(run["onset_step"]) or run["kind"] == RunKind.LOOK_ALIKE.value:
-        return np.zeros(len(steps), np.int8)
-    under = steps >= run["onset_step"]
-    if run["kind"] == RunKind.NOT_SHOWN.value:
-        return np.where(under, LEFT_OUT, 0).astype(np.int8)
-    if run["kind"] == RunKind.CURED.value:
-        under &= steps < run["cure_step"]
-    return np.asarray(under, np.int8)
+    found = in_force(run, steps)
+    return np.where(found == UNKNOWN, LEFT_OUT, found).astype(np.int8)
 
 
 def _joined(

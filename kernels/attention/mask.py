@@ -33,7 +33,8 @@ class Mask:
     allowed_NTS: bool, [N or 1, T, S], keys that a query may see; None is causal.
     documents_N: bool, runs in which other documents and padding are masked; None is all of them.
     leaky: some run may let a query see the future, another document or padding, so those masses are
-    measured; without it they count as 0, which is exact where they are masked.
+    measured, of every query, padding included; without it they count as 0: what is masked is exactly that, and
+    what positions of padding see of each other, being one document, is not counted.
 
     What is derived from it is kept, so one mask serves all layers at the cost of one.
     """

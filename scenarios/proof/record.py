@@ -21,7 +21,7 @@ def enter(proofs: Sequence[Proof], results: Path = RESULTS / "proof", *, fresh: 
 
     results: the folder of the table. fresh: the first of the seeds, where they are fresh ones; the proofs are then the
     second halves of those in the record. A new first half keeps its second one while setup, knobs and predicate are the
-    same. InputError for a scenario from outside the catalogue, and for a second half without a first.
+    same. InputError for a scenario from outside the catalogue, and for a second half without a first of this predicate.
     """
     for proof in proofs:
         if outside.is_outside(proof.scenario):
@@ -31,8 +31,8 @@ def enter(proofs: Sequence[Proof], results: Path = RESULTS / "proof", *, fresh: 
         old, touched = rows.get(_key(row), {}), verify.predicate(row["scenario"])
         if fresh is None:
             kept = old.get("identity") == row["identity"] and old.get("fresh", {}).get("predicate") == touched
-            rows[_key(row)] = row | ({"fresh": old["fresh"]} if kept else {})
-        elif old.get("identity") != row["identity"]:
+            rows[_key(row)] = row | {"predicate": touched} | ({"fresh": old["fresh"]} if kept else {})
+        elif old.get("identity") != row["identity"] or old.get("predicate", touched) != touched:
             raise InputError(f"record: {row['scenario']!r} is not proven as it is now; allowed: seeds from 0 on first")
         else:
             half = {name: row[name] for name in (*verify.SHARES, "fooled", "bitwise", "seeds")}

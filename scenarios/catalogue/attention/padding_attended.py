@@ -1,11 +1,13 @@
 """Padding is attended to and scored.
 
-Failure: Rows end with padding, and neither attention nor the loss masks it: padding is attended
-    to (by padding alone, as it comes last) and counted as targets. The training loss looks better than it is.
+Failure: Rows end with padding, and neither attention nor the loss masks it: positions of padding attend to the
+    document and count as targets. No token of the document sees padding, which comes last. The training loss looks
+    better than it is.
 Mechanism: After its first, padding follows padding with certainty and costs nothing, so the mean falls
     to (1 - s) times the true loss for a share s of padding. And the first one has to be foreseen: the
     model gives up -ln(1 - h) nats at each real token, h the chance that the document ends here.
-Injection: From step 0 padding is unmasked, and its weight in the loss is 1.
+Injection: From step 0 attention does not keep padding apart from the document, and the weight of padding in the loss
+    is 1. In the twin padding sees padding alone; what lies on it is logged as 0, as under every mask that is shut.
 Cure: Padding masked and unscored, after six steps. After twenty it is late: some runs have learnt the
     ends of rows first, and end 0.2 nats above the twin.
 Realism: Rows of 32 hold one document of 8 to 24 tokens each. Stands for a pad id that is not the loss's
@@ -52,7 +54,9 @@ class PaddingAttended(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         return {
-            "some attention lies on padding": run["attention_mass_padding"][-75:].max(1).mean() > 0.005,
+            "over 0.5 % of some layer's attention lies on padding, that of padding itself counted": (
+                run["attention_mass_padding"][-75:].max(1).mean() > 0.005
+            ),
             "the training loss is far under the validation loss": (
                 not shapes.above_validation(run["loss"], run["validation_loss"], margin=-0.3)
             ),

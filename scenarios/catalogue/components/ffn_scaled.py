@@ -32,7 +32,7 @@ from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 class Louder(Knobs):
     """Factor on the output weights."""
 
-    factor: float = 8.0
+    factor: float = 12.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.factor < np.inf:
@@ -45,6 +45,7 @@ class FfnScaled(Scenario):
 
     id = "ffn_scaled"
     family = Family.COMPONENTS
+    version = 2
     kinds = (FaultKind.TENSOR,)
     sources = (citations.DEBUGGING, citations.READING_CURVES)
     telling = "activation_std"

@@ -2,14 +2,14 @@
 
 Failure: Clipping is on, and does nothing: its threshold is over any gradient that ever comes. Heavy-tailed
     batches go through whole, and after the first of them the loss does not come back.
-Mechanism: min(1, c / |g|) = 1 at every step when c is over the largest |g|. What then follows is what
-    follows without clipping.
+Mechanism: min(1, c / |g|) = 1 at every step when c is over the largest |g|. Each step is what it would be without
+    clipping: from one onset on the run is bitwise that of `clipping_off`, and its signature is the same.
 Injection: From the onset on the threshold is `clip`. In all runs, healthy ones too, one batch in ten repeats one
     token; under a threshold of 1 that is harmless.
 Cure: A threshold of 1 in its place, and a checkpoint from before the onset. Without the checkpoint one run in eight
     does not come back to its twin in time.
-Realism: A threshold chosen for a summed loss, or for the norm of one layer. Nothing but the configuration
-    tells it from no clipping at all.
+Realism: A threshold chosen for a summed loss, or for the norm of one layer. A scenario beside `clipping_off`, since the
+    mistake is another: clipping is on, and its number is wrong. Only the configuration tells the two apart.
 References: Reading the Curves (loss spikes; clip); Pascanu et al. 2013.
 """
 

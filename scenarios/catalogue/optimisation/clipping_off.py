@@ -11,6 +11,8 @@ Cure: Clipping at 1 again, and a checkpoint from before the onset. Without the c
     does not come back to its twin in time.
 Realism: Stands for degenerate documents in a stream that only clipping makes harmless. SGD, since Adam divides
     a large gradient by its own size and clips for itself.
+    `clip_too_loose` has the same signature, since a threshold over every gradient does nothing: a scenario beside this
+    one, since there clipping is on, and its number is wrong. Only the configuration tells the two apart.
 References: Reading the Curves (loss spikes); Debugging Divergent Loss (gradient clipping as guardrail);
     Pascanu et al. 2013; Zhang et al. 2020, "Why are adaptive methods good for attention models?".
 """

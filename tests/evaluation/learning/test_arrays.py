@@ -82,6 +82,22 @@ def test_a_run_whose_fault_is_not_shown_is_left_out_from_the_onset_on(data_set):
     assert not found.y.any()
 
 
+def test_of_a_cured_run_of_two_causes_rows_between_the_onsets_are_left_out(data_set):
+    cured = data_set.runs["kind"] == "cured"
+    onset, cure = (data_set.runs.loc[cured, name].astype(int) for name in ("onset_step", "cure_step"))
+    later = onset + (cure - onset) // 2
+    both = [json.dumps({"high_lr": int(a), "label_noise": int(b)}) for a, b in zip(onset, later, strict=True)]
+    runs = data_set.runs.copy()
+    runs.loc[cured, "causes"] = both
+    found = arrays(DataSet(data_set.path, data_set.manifest, runs), kinds=["cured"], signals=["loss"])
+    assert len(found.runs) == cured.sum() > 0
+    for i, (first, second, last) in enumerate(zip(onset, later, cure, strict=True)):
+        steps, y = found.step[found.run == i], found.y[found.run == i]
+        assert steps.tolist() == [*range(first), *range(second, found.runs["last_step"].iloc[i] + 1)]
+        assert first < second < last
+        assert y.tolist() == ((steps >= second) & (steps < last)).astype(int).tolist()
+
+
 def test_by_visible_steps_the_rows_between_are_left_out(sample):
     onset, visible = arrays(sample), arrays(sample, label="visible")
     late = sample.runs[(sample.runs["kind"] == "failing") & (sample.runs["visible_step"] > sample.runs["onset_step"])]

@@ -254,6 +254,18 @@ def test_fresh_seeds_are_the_second_half_of_a_proof(judged, record, tmp_path):
     assert [(row["proven"], row["fresh"]["first_seed"]) for row in recorded()] == [(False, 78)]
 
 
+def test_halves_of_different_sizes_count_by_their_runs(judged):
+    (row,) = verify.to_rows([judged("mask_missing", mask_missing)])
+    both = verify.both_halves(row | {"signature_faulty": 7 / 8, "fresh": row | {"seeds": 24}})
+    assert (both["seeds"], both["signature_faulty"], both["cured"], both["proven"]) == (32, 31 / 32, 1.0, True)
+    both = verify.both_halves(row | {"fresh": row | {"seeds": 24, "signature_faulty": 22 / 24, "bitwise": False}})
+    assert (both["signature_faulty"], both["bitwise"], both["proven"]) == (30 / 32, False, False)
+    (row,) = verify.to_rows([judged("benign_single_spike", single_spike)])
+    some, more = {"grad_norm_zscore": 2 / 8, "any_zscore": 0.0}, {"grad_norm_zscore": 16 / 24, "any_zscore": 0.25}
+    both = verify.both_halves(row | {"fooled": some, "fresh": row | {"seeds": 24, "fooled": more}})
+    assert (both["fooled"], both["proven"]) == ({"grad_norm_zscore": 18 / 32, "any_zscore": 6 / 32}, True)
+
+
 @pytest.mark.parametrize("touched", ["predicate", "setup"])
 def test_what_was_touched_loses_its_fresh_half(touched, judged, record, tmp_path, monkeypatch):
     from trainwreck.scenarios.proof.record import enter
@@ -270,12 +282,19 @@ def test_what_was_touched_loses_its_fresh_half(touched, judged, record, tmp_path
     assert ["fresh" in row for row in recorded()] == [False]
 
 
-def test_a_second_half_needs_a_first(judged, record, tmp_path):
+def test_a_second_half_needs_a_first_of_the_same_predicate(judged, record, tmp_path, monkeypatch):
     from trainwreck.scenarios.proof.record import enter
 
+    found = judged("mask_missing", mask_missing)
     with pytest.raises(InputError, match="record: 'mask_missing' is not proven as it is now; allowed: seeds from 0"):
-        enter([judged("mask_missing", mask_missing)], tmp_path / "results", fresh=77)
+        enter([found], tmp_path / "results", fresh=77)
     assert not record.exists()
+    enter([found], tmp_path / "results")
+    before = record.read_text("utf-8")
+    monkeypatch.setattr(verify, "predicate", lambda name: "another")
+    with pytest.raises(InputError, match="record: 'mask_missing' is not proven as it is now"):
+        enter([found], tmp_path / "results", fresh=77)
+    assert record.read_text("utf-8") == before
 
 
 def test_fresh_seeds_are_drawn_once_a_folder(tmp_path):
@@ -305,11 +324,14 @@ def test_a_predicate_is_its_numbers_and_not_its_words(monkeypatch):
     assert found[0] == found[1] != found[2]
 
 
-def test_no_recorded_predicate_was_touched_since_its_fresh_seeds():
+def test_no_recorded_predicate_was_touched_since_it_was_proven():
     from trainwreck.scenarios.spec.proofs import recorded
 
-    halves = [(row["scenario"], row["fresh"]["predicate"]) for row in recorded() if "fresh" in row]
-    assert all(verify.predicate(name) == known for name, known in halves)
+    halves = [half | {"scenario": row["scenario"]} for row in recorded() for half in (row, row.get("fresh", {}))]
+    known = [half for half in halves if "predicate" in half]
+    assert known
+    touched = {half["scenario"] for half in known if half["predicate"] != verify.predicate(half["scenario"])}
+    assert not touched
 
 
 def row_of(**facts):

@@ -12,7 +12,8 @@ from trainwreck.scenarios.config.sizes import healthy
 from trainwreck.scenarios.spec.faults import Curve, FaultKind, Setting, StateEdit
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.registry import scenario, scenarios
-from trainwreck.scenarios.training.loop import fresh_state
+from trainwreck.scenarios.spec.run_spec import Role, family_of
+from trainwreck.scenarios.training.loop import fresh_state, train
 
 # What differs, and the scenarios that nothing else differs in.
 ALONE = {
@@ -268,3 +269,15 @@ def test_a_second_change_is_seen():
                 return [*super().fault(knobs, setup), *more]
 
         assert differences(Two(), entry.knobs) == {"optimizer.clip"} | seen
+
+
+def test_a_threshold_over_every_gradient_is_no_clipping_bit_for_bit():
+    jobs = []
+    for name in ("clip_too_loose", "clipping_off"):
+        (spec,) = family_of(name, [0], overrides=("steps=60",), roles=(Role.FAULTY,))
+        jobs.append(Job(name, 0, spec.setup, spec.entry.changes_at(spec.knobs, spec.setup, 20)))
+    loose, off = (result.trace for result in train(jobs))
+    assert jobs[0].setup == jobs[1].setup
+    assert loose["grad_norm"][20:].max() > jobs[0].setup.optimizer.clip  # there was something to clip
+    for name, values in loose.signals.items():
+        np.testing.assert_array_equal(values, off[name], name)

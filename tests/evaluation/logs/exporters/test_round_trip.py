@@ -1,6 +1,7 @@
 """What is exported is what was recorded, by the format's own library and by our reader."""
 
 import csv
+import json
 import math
 import shutil
 import socket
@@ -172,13 +173,15 @@ def test_timeeval_leaves_out_what_is_neither_normal_nor_anomalous(
 ) -> None:
     fault = {"scenario": "high_lr", "cause": "high_lr", "onset_step": 2, "last_step": 9}
     runs = [make_run("a", kind="not shown", **fault), make_run("b", kind="failing", **fault)]
-    data = write_data_set(tmp_path, runs, [make_trace(name, steps=10) for name in "ab"])
+    fault["causes"] = json.dumps({"high_lr": 2, "labels_shifted": 5})  # the first may be cured at step 3
+    runs.append(make_run("c", kind="cured", cure_step=7, **fault))
+    data = write_data_set(tmp_path, runs, [make_trace(name, steps=10) for name in "abc"])
     assert export(data, "timeeval", tmp_path / "out") == {"b": "b.csv"}
     with (tmp_path / "out" / "runs.csv").open(encoding="utf-8") as file:
         assert [row["run_id"] for row in csv.DictReader(file)] == ["b"]
-    assert set(export(data, "tensorboard", tmp_path / "board")) == {"a", "b"}
-    with pytest.raises(InputError, match="no run is left, since the fault of none is shown"):
-        export(data, "timeeval", tmp_path / "none", ["a"])
+    assert set(export(data, "tensorboard", tmp_path / "board")) == {"a", "b", "c"}
+    with pytest.raises(InputError, match="no run is left, since each has steps at which it is not known"):
+        export(data, "timeeval", tmp_path / "none", ["a", "c"])
 
 
 def test_timeeval_has_a_label_a_step_and_no_empty_cell(exported: Any, hard: DataSet) -> None:
@@ -194,18 +197,6 @@ def test_timeeval_has_a_label_a_step_and_no_empty_cell(exported: Any, hard: Data
             np.testing.assert_array_equal(table[one.name].astype(np.float32), one.values, one.name)
         wrong = table["is_anomaly"].astype(int).tolist()
         assert wrong == ([0] * 7 + [1] * (STEPS - 7) if run_id == "faulty" else [0] * STEPS)
-
-
-@pytest.mark.parametrize(
-    ("kind", "cure", "expected"),
-    [("failing", None, [0, 0, 1, 1]), ("latent", None, [0, 0, 1, 1]), ("cured", 6, [0, 0, 1, 0]),
-     ("look-alike", None, [0, 0, 0, 0]), ("healthy", None, [0, 0, 0, 0])],
-)  # fmt: skip
-def test_anomalous_is_the_fault_in_force(kind: str, cure: int | None, expected: list[int]) -> None:
-    from trainwreck.evaluation.logs.exporters.timeeval import anomalous
-
-    run = pd.Series({"kind": kind, "onset_step": 5, "cure_step": cure})
-    assert anomalous(run, np.array([3, 4, 5, 6])).astype(int).tolist() == expected
 
 
 @pytest.mark.parametrize("name", EXPORTERS)
