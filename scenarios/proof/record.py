@@ -202,8 +202,9 @@ faulty run, its twin and the cured run are trained, and as many healthy runs of 
 - **seeds**: those from 0 on, and as many fresh ones (`trainwreck verify --fresh --record`), which are drawn by the
   command when the predicate is finished; a predicate that is touched loses its fresh half. Shares are of each half,
   with the exact binomial interval (95 %) of both together, by which **proven** is decided.
-- **signature**: share of runs on which the scenario's predicate holds: at least 95 % of faulty runs,
-  at most 2 % of twins and of healthy runs (each compared with a run of another seed).
+- **signature**: share of runs on which the scenario's predicate holds: at least 95 % of faulty runs of the first half
+  and 90 % of both, so that one of sixteen may lack it; at most 2 % of twins and of healthy runs (each compared with a
+  run of another seed).
 - **bitwise twin**: all telemetry before the onset is bitwise the twin's.
 - **cured**: share of cured runs that end within tolerance of the twin's final loss, at least 90 %. For
   look-alikes, the one-line detector that is fooled most often, and on what share of the runs.

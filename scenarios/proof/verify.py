@@ -13,7 +13,9 @@ source's entropy, where nothing is changed), and at least half of them fool a on
 it alarms at or after the onset and not before. (On one seed alone, a quick look, nobody has to be fooled.)
 
 A predicate is found on the seeds of the proof. So as many fresh seeds are drawn when it is finished, and the record has
-both halves: `fresh_seed`, `predicate`, `both_halves`.
+both halves: `fresh_seed`, `predicate`, `both_halves`. With one run of sixteen without the signature a scenario stays
+proven, at the rate that the record has; 95 % of sixteen would be all of them. A run without its signature is
+labelled `not shown` in data sets.
 """
 
 import ast
@@ -47,6 +49,7 @@ from trainwreck.scenarios.spec.scenario import Severity
 from trainwreck.scenarios.training.backend import CPU, Backend
 
 FAULTY_SHARE, HEALTHY_SHARE, CURED_SHARE, FOOLED_SHARE = 0.95, 0.02, 0.90, 0.5
+FAULTY_SHARE_OF_BOTH = 0.90  # of both halves, where each alone is too small to tell 95 % from 90 %
 FEWEST_SEEDS = 8
 FIRST_FRESH = 10**6  # no settings are searched on seeds from here on
 SHARES = ("signature_faulty", "signature_twin", "signature_healthy", "cured", "within_tolerance")
@@ -248,7 +251,8 @@ def both_halves(row: dict[str, Any]) -> dict[str, Any]:
         "bitwise": row["bitwise"] and fresh["bitwise"]
     }
     merged["fooled"] = {name: pooled(share, fresh["fooled"][name]) for name, share in row["fooled"].items()}
-    return row | merged | {"seeds": count + more, "proven": _reached(**merged)}
+    proven = _reached(**merged, faulty_share=FAULTY_SHARE_OF_BOTH)
+    return row | merged | {"seeds": count + more, "proven": proven and row["holds"]}
 
 
 def to_rows(proofs: Sequence[Proof]) -> list[dict[str, Any]]:
@@ -314,13 +318,14 @@ def _reached(
     bitwise: bool,
     *,
     one_run: bool = False,
+    faulty_share: float = FAULTY_SHARE,
 ) -> bool:
     """Whether every share is reached; of a look-alike where somebody is `fooled`."""
     if fooled:
         fools = max(fooled.values()) >= FOOLED_SHARE or one_run  # of half the runs one run can say nothing
         return within_tolerance >= FAULTY_SHARE and fools and bitwise
     return (
-        _at_least(signature_faulty, FAULTY_SHARE)
+        _at_least(signature_faulty, faulty_share)
         and max(signature_twin or 0.0, signature_healthy or 0.0) <= HEALTHY_SHARE
         and bitwise
         and _at_least(cured, CURED_SHARE)
