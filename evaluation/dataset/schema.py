@@ -196,6 +196,10 @@ class Outcome(Enum):
     NON_FINITE = "non_finite"  # the loss became NaN or infinite and stayed so
 
 
+# What of a run no training run may have; `held_out` joins several by +, in this order. cause: of a pair, neither cause.
+# base: healthy and look-alike runs have it as well. shape: in data sets of version 1 of the plan, for another base.
+HELD_OUT = ("look-alike", "cause", "severity", "pair", "shape", "base")
+
 # Name, Arrow type and meaning of each column of the runs table.
 RUN_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("run_id", "string", "name of the run; a hash of what was run"),
@@ -208,8 +212,13 @@ RUN_FIELDS: tuple[tuple[str, str, str], ...] = (
         "string",
         "failing, compound, healthy, look-alike, latent, not shown or cured; imported where no experiment says",
     ),
-    ("split", "string", "calibration (healthy runs that thresholds are frozen on), train, test or private"),
-    ("held_out", "string", "what of it no training run has: cause, severity, pair or shape; empty otherwise"),
+    ("split", "string", "calibration (healthy runs and look-alikes to freeze thresholds on), train, test or private"),
+    (
+        "held_out",
+        "string",
+        "what of it no training run has: look-alike, cause, severity, pair, shape, base; several joined by +, as in "
+        "cause+base; empty where that is nothing",
+    ),
     ("severity", "string", "subtle, clear or severe; empty where there is no scale"),
     ("seed", "int64", "seed of every random stream of the run"),
     ("size", "string", "micro, deep, small or nano"),

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from trainwreck.evaluation.constants import RATE_STEPS
-from trainwreck.evaluation.dataset.schema import FAILURES, JOINT
+from trainwreck.evaluation.dataset.schema import FAILURES, HELD_OUT, JOINT
 from trainwreck.evaluation.scoring.metrics.bootstrap import Ratio
 from trainwreck.evaluation.scoring.metrics.curves import frontier, operating_curve, stop_rate
 from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
@@ -26,22 +26,23 @@ def breakdown(at: At) -> dict[str, dict[str, Share]]:
     one = at.one
     families = np.array([PAIRS if JOINT in name else name for name in one.family.tolist()])
     groups = {
-        "family": (families, one.failing, at.found),
-        "scenario": (one.scenario, one.failing, at.found),
-        "held_out": (one.held_out, one.failing, at.found),
-        "look_alike": (one.scenario, one.look_alike, at.alarmed),
+        "family": (families, one.failing),
+        "scenario": (one.scenario, one.failing),
+        "look_alike": (one.scenario, one.look_alike),
     }
     masks = {
         (part, name): among & (names == name)
-        for part, (names, among, _) in groups.items()
+        for part, (names, among) in groups.items()
         for name in np.unique(names[among]).tolist()
         if name
     }
-    expected = {part: at.expected(values) for part, (_, _, values) in groups.items()}
+    masks |= {("held_out", name): unseen for name in HELD_OUT if (unseen := one.failing & one.unseen(name)).any()}
+    values = dict.fromkeys(("family", "scenario", "held_out"), at.found) | {"look_alike": at.alarmed}
+    expected = {part: at.expected(one) for part, one in values.items()}
     found = at.frame.bootstrap.ratios({key: Ratio(expected[key[0]] * mask, mask) for key, mask in masks.items()})
     return {
-        part: {key[1]: at.share(found[key], values, mask) for key, mask in masks.items() if key[0] == part}
-        for part, (_, _, values) in groups.items()
+        part: {key[1]: at.share(found[key], values[part], mask) for key, mask in masks.items() if key[0] == part}
+        for part in values
     }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from trainwreck.evaluation.constants import CALIBRATION, DEFAULT_PROFILE, TUNING_SPLITS
-from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
+from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
 from trainwreck.evaluation.errors import InputError
 
 NEGATIVES = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
@@ -34,7 +34,7 @@ class RunLabels:
     cause: np.ndarray
     family: np.ndarray
     severity: np.ndarray
-    held_out: np.ndarray  # what of the run no training run has; "" where nothing is
+    held_out: np.ndarray  # what of the run no training run has, joined by +; "" where that is nothing; see `unseen`
     base: np.ndarray
     seed: np.ndarray  # int
     last: np.ndarray
@@ -89,6 +89,13 @@ class RunLabels:
     def tuning(self) -> np.ndarray:
         """Runs of the splits on which anything may be tuned; all others are measured."""
         return np.isin(self.split, TUNING_SPLITS)
+
+    def unseen(self, *what: str) -> np.ndarray:
+        """Whether no training run has one of these of the run, [N] bool. what: of `schema.HELD_OUT`.
+
+        A run on a base that no training run has is `unseen("base", "shape")`: older data sets say shape.
+        """
+        return np.array([not set(what).isdisjoint(words.split(JOINT)) for words in self.held_out.tolist()], dtype=bool)
 
     def select(self, mask: np.ndarray) -> Self:
         """The runs under a bool mask [N] or at integer positions."""
