@@ -1,7 +1,6 @@
 """Scorecards side by side: a table with ranks, and what may be said of a difference."""
 
-from collections.abc import Collection, Sequence
-from itertools import combinations
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from trainwreck.evaluation.constants import (
     TOP,
 )
 from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.leaderboard.columns import suffix
 from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.evaluation.scoring.metrics import skill
 from trainwreck.evaluation.scoring.metrics.bootstrap import Estimate
@@ -43,11 +43,20 @@ def easy_scenarios(cards: Sequence[Scorecard]) -> list[str]:
     return sorted(name for name in recalls[0] if all(recall[name] >= EASY_RECALL for recall in recalls))
 
 
+def recall_over(card: Scorecard, masks: Mapping[str, np.ndarray]) -> dict[str, Estimate]:
+    """Headline recall over the failing runs under each mask, [N]; NaN where there are none."""
+    at = card.at(str(HEADLINE_BUDGET))
+    failing = card.outcomes.failing
+    return card.baseline.bootstrap.ratios({name: at.mean(at.found, failing & mask) for name, mask in masks.items()})
+
+
 def recall_without(card: Scorecard, scenarios: Collection[str]) -> Estimate:
     """Headline recall over the failing runs of other scenarios; NaN where none is left."""
-    kept = card.outcomes.failing & ~np.isin(card.outcomes.scenario, list(scenarios))
-    at = card.at(str(HEADLINE_BUDGET))
-    return card.baseline.bootstrap.ratios({"": at.mean(at.found, kept)})[""]
+    return recall_over(card, {"": _of_others(card, scenarios)})[""]
+
+
+def _of_others(card: Scorecard, scenarios: Collection[str]) -> np.ndarray:
+    return ~np.isin(card.outcomes.scenario, list(scenarios))
 
 
 def table(cards: Sequence[Scorecard], hidden: Collection[str] = ()) -> pd.DataFrame:
@@ -88,8 +97,7 @@ def compare(first: Scorecard, second: Scorecard) -> dict[str, float]:
     if not np.array_equal(first.outcomes.run_id, second.outcomes.run_id):
         raise InputError("cards: measured on different runs; allowed: two cards of one data set")
     differences = {
-        f"recall_{point}": _recalls(first, point) - _recalls(second, point)
-        for point in (DEFAULT, *map(str, BUDGETS))
+        f"recall_{point}": _recalls(first, point) - _recalls(second, point) for point in (DEFAULT, *map(str, BUDGETS))
     }
     for name, parts in (("diagnosis", _diagnosed), ("lead", _leads), ("delay", _delays), ("skill", _utilities)):
         differences[name] = parts(first) - parts(second)
@@ -102,8 +110,8 @@ def beside(cards: Sequence[Scorecard], name: str) -> list[dict[str, Any]]:
     """In-time recall of every other entry beside that of one, by profile, the best first.
 
     For each budget: the other's recall, by how much `name` is ahead, and the p-value of a permutation test over
-    scenarios with Holm's correction for the entries of the profile. Oracles and entries that read ahead are left out. InputError
-    where a profile has no card of `name`.
+    scenarios with Holm's correction for the entries of the profile. Oracles and entries that read ahead are left out.
+    InputError where a profile has no card of `name`.
     """
     rows: list[dict[str, Any]] = []
     for profile in dict.fromkeys(card.profile for card in cards):
@@ -140,8 +148,7 @@ def _ranks(cards: list[Scorecard]) -> dict[str, int]:
         return [test.p_value(found[leader] - other) for other in found[leader + 1 :]]
 
     return {
-        card.detector: rank
-        for card, rank in zip(cards, tied_ranks(len(cards), p_values, SIGNIFICANCE), strict=True)
+        card.detector: rank for card, rank in zip(cards, tied_ranks(len(cards), p_values, SIGNIFICANCE), strict=True)
     }
 
 
@@ -151,14 +158,22 @@ def _row(card: Scorecard, rank: int | None, easy: Collection[str]) -> dict[str, 
         row |= _with_interval(f"recall_{point}", recall)
         row |= _with_interval(f"stopped_{point}", recall.stopped)
         row |= _with_interval(f"stopped_look_alike_{point}", recall.stopped_look_alike)
-    row |= _with_interval("recall_without_easy", recall_without(card, easy))
-    row |= _with_interval("recall_of_visible", card.in_time_recall.of_visible)
+    one = card.outcomes
+    groups = {
+        "without_easy": _of_others(card, easy),
+        "seen": one.held_out == "",
+        "unseen_cause": one.unseen("cause"),
+        "unseen_base": one.unseen("base", "shape"),
+    }
+    for name, estimate in recall_over(card, groups).items():
+        row |= _with_interval(f"recall_{name}", estimate)
     row |= _with_interval("visible_in_time", card.ceiling)
     row |= _with_interval("area", card.area)
     row |= _with_interval("volume", card.volume)
     row |= _with_interval(f"false_alarms_per_{RATE_STEPS}", card.false_alarm_rate)
     for name, point in card.points.items():
-        end = "" if name == str(HEADLINE_BUDGET) else f"_{name}"
+        end = suffix(name)
+        row |= _with_interval(f"recall_of_visible{end}", point.recall.of_visible)
         row |= _with_interval(f"skill{end}", point.skill[HEADLINE_COST][HEADLINE_PREVALENCE])
         row |= _with_interval(f"lead{end}", point.lead)
         row |= _with_interval(f"delay_share{end}", point.delay["from_onset"]["restricted_mean_share"])
@@ -184,7 +199,10 @@ def _recalls(card: Scorecard, point: str) -> np.ndarray:
 
 def _diagnosed(card: Scorecard) -> np.ndarray:
     one, at = card.outcomes, card.at(str(HEADLINE_BUDGET))
-    right = [diagnosed(f, one.cause, one.named_at(first), 1, card.baseline.unseen) for f, first in zip(at.found, at.firsts, strict=True)]
+    right = [
+        diagnosed(f, one.cause, one.named_at(first), 1, card.baseline.unseen)
+        for f, first in zip(at.found, at.firsts, strict=True)
+    ]
     return np.asarray(at.expected(np.array(right)) / max(1, one.failing.sum()))
 
 
