@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -241,7 +242,16 @@ def test_heat_maps_have_every_scenario_with_its_colour(page: Page, scores: dict[
             assert cell == f"{share['value']:.0%}"[:-1]
     spike = {d: cards[d]["breakdown"]["look_alike"]["benign_single_spike"]["value"] for d in detectors}
     assert rows["benign_single_spike"][2:] == [f"{100 * share:.0f}" for share in spike.values()]
-    assert source.count('class="h10"') > 3
+    ranks = {(row["profile"], row["detector"]): row["rank"] for row in scores["rows"]}
+    values = [
+        share["value"]
+        for card in scores["cards"]
+        if ranks[card["profile"], card["detector"]] is not None
+        for share in card["breakdown"]["scenario"].values()
+    ]
+    colours = Counter(map(int, re.findall(r'<td class="h(\d+)" title=', source)))
+    assert colours == Counter(map(heat, values))
+    assert len(colours) > 1
 
 
 def test_a_detector_that_failed_says_so_where_it_stands(page: Page, source: str) -> None:
@@ -291,8 +301,13 @@ def test_csv_json_and_parquet_say_the_same(out: Path, scores: dict[str, Any]) ->
     with (out / "scenarios.csv").open(encoding="utf-8", newline="") as file:
         parts = list(csv.DictReader(file))
     assert len(parts) == len(content["parts"]) > len(lines)
-    for part in parts:
-        assert 0.0 <= float(part["low"]) <= float(part["share"]) <= float(part["high"]) <= 1.0
+    for part, facts in zip(parts, content["parts"], strict=True):
+        if facts["low"] is None:  # no run differs from another
+            assert part["low"] == part["high"] == ""
+        else:
+            assert 0.0 <= float(part["low"]) <= float(part["share"]) <= float(part["high"]) <= 1.0
+        assert 0.0 <= float(part["share"]) == facts["share"] <= 1.0
+    assert sum(part["low"] != "" for part in parts) > len(parts) / 2
     every = [name for name in scores["rows"][0] if f"{name}_low" in scores["rows"][0]]
     assert {"recall_without_easy", "top1_within_set", "stopped_default", "lead", "delay_share"} | {
         "area",

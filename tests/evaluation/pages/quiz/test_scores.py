@@ -53,10 +53,13 @@ def test_a_detector_has_the_scores_of_its_scorecard(quiz, shipped, sheet_of, lat
     drawn = DataSet(shipped.path, shipped.manifest, shipped.runs.loc[quiz.runs["run_id"]])
     card = score("grad_norm_zscore", drawn)
     assert [row[f"recall{end}"] for end in ("", "_low", "_high")] == list(card.recall["default"][:3])
-    assert row["skill"] == card.headline_skill.value
+    own = card.points["default"]
+    assert row["skill"] == own.skill["rollback"][0.1].value
     assert row["stopped"] == card.false_stop["healthy"].value
     assert row["stopped_look_alike"] == card.false_stop["look-alike"].value
-    assert row["lead"] == card.lead.value
+    assert row["lead"] == own.lead.value
+    assert row["delay_share"] == own.delay["from_onset"]["restricted_mean_share"].value
+    assert row["top1"] == own.diagnosis["cause"]["1"]["macro"].value
 
 
 def test_who_is_right_at_once_has_everything_and_who_says_nothing_has_none(quiz, sheet_of, late, nothing):
@@ -202,9 +205,11 @@ def test_a_room_that_saw_every_run_stands_on_the_board(parts, sheet_of, late, sh
     assert card.detector == "a-class"
     assert card.about["kind"] == "people"
     assert card.counts["crashed"] == 0
-    # Within the budget too, since the room was asked about the calibration runs and stopped none.
-    assert card.headline.value == card.recall["default"].value > 0.8
-    assert card.diagnosis["cause"]["1"]["macro"].value > 0.8
+    # Within the budget too, since the room was asked about the calibration runs and stopped none: what is left of the
+    # budget stops one run in twenty at its first row.
+    assert card.recall["default"].value > 0.8
+    assert card.headline.value == pytest.approx(0.95 * card.recall["default"].value, abs=1e-12)
+    assert card.points["default"].diagnosis["cause"]["1"]["macro"].value > 0.8
 
 
 def test_a_room_that_did_not_is_told_what_is_missing(parts, sheet_of, late, shipped, tmp_path):
