@@ -73,14 +73,14 @@ class Area(NamedTuple):
 
 def thresholds(calibration: Outcomes, frame: Baseline) -> dict[str, Randomised | None]:
     """Operating point to its threshold: None at the detector's own alarm."""
-    on = Peaks(peaks(calibration), frame.calibration_weights, frame.calibration_draws, calibration.crashed)
+    on = _peaks(calibration, frame.calibration_weights, frame.calibration_draws)
     return {DEFAULT: None} | {str(budget): within_budget(on, budget) for budget in BUDGETS}
 
 
 def area(one: Outcomes, frame: Baseline) -> Area:
     """Threshold-free scores of the measured runs."""
     negative = one.select(one.negative)
-    on = Peaks(peaks(negative), frame.negative_weights[one.negative], frame.negative_draws, negative.crashed)
+    on = _peaks(negative, frame.negative_weights[one.negative], frame.negative_draws)
     at = At(one, frame, over_budgets(on, LARGEST_STOPPED))
     found = frame.bootstrap.ratios({"recall": at.mean(at.found, one.failing), "lead": at.mean(at.leads, one.failing)})
     return Area(**found)
@@ -171,6 +171,11 @@ class At:
     def share(self, estimate: Estimate, values: np.ndarray, mask: np.ndarray) -> Share:
         """The estimate of a mean of values [T, N] over the runs under mask [N], with how many there are."""
         return Share(*estimate, float(self.expected(values)[mask].sum()), int(mask.sum()))
+
+
+def _peaks(one: Outcomes, weights: np.ndarray, draws: np.ndarray) -> Peaks:
+    floor = min((float(scores[0]) for scores in one.scores if len(scores)), default=-np.inf)
+    return Peaks(peaks(one), weights, draws, one.crashed, floor)
 
 
 def peaks(one: Outcomes) -> np.ndarray:

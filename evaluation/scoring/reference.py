@@ -18,7 +18,7 @@ from trainwreck.evaluation.constants import (
     RESAMPLES,
 )
 from trainwreck.evaluation.dataset.consistency import check_table
-from trainwreck.evaluation.dataset.schema import JOINT
+from trainwreck.evaluation.dataset.schema import JOINT, RunKind
 from trainwreck.evaluation.scoring.metrics.bootstrap import Bootstrap, ratio
 from trainwreck.evaluation.scoring.metrics.skill import (
     POLICIES,
@@ -57,8 +57,8 @@ class Blind:
 
 @dataclass(frozen=True)
 class Baseline:
-    """profile: the observation profile. measured: [N] bool, the runs outside the tuning splits, which every score is
-    taken on; calibration: [N] bool, those that thresholds are frozen on.
+    """profile: the observation profile. measured: [N] bool, the runs outside the tuning splits whose fault is shown or
+    that have none, which every score is taken on; calibration: [N] bool, those that thresholds are frozen on.
 
     calibration_weights, calibration_draws: what share of the measured healthy and look-alike runs each calibration run
     stands for, [H], and how often it is in each resample, [S, H]. negative_weights: [M], the same of the measured runs.
@@ -100,7 +100,8 @@ def baseline(runs: pd.DataFrame, profile: str = DEFAULT_PROFILE, *, resamples: i
     """From the runs table alone. Raises InputError for labels that contradict themselves."""
     check_table(runs)
     everything = run_labels(runs, profile)
-    tuning, labels = everything.select(everything.tuning), everything.select(~everything.tuning)
+    measured = ~everything.tuning & (everything.kind != RunKind.NOT_SHOWN.value)  # which are neither
+    tuning, labels = everything.select(everything.tuning), everything.select(measured)
     calibration = everything.select(everything.calibration)
     notes = []
     tuning_runs, measured_runs = skill_runs(tuning), skill_runs(labels)
@@ -111,7 +112,7 @@ def baseline(runs: pd.DataFrame, profile: str = DEFAULT_PROFILE, *, resamples: i
     weights, left_out = calibration_weights(calibration, labels)
     made = Baseline(
         profile=profile,
-        measured=~everything.tuning,
+        measured=measured,
         calibration=everything.calibration,
         calibration_weights=weights,
         calibration_draws=_resampled(calibration, resamples).draws() if len(calibration) else np.zeros((1, 0)),
@@ -178,13 +179,15 @@ def _mixed(labels: RunLabels) -> np.ndarray:
 
 
 def _too_few(weights: np.ndarray) -> list[str]:
-    count = effective(weights)
-    return [
-        f"a budget of {budget:.0%} needs {needed} calibration runs; here are {count:.0f}"
-        + (f" in effect, of {len(weights)}" if round(count) < len(weights) else "")
-        for budget, needed in CALIBRATION_RUNS.items()
-        if count < needed
-    ]
+    count, notes = effective(weights), []
+    for budget, needed in CALIBRATION_RUNS.items():
+        if count < needed:
+            note = f"a budget of {budget:.0%} needs {needed} calibration runs; here are {count:.0f}"
+            note += f" in effect, of {len(weights)}" if round(count) < len(weights) else ""
+            # What stays quiet on all of them may still stop one in so many others.
+            largest = budget * (count + 1.0)
+            notes.append(note + (f", with which no recall is above {largest:.2f}" if 0 < count and largest < 1 else ""))
+    return notes
 
 
 def _blind(made: Baseline, policies: tuple[Policy, ...], runs: Runs, cost: str, prevalence: float) -> Blind:

@@ -283,7 +283,7 @@ def measure(
         about=dict(about),
         counts=_counts(everything, one),
         statuses=dict(sorted(Counter(alarms.outcome for alarms in replayed.values()).items())),
-        notes=(*frame.notes, *_notes(one), *_failures(replayed)),
+        notes=(*frame.notes, *_notes(everything, one), *_failures(replayed)),
         points=points,
         free=area(one, frame),
         ceiling=mean(one.visible_in_time, one.failing),
@@ -368,14 +368,14 @@ def _counts(everything: Outcomes, one: Outcomes) -> dict[str, int]:
     }
 
 
-def _notes(one: Outcomes) -> list[str]:
+def _notes(everything: Outcomes, one: Outcomes) -> list[str]:
     notes = []
     guessed = int((one.failing & ~one.return_measured).sum())
     if guessed:
         notes.append(f"the point of no return was not measured for {guessed} failing runs: there p = T")
     if one.never_visible.any():
         notes.append(f"{int(one.never_visible.sum())} failing runs never become visible and are left out")
-    not_shown = int((one.kind == RunKind.NOT_SHOWN.value).sum())
+    not_shown = int((~everything.tuning & (everything.kind == RunKind.NOT_SHOWN.value)).sum())
     if not_shown:
         notes.append(f"{not_shown} runs whose fault is not shown count neither as failing nor as healthy")
     if not one.failing.any():

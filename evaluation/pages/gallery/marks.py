@@ -158,7 +158,8 @@ def _frozen(alarms: AlarmsOfRuns, calibration: Sequence[str]) -> Marks:
     for name, by_run in alarms.items():
         crashed = np.array([by_run[run_id].crashed for run_id in calibration], dtype=bool)
         top = peak([by_run[run_id].scores for run_id in calibration])
-        found = within_budget(Peaks(top, same, same[None], crashed), HEADLINE_BUDGET)
+        floor = min((float(by_run[run_id].scores[0]) for run_id in calibration if by_run[run_id].rows), default=-np.inf)
+        found = within_budget(Peaks(top, same, same[None], crashed, floor), HEADLINE_BUDGET)
         thresholds[name] = float(found.levels[found.chances.argmax()]) if len(calibration) else np.nan
     return Marks(alarms, thresholds, len(calibration))
 

@@ -34,6 +34,7 @@ class Permutation:
         cells = cells[cells.any(axis=1)]  # a sign changes nothing elsewhere
         if not len(cells):
             return 1.0
+        cells /= np.abs(cells).max()
         exact = len(cells) <= EXACT_CLUSTERS
         found, freedom = self._statistics(np.ones((1, len(cells))), cells)
         observed = float(found[0])

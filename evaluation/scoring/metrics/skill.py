@@ -58,7 +58,7 @@ class Policy:
 
 def hidden(last: np.ndarray) -> np.ndarray:
     """The last step at which an alarm saves anything: v of a run whose failure is not shown. [F]"""
-    return last - np.ceil(RESPONSE * last)
+    return last - RESPONSE * last
 
 
 def saved(first: np.ndarray, onset: np.ndarray, visible: np.ndarray, last: np.ndarray) -> np.ndarray:

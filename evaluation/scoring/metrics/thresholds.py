@@ -10,7 +10,9 @@ further healthy run is stopped at x where its smoothed conformal p-value (Vovk, 
     p(x) = (W(x) + U (e(x) + m)) / (1 + m),    U uniform on 0 to 1, m the share of a calibration run,
 
 is at most the budget. p is uniform for a healthy run that is exchangeable with the calibration runs, so the expected
-stop rate is the budget, for few calibration runs and for ties as well. For one U this is a threshold.
+stop rate is the budget, for few calibration runs and for ties as well. For one U this is a threshold. It is never
+below the lowest score with which a calibration run begins: a run that says nothing is not stopped to spend a budget, and
+a rule that is on or off stands between never and its default.
 """
 
 from typing import NamedTuple, Self
@@ -50,12 +52,14 @@ class Peaks(NamedTuple):
 
     top: [H], largest score of each. weights: [H], what share of the measured population each stands for. draws: [S, H],
     how often each is in a resample. failed: [H] bool, runs on which the detector failed, stopped at every threshold.
+    floor: no threshold is below it.
     """
 
     top: np.ndarray
     weights: np.ndarray
     draws: np.ndarray
     failed: np.ndarray
+    floor: float = -np.inf
 
     def shares(self) -> tuple[np.ndarray, np.ndarray]:
         """Of all runs first, then of each resample: each run's share of the mass, and the share of a further run.
@@ -71,7 +75,7 @@ def within_budget(peaks: Peaks, budget: float) -> Randomised:
     """The randomised threshold that stops a further healthy run with chance `budget`; `UNDEFINED` without runs.
 
     >>> ones, no = np.ones(9), np.zeros(9, dtype=bool)
-    >>> tied = within_budget(Peaks(ones, ones, ones[None], no), 0.05)
+    >>> tied = within_budget(Peaks(ones, ones, ones[None], no, floor=0.0), 0.05)
     >>> float(tied.chances[tied.levels < 1].sum().round(9))  # a run that peaks at 1 as all others is stopped
     0.05
     """
@@ -97,12 +101,13 @@ def over_budgets(peaks: Peaks, largest: float) -> Randomised:
     if not peaks.weights.sum() > 0:
         return UNDEFINED
     share, _ = peaks.shares()
-    levels, above, at, _ = _ladder(peaks, share, np.full(len(share), largest))
+    levels, above, at, lost = _ladder(peaks, share, np.full(len(share), largest))
     spent = np.clip(largest - above, 0.0, at)
     inclusive = np.divide(spent**2, 2.0 * at, out=np.zeros_like(at), where=at > 0)
     chances = np.zeros((len(share), len(levels)))
     chances[:, 1:-1:2], chances[:, 2:-1:2] = (spent - inclusive) / largest, inclusive / largest
-    chances[:, 0] = 1.0 - chances.sum(axis=1)
+    chances[:, 0] = np.minimum(lost, largest) / largest
+    chances[:, -1] = 1.0 - chances.sum(axis=1)
     return _randomised(levels, np.clip(chances, 0.0, 1.0))
 
 
@@ -111,19 +116,20 @@ def _ladder(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The levels above and at each distinct peak, the highest first, as far down as a budget can reach.
 
-    share: [S, H]. allowed: [S]. Returns levels [2 K + 2] from "none" to "all", mass above and mass at each peak
+    share: [S, H]. allowed: [S]. Returns levels [2 K + 2] from "none" to the floor, mass above and mass at each peak
     [S, K], and the mass of the runs that every level stops [S].
     """
     lost = share[:, peaks.failed].sum(axis=1)
-    values, code = np.unique(-peaks.top[~peaks.failed], return_inverse=True)
+    chosen = ~peaks.failed & (peaks.top > peaks.floor)
+    values, code = np.unique(-peaks.top[chosen], return_inverse=True)
     order = np.argsort(code, kind="stable")
-    mass = share[:, ~peaks.failed][:, order]
+    mass = share[:, chosen][:, order]
     at = np.add.reduceat(mass, np.searchsorted(code[order], np.arange(len(values))), axis=1) if len(values) else mass
     above = lost[:, None] + np.cumsum(at, axis=1) - at
     kept = int((above <= allowed[:, None]).any(axis=0).sum())
     levels = np.full(2 * kept + 2, np.inf)
     levels[1:-1:2], levels[2:-1:2] = -values[:kept], np.nextafter(-values[:kept], -np.inf)
-    levels[-1] = -np.inf
+    levels[-1] = peaks.floor
     return levels, above[:, :kept], at[:, :kept], lost
 
 

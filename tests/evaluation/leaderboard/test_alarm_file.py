@@ -16,7 +16,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard import stored_alarms
 from trainwreck.evaluation.leaderboard.stored_alarms import KEY, read_alarms, reduced, write_alarms
 from trainwreck.evaluation.replay.replay import Alarms, rising_edges
-from trainwreck.evaluation.scoring.metrics.recall import first_above, firsts_above, peak, threshold_range
+from trainwreck.evaluation.scoring.metrics.recall import firsts_above, peak, threshold_range
 
 FACTS: dict[str, Any] = {
     "detector": "mine.py:Mine", "profile": "full", "track": "blind", "k": 10, "telemetry": "0" * 64,
@@ -31,7 +31,8 @@ def said(scores: list[float], run_id: str = "r", every: int = 1) -> Alarms:
     edges = rising_edges(steps, alarm)
     first = int(edges[0]) if len(edges) else None
     named = ("high_lr", "unknown") if first is not None else ()
-    return Alarms(run_id, steps, values, alarm, edges, first, named, "ok", 1.5, 100)
+    answers = ((first, named),) if first is not None else ()
+    return Alarms(run_id, steps, values, alarm, edges, first, named, "ok", 1.5, 100, answers=answers)
 
 
 def test_examples_in_docstrings_run() -> None:
@@ -50,12 +51,12 @@ def test_whatever_a_threshold_asks_for_is_kept(streams: list[list[float]], onset
     assert peak(scores[0]).tolist() == peak(scores[1]).tolist()
     values = sorted({-np.inf, *(value for stream in streams for value in stream)})
     thresholds = np.array([*values, *(np.nextafter(values, -np.inf)), np.inf])
-    for threshold in thresholds:
-        expected = first_above(steps[0], scores[0], threshold).tolist()
-        assert first_above(steps[1], scores[1], threshold).tolist() == expected
-    for part in range(2):
-        together = firsts_above(steps[part], scores[part], thresholds)
-        assert together.tolist() == [first_above(steps[0], scores[0], one).tolist() for one in thresholds]
+    for i, threshold in enumerate(thresholds.tolist()):
+        expected = [
+            next((float(step) for step, score in zip(at, values, strict=True) if score > threshold), np.inf)
+            for at, values in zip(steps[0], scores[0], strict=True)
+        ]
+        assert [firsts_above(steps[part], scores[part], thresholds)[i].tolist() for part in range(2)] == [expected] * 2
     clocks = [np.full(len(streams), 3.0 * step) for step in (onset, onset + length)]
     ranges = [threshold_range(steps[part], scores[part], *clocks) for part in range(2)]
     assert [one.tolist() for one in ranges[0]] == [one.tolist() for one in ranges[1]]
@@ -71,7 +72,19 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [one.run_id for one in found.alarms] == ["a", "b", "c"], "in an order that is independent of labels"
     for one in alarms:
         expected = reduced(one).to_dict(scores=True)
-        assert next(other for other in found.alarms if other.run_id == one.run_id).to_dict(scores=True) == expected
+        kept = next(other for other in found.alarms if other.run_id == one.run_id)
+        assert kept.to_dict(scores=True) == expected
+        assert kept.answers == one.answers
+
+
+def test_a_file_of_the_first_version_is_read_without_causes_by_threshold(tmp_path: Path) -> None:
+    def of_old(table: pa.Table) -> pa.Table:
+        return table.drop_columns(["answer_steps", "answer_causes"])
+
+    found = read_alarms(changed(tmp_path / "x.parquet", of_old, version=1))
+    assert found.version == 1
+    assert found.alarms[0].answers == ()
+    assert found.alarms[0].causes == ("high_lr", "unknown")
 
 
 def test_the_same_alarms_give_the_same_bytes(tmp_path: Path) -> None:
@@ -110,7 +123,7 @@ def same(table: pa.Table) -> pa.Table:
 @pytest.mark.parametrize(
     ("change", "facts", "complaint"),
     [
-        (same, {"version": 2}, "alarms version 2 is not allowed; allowed: 1"),
+        (same, {"version": 3}, "alarms version 3 is not allowed; allowed: 1, 2"),
         (same, {"format": "other"}, "not alarms of Trainwreck"),
         (same, {"detector": ""}, "detector: '' is not allowed; allowed: str"),
         (same, {"k": True}, "k: True is not allowed; allowed: int"),

@@ -65,7 +65,7 @@ def test_the_scores_are_those_of_the_replay_without_any_telemetry(
         assert json.dumps(other.to_dict(), sort_keys=True) == json.dumps(card.to_dict(), sort_keys=True)
         assert other.text() == card.text()
         for point in card.recall:
-            assert other.first_alarms(point).tolist() == card.first_alarms(point).tolist()
+            assert other.detected(point).tolist() == card.detected(point).tolist()
         assert [part.tolist() for part in other.curve()] == [part.tolist() for part in card.curve()]
     assert {card.counts["crashed"] for card in cards if card.detector == "breaks"} != {0}
 
@@ -139,8 +139,10 @@ WRONG: list[tuple[Callable[[AlarmFile], AlarmFile], str]] = [
     (of(edges=[50, 50]), "alarm steps 50, 50 are not allowed"),
     (of(edges=[50, 60]), "alarm steps 50, 60 are not allowed; allowed: ascending, 20 or more apart"),
     (of(steps=[0, 130], scores=[0.0, 1.0]), "score at step 130, after the run's last step 119"),
-    (of(steps=[0, 7], scores=[0.0, float("nan")]), "score nan is not allowed; allowed: finite numbers"),
-    (of(steps=[0, 7], scores=[0.0, float("inf")]), "score inf is not allowed"),
+    (of(steps=[0, 7], scores=[0.0, float("nan")]), "score nan is not allowed; allowed: numbers"),
+    (of(steps=[0, 7], scores=[float("-inf"), 0.0]), "score -inf is not allowed"),
+    (of(answers=((3, ("high_lr",)),)), "causes named at steps 3; allowed: ascending, at which the score rises"),
+    (of(answers=((0, ("high_lrr",)),)), "causes: 'high_lrr' is not allowed"),
     (of(steps=[0, 7], scores=[1.0, 1.0]), "scores do not rise"),
     (of(steps=[3], scores=[1.0]), "no score at step 0, the first row"),
     (of(steps=[0, 7], scores=[1.0]), "2 steps of scores and 1 scores"),

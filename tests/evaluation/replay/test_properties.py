@@ -65,13 +65,13 @@ def alarmed(runs: pd.DataFrame, frame: Baseline, firsts: Firsts) -> Scorecard:
 
 def headlines(found: Scorecard) -> list[float]:
     """All that a detector is proud of; higher is better."""
-    skills = [found.skill[cost][pi].value for cost in COSTS for pi in PREVALENCES]
+    own = found.points["default"]
     return [
         *(recall.value for recall in found.recall.values()),
-        found.lead.value,
-        -found.delay["from_onset"]["restricted_mean_steps"].value,
-        -found.delay["from_visible"]["restricted_mean_share"].value,
-        *skills,
+        own.lead.value,
+        -own.delay["from_onset"]["restricted_mean_steps"].value,
+        -own.delay["from_visible"]["restricted_mean_share"].value,
+        *(own.skill[cost][pi].value for cost in COSTS for pi in PREVALENCES),
     ]
 
 
@@ -80,15 +80,17 @@ FIRSTS = st.fixed_dictionaries({f"{kind}{i}": STEPS for kind in "fh" for i in ra
 
 
 def test_the_oracle_at_v_scores_one(runs: pd.DataFrame, frame: Baseline) -> None:
-    found = card(runs, frame, {run.run_id: oracle_alarms("oracle_at_v", runs.loc[i]) for i, run in runs.iterrows()})
-    assert all(recall.value == recall.low == recall.high == 1.0 for recall in found.recall.values())
-    assert found.lead.value == 1.0
-    assert found.diagnosis["cause"]["1"]["macro"].value == 1.0
-    assert found.delay["from_visible"]["restricted_mean_steps"].value == 0.0
+    alarms = {run.run_id: oracle_alarms("oracle_at_v", runs.loc[i], "full") for i, run in runs.iterrows()}
+    found = card(runs, frame, alarms)
+    assert [found.recall[point].value for point in ("default", "0.05")] == [1.0, 1.0]
+    for point in (found.points["default"], found.at_headline):
+        assert point.lead.value == 1.0
+        assert point.diagnosis["cause"]["1"]["macro"].value == 1.0
+        assert point.delay["from_visible"]["restricted_mean_steps"].value == 0.0
     for cost in COSTS:
         for prevalence in PREVALENCES:
-            assert found.skill[cost][prevalence].value == pytest.approx(1.0, abs=1e-12)
-    assert found.false_alarm_rate.events == 0
+            assert found.points["default"].skill[cost][prevalence].value == pytest.approx(1.0, abs=1e-12)
+    assert found.false_alarm_rate.value == 0.0
 
 
 @settings(max_examples=30)
@@ -96,8 +98,9 @@ def test_the_oracle_at_v_scores_one(runs: pd.DataFrame, frame: Baseline) -> None
 def test_nothing_scores_more_than_the_oracle(firsts: Firsts, runs: pd.DataFrame, frame: Baseline) -> None:
     found = alarmed(runs, frame, firsts)
     assert all(recall.value <= 1.0 for recall in found.recall.values())
-    assert found.lead.value <= 1.0
-    assert all(found.skill[cost][pi].value <= 1.0 + 1e-12 for cost in COSTS for pi in PREVALENCES)
+    for point in found.points.values():
+        assert point.lead.value <= 1.0
+        assert all(point.skill[cost][pi].value <= 1.0 + 1e-12 for cost in COSTS for pi in PREVALENCES)
 
 
 @pytest.mark.parametrize("cost", COSTS)
@@ -120,7 +123,7 @@ def test_the_best_blind_policy_scores_zero_and_no_blind_policy_more(
         "clock": dict.fromkeys(runs["run_id"], clock if clock <= T else None),
     }
     for name, firsts in entries.items():
-        found = alarmed(runs, frame, firsts).skill[cost][prevalence].value
+        found = alarmed(runs, frame, firsts).points["default"].skill[cost][prevalence].value
         assert found <= 1e-12, name
         position = [policy.name for policy in blind.policies].index(name)
         assert (found == pytest.approx(0.0, abs=1e-12)) == (scores[position] == pytest.approx(0.0, abs=1e-9))
@@ -129,7 +132,8 @@ def test_the_best_blind_policy_scores_zero_and_no_blind_policy_more(
 def test_always_is_worse_than_never_where_an_alarm_kills(runs: pd.DataFrame, frame: Baseline) -> None:
     always, never = alarmed(runs, frame, dict.fromkeys(runs["run_id"], 0)), alarmed(runs, frame, {})
     for prevalence in PREVALENCES:
-        assert always.skill["kill"][prevalence].value < never.skill["kill"][prevalence].value
+        worth = [one.points["default"].skill["kill"][prevalence].value for one in (always, never)]
+        assert worth[0] < worth[1]
 
 
 @pytest.mark.parametrize("entry", [Clock, Random, StepFraction])

@@ -48,8 +48,7 @@ def test_what_is_measured_is_what_nothing_was_tuned_on(make_run: Any) -> None:
 
 def test_blind_policies_are_tuned_where_there_is_something_to_tune_on(make_run: Any, made: Baseline) -> None:
     trained = baseline(runs_table(make_run, train=True), resamples=10)
-    assert trained.notes == ()
-    assert len(made.notes) == 1
+    assert not any("tuned" in note for note in trained.notes)
     assert "tuned on the measured runs" in made.notes[0]
     clock = next(p for p in trained.blind["kill", 0.5].policies if p.name == "clock")
     onsets = {10 + 5 * i for i in range(6)}
@@ -72,10 +71,12 @@ def test_the_blind_utility_is_that_of_its_best_policy(cost: str, prevalence: flo
 @pytest.mark.parametrize(("cost", "prevalence"), EACH)
 def test_on_each_resample_the_blind_is_at_its_best_too(cost: str, prevalence: float, made: Baseline) -> None:
     blind = made.blind[cost, prevalence]
-    assert blind.samples.shape == (400,)
-    assert (blind.samples >= 0).all()
+    assert blind.samples.shape == (3 * 400,)
+    samples = blind.samples[np.isfinite(blind.samples)]  # others have no failing run, or no other
+    assert len(samples) > 600
+    assert (samples >= 0).all()
     # The maximum of means over resamples is at least the mean of the maximising policy's.
-    assert blind.samples.mean() >= blind.value - 4 * blind.samples.std() / np.sqrt(len(blind.samples))
+    assert samples.mean() >= blind.value - 4 * samples.std() / np.sqrt(len(samples))
 
 
 def test_utility_samples_are_the_utility_of_each_resample(made: Baseline) -> None:
@@ -83,8 +84,10 @@ def test_utility_samples_are_the_utility_of_each_resample(made: Baseline) -> Non
     gain = np.where(labels.failing, random.normal(size=len(labels)), 0.0)
     loss = np.where(labels.negative, random.random(len(labels)), 0.0)
     found = made.utility_samples(gain, loss, 0.1)
-    weights = made.bootstrap.weights[:, made.bootstrap.index]
-    for drawn, value in zip(weights, found, strict=True):
+    for drawn, value in zip(made.bootstrap.draws(), found, strict=True):
+        if not (drawn[labels.failing].any() and drawn[labels.negative].any()):
+            assert np.isnan(value)
+            continue
         mean_gain = np.average(gain[labels.failing], weights=drawn[labels.failing])
         mean_loss = np.average(loss[labels.negative], weights=drawn[labels.negative])
         assert value == pytest.approx(0.1 * mean_gain - 0.9 * mean_loss, rel=1e-9, abs=1e-12)
@@ -114,7 +117,51 @@ def test_without_healthy_runs_the_blind_is_undefined(make_run: Any) -> None:
 
 def test_the_resamples_are_the_same_for_everyone(make_run: Any, made: Baseline) -> None:
     again = baseline(runs_table(make_run), resamples=400)
-    np.testing.assert_array_equal(again.bootstrap.weights, made.bootstrap.weights)
+    np.testing.assert_array_equal(again.bootstrap.draws(), made.bootstrap.draws())
+    np.testing.assert_array_equal(again.calibration_draws, made.calibration_draws)
+
+
+def mixed(make_run: Any, calibration: dict[str, int], looks: dict[str, int]) -> pd.DataFrame:
+    """Measured: 30 healthy runs of base a and 10 of b, 4 look-alikes x and 4 y. Calibration: as many as given."""
+    rows = [make_run(f"h{i}", base="a" if i < 30 else "b", seed=i) for i in range(40)]
+    rows += [make_run(f"l{i}", kind="look-alike", scenario="x" if i < 4 else "y", seed=i) for i in range(8)]
+    for base, count in calibration.items():
+        rows += [make_run(f"c{base}{i}", base=base, seed=900 + i, split="calibration") for i in range(count)]
+    for name, count in looks.items():
+        facts = {"kind": "look-alike", "scenario": name, "split": "calibration"}
+        rows += [make_run(f"k{name}{i}", seed=900 + i, **facts) for i in range(count)]
+    return pd.DataFrame(rows)
+
+
+def test_calibration_runs_stand_for_the_measured_population(make_run: Any) -> None:
+    found = baseline(mixed(make_run, {"a": 5, "b": 20, "c": 7}, {"x": 2}), resamples=10)
+    weights = found.calibration_weights
+    # Nine tenths are healthy runs, three in four of them of base a; none of base c is measured.
+    by_base = [weights[:5].sum(), weights[5:25].sum(), weights[25:32].sum(), weights[32:].sum()]
+    assert by_base == pytest.approx([0.9 * 0.75, 0.9 * 0.25, 0.0, 0.1], abs=1e-12)
+    assert len(set(weights[:5])) == len(set(weights[5:25])) == 1
+    assert "50% of the measured look-alike runs are of scenarios without a calibration run" in " ".join(found.notes)
+    assert not any("healthy runs are of bases" in note for note in found.notes)
+    few = 1 / (weights**2).sum()
+    assert any(f"a budget of 5% needs 60 calibration runs; here are {few:.0f} in effect, of 34" in n for n in found.notes)
+
+
+def test_a_base_without_calibration_runs_is_told(make_run: Any) -> None:
+    found = baseline(mixed(make_run, {"a": 5}, {}), resamples=10)
+    assert found.calibration_weights.sum() == pytest.approx(1.0, abs=1e-12)
+    assert any(note.startswith("25% of the measured healthy runs are of bases without") for note in found.notes)
+    other = baseline(mixed(make_run, {"z": 5}, {}), resamples=10)
+    assert other.calibration_weights.tolist() == pytest.approx([0.2] * 5, abs=1e-12)
+    assert any(note.startswith("100% of the measured healthy runs") for note in other.notes)
+
+
+def test_labels_are_of_the_profile(make_run: Any) -> None:
+    table = runs_table(make_run)
+    table["visible_profiles"] = ['{"full": 14, "minimal": 20}' if i == 5 else "{}" for i in range(len(table))]
+    labels = [baseline(table, profile, resamples=10).labels.visible[0] for profile in ("full", "minimal", "standard")]
+    assert labels == [14.0, 20.0, np.inf]
+    hidden = skill_runs(baseline(table, "standard", resamples=10).labels)
+    assert hidden.visible[0] == pytest.approx(0.99 * hidden.last[0])
 
 
 @pytest.mark.parametrize(

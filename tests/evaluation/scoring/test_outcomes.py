@@ -38,7 +38,8 @@ def test_labels_and_alarms_side_by_side(make_run: Any) -> None:
     assert found.return_measured.tolist() == [False, True, False]
     assert found.failing.tolist() == [False, True, False]
     assert found.never_visible.tolist() == [False, False, True]
-    assert found.cluster.tolist() == [0, 0, 1]
+    assert found.subject.tolist() == [f"base {runs['base'][0]}"] * 3  # none has a scenario
+    assert found.seed.tolist() == [1, 1, 2]
     assert found.named == ((), ("high_lr",), ())
     assert found.cause.tolist() == ["", "high_lr", "high_lr"]
     assert found.select(found.failing).run_id.tolist() == ["f"]
@@ -52,7 +53,7 @@ def test_splits(make_run: Any) -> None:
     )  # fmt: skip
     found = outcomes(runs, {run: labelled_alarms(run, 119, None) for run in "abcd"})
     assert found.tuning.tolist() == [True, True, False, True]
-    assert found.calibration.tolist() == [True, False, False, False]
+    assert found.calibration.tolist() == [True, False, False, True]
     assert found.negative.tolist() == [True, True, True, True]
 
 
@@ -96,7 +97,7 @@ def test_a_compound_run_is_a_positive(make_run: Any) -> None:
     frame_of = baseline(runs, resamples=10)
     assert frame_of.family_of["a"] == "data"
     assert frame_of.family_of["b"] == "numerics"
-    assert oracle_alarms("oracle_at_v", runs.iloc[0]).causes == ("a", "b")
+    assert oracle_alarms("oracle_at_v", runs.iloc[0], "full").causes == ("a", "b")
 
 
 def test_a_compound_cause_is_unseen_where_neither_part_was_seen(make_run: Any) -> None:

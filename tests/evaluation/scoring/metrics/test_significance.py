@@ -1,64 +1,88 @@
-"""McNemar, permutation, Holm and ranks, by hand and against scipy."""
+"""Permutation, Holm and ranks, by hand and by simulation."""
 
-from math import comb
+from math import sqrt
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest, permutation_test
+from scipy.stats import permutation_test, t
 
-from trainwreck.evaluation.scoring.metrics.significance import holm, mcnemar, paired_permutation, tied_ranks
-
-BITS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)
+from trainwreck.evaluation.scoring.metrics.significance import Permutation, holm, tied_ranks
 
 
-def test_mcnemar_by_hand() -> None:
-    first = np.array([True] * 6 + [False])
-    second = np.array([False] * 5 + [True, True])
-    # Five against one: 2 x (1 + 6) / 64.
-    assert mcnemar(first, second) == pytest.approx(14 / 64, abs=1e-12)
+def alone(count: int) -> Permutation:
+    """One run a scenario, each on a seed of its own."""
+    return Permutation(np.arange(count), np.arange(count))
 
 
-@given(BITS)
-def test_mcnemar_is_the_sign_test_on_the_runs_that_differ(pairs: list[tuple[bool, bool]]) -> None:
-    first, second = np.array(pairs).T
-    only_first, differing = int((first & ~second).sum()), int((first ^ second).sum())
-    expected = binomtest(only_first, differing).pvalue if differing else 1.0
-    assert mcnemar(first, second) == pytest.approx(expected, abs=1e-12)
-    assert mcnemar(first, second) == mcnemar(second, first)
-    assert mcnemar(first, first) == 1.0
+def test_by_hand() -> None:
+    # Signs of (1, 2, 4): of 8 sums only 7 and -7 are as large as 7; Student's test of them says less.
+    difference = np.array([1.0, 2.0, 4.0])
+    student = 2 * t.sf(7 / sqrt(3 * ((difference - 7 / 3) ** 2).sum() / 2), 2)
+    assert student < 0.25
+    assert alone(3).p_value(difference) == pytest.approx(2 / 8, abs=1e-12)
+    # As one scenario the pair is swapped as a whole: nothing can be said.
+    assert Permutation(np.zeros(3), np.arange(3)).p_value(difference) == 1.0
 
 
-def test_permutation_by_hand() -> None:
-    # Signs of (1, 2, 4): of 8 sums only 7 and -7 are as large as 7.
-    assert paired_permutation(np.array([1.0, 2.0, 4.0]), np.arange(3)) == pytest.approx(2 / 8, abs=1e-12)
-    # As one cluster the pair is swapped as a whole: nothing can be said.
-    assert paired_permutation(np.array([1.0, 2.0, 4.0]), np.zeros(3, int)) == 1.0
-
-
-def test_permutation_is_scipys() -> None:
+def test_without_clusters_it_is_scipys() -> None:
+    """Students' statistic rises with the mean, so that its permutation is that of the mean."""
     values = np.random.default_rng(2).normal(0.4, 1.0, 11)
     expected = permutation_test((values, np.zeros(11)), lambda a, b: (a - b).sum(), permutation_type="samples").pvalue
-    assert paired_permutation(values, np.arange(11)) == pytest.approx(expected, abs=1e-12)
+    assert alone(11).p_value(values) >= expected - 1e-12
+    assert alone(11).p_value(values) == pytest.approx(expected, abs=0.02)
 
 
-def test_permutation_by_sampling_is_near_the_exact_one() -> None:
-    values = np.random.default_rng(5).normal(0.2, 1.0, 14)
-    signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * 14)).reshape(14, -1).T
-    exact = (np.abs(signs @ values) >= abs(values.sum()) - 1e-9).mean()
+def test_sampling_is_near_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(5).normal(0.2, 1.0, 12)
+    exact = alone(12).p_value(values)
+    monkeypatch.setattr("trainwreck.evaluation.scoring.metrics.significance.EXACT_CLUSTERS", 0)
     assert exact > 0.1
-    assert paired_permutation(values, np.arange(14)) == pytest.approx(exact, abs=0.015)  # three standard errors
+    assert alone(12).p_value(values) == pytest.approx(exact, abs=0.015)  # three standard errors
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=30), st.integers(1, 30))
-def test_no_difference_is_no_evidence(values: list[float], clusters: int) -> None:
-    zeros = np.zeros(len(values))
-    cluster = np.arange(len(values)) % clusters
-    assert paired_permutation(zeros, cluster) == 1.0
-    p = paired_permutation(np.array(values), cluster, resamples=100)
+def test_no_difference_is_no_evidence(values: list[float], scenarios: int) -> None:
+    test = Permutation(np.arange(len(values)) % scenarios, np.arange(len(values)) // scenarios, resamples=100)
+    assert test.p_value(np.zeros(len(values))) == 1.0
+    p = test.p_value(np.array(values))
     assert 0.0 < p <= 1.0
-    assert p == paired_permutation(-np.array(values), cluster, resamples=100)
+    assert p == test.p_value(-np.array(values))
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "seeds", "of_scenario", "of_seed"),
+    [(60, 10, 1.0, 0.2), (60, 10, 0.5, 0.5), (60, 10, 0.0, 1.0), (20, 10, 0.5, 0.3), (8, 10, 1.0, 0.3)],
+)
+def test_detectors_that_are_equally_good_are_seldom_told_apart(
+    scenarios: int, seeds: int, of_scenario: float, of_seed: float
+) -> None:
+    """At most one in twenty, though what runs of a scenario and of a seed share differs from run to run."""
+    random = np.random.default_rng(1)
+    scenario, seed = np.repeat(np.arange(scenarios), seeds), np.tile(np.arange(seeds), scenarios)
+    test = Permutation(scenario, seed, resamples=399)
+    trials, found = 300, 0
+    for _ in range(trials):
+        shared = of_scenario * random.normal(size=(scenarios, 1)) + of_seed * random.normal(size=(1, seeds))
+        found += test.p_value((shared + random.normal(size=(scenarios, seeds))).ravel()) < 0.05
+    assert found / trials < 0.05 + 3 * sqrt(0.05 * 0.95 / trials)
+
+
+def test_what_runs_count_as_independent_would_find_too_often() -> None:
+    random = np.random.default_rng(1)
+    independent, found = alone(600), 0
+    independent.resamples = 199
+    for _ in range(60):
+        found += independent.p_value(np.repeat(random.normal(size=60), 10) + 0.1 * random.normal(size=600)) < 0.05
+    assert found / 60 > 0.3
+
+
+def test_a_difference_is_found() -> None:
+    random = np.random.default_rng(0)
+    difference = 0.5 + random.normal(size=(40, 1)) * 0.5 + random.normal(size=(40, 10)) * 0.5
+    scenario, seed = np.repeat(np.arange(40), 10), np.tile(np.arange(10), 40)
+    assert Permutation(scenario, seed).p_value(difference.ravel()) < 0.001
 
 
 @settings(max_examples=12)
@@ -73,15 +97,14 @@ def test_holm_is_holms(p_values: list[float]) -> None:
     assert holm(p_values).tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_mcnemar_is_the_binomial_sum() -> None:
-    for more, fewer in ((0, 0), (1, 0), (7, 3), (60, 41)):
-        first = np.repeat([True, False], [more, fewer])
-        tail = sum(comb(more + fewer, i) for i in range(fewer + 1))
-        assert mcnemar(first, ~first) == pytest.approx(min(1.0, 2 * tail / 2 ** (more + fewer)), abs=1e-12)
-
-
 def test_ranks_with_ties() -> None:
     pairs = {(0, 2), (0, 3), (2, 3)}
-    assert tied_ranks(5, lambda i, j: (i, j) in pairs) == [1, 1, 3, 4, 4]
-    assert tied_ranks(3, lambda i, j: False) == [1, 1, 1]
-    assert tied_ranks(0, lambda i, j: True) == []
+
+    def p_values(leader: int) -> list[float]:
+        return [0.001 if (leader, other) in pairs else 0.9 for other in range(leader + 1, 5)]
+
+    assert tied_ranks(5, p_values, 0.05) == [1, 1, 3, 4, 4]
+    assert tied_ranks(3, lambda leader: [1.0] * (2 - leader), 0.05) == [1, 1, 1]
+    assert tied_ranks(0, lambda leader: [], 0.05) == []
+    # 0.02 for each of three is 0.06 after Holm.
+    assert tied_ranks(4, lambda leader: [0.02] * (3 - leader), 0.05) == [1, 1, 1, 1]

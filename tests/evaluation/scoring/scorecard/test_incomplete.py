@@ -15,9 +15,10 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.rescore import alarm_files, keep_alarms, rescore
 from trainwreck.evaluation.leaderboard.run import leaderboard, score
 from trainwreck.evaluation.leaderboard.stored_alarms import read_alarms
+from trainwreck.evaluation.scoring.breakdown import exposure
 from trainwreck.evaluation.scoring.metrics.skill import gains
 from trainwreck.evaluation.scoring.reference import skill_runs
-from trainwreck.evaluation.scoring.scorecard import Scorecard
+from trainwreck.evaluation.scoring.scorecard import Scorecard, plain
 
 
 def test_a_run_ended_at_its_nan_saves_what_was_planned(
@@ -61,12 +62,14 @@ def test_a_training_split_tunes_the_blind_and_names_unseen_causes(
     assert [one.run_id for one in card.alarms] == ["c", "h", "f0", "f1"]  # nobody is asked about training runs
     (file,) = keep_alarms(tmp_path / "kept", data, [card])
     (again,) = rescore(data, [read_alarms(file)])
-    assert (again.recall, again.skill, again.cost["update_us"]) == (card.recall, card.skill, card.cost["update_us"])
+    assert plain(again.points) == plain(card.points)
+    assert again.cost["update_us"] == card.cost["update_us"]
     write_alarms_without("h", card, data, tmp_path / "fewer")
     with pytest.raises(InputError, match="runs missing: h; allowed: each run once"):
         rescore(data, alarm_files([tmp_path / "fewer"]))
     assert not any("tuned on the measured runs" in note for note in card.notes)
-    assert card.diagnosis["cause"]["1"]["macro"].value == pytest.approx(0.5, abs=1e-12)  # right for the unseen one
+    own = card.points["default"].diagnosis
+    assert own["cause"]["1"]["macro"].value == pytest.approx(0.5, abs=1e-12)  # right for the unseen one
 
 
 def only(data: DataSet, *kinds: str, drop_calibration: bool = False) -> DataSet:
@@ -79,10 +82,12 @@ def only(data: DataSet, *kinds: str, drop_calibration: bool = False) -> DataSet:
 def test_without_failing_runs_what_needs_them_is_undefined(by_hand: DataSet, at_loss: Any) -> None:
     card = score(at_loss, only(by_hand, "healthy", "look-alike"))
     facts = json.loads(json.dumps(card.to_dict(), allow_nan=False))
-    assert facts["recall"]["0.05"]["value"] is None
-    assert facts["lead"]["value"] is None
-    assert facts["skill"]["rollback"]["0.1"]["value"] is None
-    assert facts["diagnosis"]["cause"]["1"]["macro"]["value"] is None
+    for point in facts["points"].values():
+        assert point["recall"]["value"] is None
+        assert point["lead"]["value"] is None
+        assert point["skill"]["rollback"]["0.1"]["value"] is None
+        assert point["diagnosis"]["cause"]["1"]["macro"]["value"] is None
+    assert facts["free"]["recall"]["value"] is None
     assert card.false_stop["healthy"].value == 0.5
     assert any("no failing run with a visible step" in note for note in card.notes)
 
@@ -90,17 +95,18 @@ def test_without_failing_runs_what_needs_them_is_undefined(by_hand: DataSet, at_
 def test_without_healthy_runs_recall_stands_and_budgets_do_not(by_hand: DataSet, at_loss: Any) -> None:
     card = score(at_loss, only(by_hand, "failing"))
     assert card.recall["default"].value == 0.75
-    assert math.isnan(card.recall["0.05"].threshold)
-    assert card.recall["0.05"].value == 0.0
+    assert math.isnan(card.recall["0.05"].value)
+    assert math.isnan(card.area.value)
     assert math.isnan(card.false_stop["healthy"].value)
-    assert math.isnan(card.headline_skill.value)
-    assert card.false_alarm_rate.exposure == 100
+    assert math.isnan(card.points["default"].skill["rollback"][0.1].value)
+    assert exposure(card.outcomes).sum() == 100
 
 
 def test_without_calibration_runs_no_budget_can_be_kept(by_hand: DataSet, at_loss: Any) -> None:
     card = score(at_loss, only(by_hand, "failing", "healthy", drop_calibration=True))
-    assert card.recall["0.05"].value == 0.0
-    assert "a budget of 5% needs 60 healthy calibration runs; here are 0" in card.notes
+    assert card.recall["default"].value == 0.75
+    assert math.isnan(card.recall["0.05"].value)
+    assert "a budget of 5% needs 60 calibration runs; here are 0" in card.notes
 
 
 @pytest.mark.parametrize(

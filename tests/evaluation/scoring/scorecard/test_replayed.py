@@ -15,8 +15,9 @@ from trainwreck.evaluation.replay.replay import replay_order
 def test_to_dict_is_json(by_hand: DataSet, at_loss: Any) -> None:
     card = score(at_loss, by_hand)
     facts = json.loads(json.dumps(card.to_dict(), allow_nan=False))
-    assert facts["recall"]["default"]["threshold"] is None
-    assert facts["recall"]["0.05"]["value"] == 0.75
+    assert facts["points"]["default"]["recall"]["threshold"] is None
+    assert facts["points"]["default"]["recall"]["value"] == 0.75
+    assert sum(one["chance"] for one in facts["points"]["0.05"]["recall"]["threshold"]) == pytest.approx(1.0)
     assert len(facts["alarms"]) == len(by_hand)
     assert facts["alarms"][20] | {"update_us": 0, "state_bytes": 0} == {
         "run_id": "f0", "first_alarm": 50, "edges": [50], "causes": ["high_lr"], "status": "ok", "rows": 100,
