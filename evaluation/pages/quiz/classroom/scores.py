@@ -63,8 +63,8 @@ def results(sheets: Sequence[Sheet], quizzes: Mapping[str, Quiz]) -> Results:
     families = {cause: family for quiz in used for cause, family in quiz.families.items()}
     shown = {run_id: quiz.shown(run_id) for quiz in used for run_id in quiz.runs["run_id"]}
 
-    frames = {quiz.recipe.id: _frame(quiz.runs, families) for quiz in used}
-    whole = frames[used[0].recipe.id] if len(used) == 1 else _frame(runs, families)
+    frames = {quiz.recipe.id: _frame(quiz.runs, families, profile) for quiz in used}
+    whole = frames[used[0].recipe.id] if len(used) == 1 else _frame(runs, families, profile)
     people = []
     for sheet in sheets:
         quiz = quizzes[sheet.recipe.id]
@@ -104,9 +104,9 @@ def check_room(sheets: Sequence[Sheet]) -> None:
                 )
 
 
-def _frame(runs: pd.DataFrame, families: Mapping[str, str]) -> Baseline:
+def _frame(runs: pd.DataFrame, families: Mapping[str, str], profile: str) -> Baseline:
     """The runs' baseline, with the family of every cause that could be named and not only of those in the runs."""
-    found = baseline(runs)
+    found = baseline(runs, profile)
     return replace(found, family_of={**families, **found.family_of})
 
 
