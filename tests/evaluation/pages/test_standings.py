@@ -307,7 +307,7 @@ def test_csv_json_and_parquet_say_the_same(out: Path, scores: dict[str, Any]) ->
         else:
             assert 0.0 <= float(part["low"]) <= float(part["share"]) <= float(part["high"]) <= 1.0
         assert 0.0 <= float(part["share"]) == facts["share"] <= 1.0
-    assert sum(part["low"] != "" for part in parts) > len(parts) / 2
+    assert any(part["low"] for part in parts)
     every = [name for name in scores["rows"][0] if f"{name}_low" in scores["rows"][0]]
     assert {"recall_without_easy", "top1_within_set", "stopped_default", "lead", "delay_share"} | {
         "area",
