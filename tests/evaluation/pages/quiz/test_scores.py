@@ -17,7 +17,7 @@ from trainwreck.evaluation.pages.quiz.classroom.people import room_alarms
 from trainwreck.evaluation.pages.quiz.classroom.scores import COLUMNS, results
 from trainwreck.evaluation.pages.quiz.classroom.summary import confusions, run_rows
 from trainwreck.evaluation.pages.quiz.key import read_key, write_key
-from trainwreck.evaluation.pages.quiz.quiz import make
+from trainwreck.evaluation.pages.quiz.quiz import make, visible_step
 from trainwreck.evaluation.pages.quiz.recipe import Part
 from trainwreck.evaluation.replay.alarms import OK
 from trainwreck.evaluation.scoring.scorecard import Scorecard
@@ -217,3 +217,10 @@ def test_a_room_that_did_not_is_told_what_is_missing(parts, sheet_of, late, ship
     with pytest.raises(InputError, match=r"submission: 45 of 68 runs have no answer, .* parts 1/M to M/M"):
         submit_room(tmp_path, FACTS, shipped, found)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_visible_step_is_that_of_the_profile():
+    by_profile = {"visible_step": 5, "visible_profiles": '{"full": 5, "minimal": 20}'}
+    assert [visible_step(by_profile, name) for name in ("full", "minimal", "standard")] == [5, 20, None]
+    assert visible_step({"visible_step": 5, "visible_profiles": None}, "minimal") == 5  # of an older key
+    assert visible_step({"visible_step": None, "visible_profiles": "{}"}, "minimal") is None
