@@ -4,7 +4,8 @@ The two exact intervals are the closed forms on scipy.special. `score` needs the
 statsmodels, which gives the same numbers, would add half of its start again.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainwreck.evaluation.constants import CONFIDENCE
@@ -27,6 +28,18 @@ def binomial_interval(count: float, exposure: int, confidence: float = CONFIDENC
     low = float(betaincinv(count, exposure - count + 1, tail)) if count > 0 else 0.0
     high = float(betaincinv(count + 1, exposure - count, 1.0 - tail)) if count < exposure else 1.0
     return low, high
+
+
+def difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
+    """First less second, with an interval: by variance recovery from the intervals of both (Zou and Donner 2008).
+
+    Each is a value, low and high of an estimate, and the two are independent of each other.
+
+    >>> [round(x, 3) for x in difference((0.9, 0.8, 0.95), (0.5, 0.3, 0.7))]
+    [0.4, 0.176, 0.606]
+    """
+    (a, a_low, a_high), (b, b_low, b_high) = first[:3], second[:3]
+    return a - b, a - b - math.hypot(a - a_low, b_high - b), a - b + math.hypot(a_high - a, b - b_low)
 
 
 def number_text(value: float | None, form: str = ".2f") -> str:

@@ -308,7 +308,7 @@ def rescore(data: "Data", *paths: str | Path) -> "list[Scorecard]":
 
 
 def submit(
-    detector: "AnyDetector",
+    detector: str,
     data: "Data",
     *,
     name: str,
@@ -320,21 +320,39 @@ def submit(
     profiles: Sequence[str] = (DEFAULT_PROFILE,),
     track: str = DEFAULT_TRACK,
     out: str | Path = Path("results/leaderboard"),
+    limits: "Limits | None" = None,
 ) -> Path:
     """Score a detector and write its submission, OUT/NAME: the facts, and the alarms to score it from.
 
-    name: of the entry: a-z, 0-9, - and _. version: of the detector. code: address of its source. causal: whether no
-    output uses a later row.
+    detector: by name, since it gets one row at a time in a process of its own. name: of the entry: a-z, 0-9, - and _.
+    version: of the detector. code: address of its source. causal: whether no output uses a later row.
     """
     from trainwreck.evaluation.dataset.dataset import load
-    from trainwreck.evaluation.leaderboard.run import score_all
-    from trainwreck.evaluation.leaderboard.submission import Facts, write_submission
+    from trainwreck.evaluation.leaderboard.submission import Facts, row_by_row, write_submission
 
     facts = Facts(name, version, code, licence, contact, causal)
     facts.check()
     dataset = load(data)
-    cards = score_all(dataset, [detector], profiles=profiles, track=track)
-    return write_submission(Path(out), facts, dataset, cards)
+    return write_submission(Path(out), facts, dataset, row_by_row(dataset, detector, profiles, track, limits))
+
+
+def confirm(
+    submission: str | Path,
+    detector: str,
+    data: "Data",
+    private: "Sequence[Data]",
+    *,
+    limits: "Limits | None" = None,
+) -> dict[str, Any]:
+    """Run the code of a submission again: whether its alarms come out again on `data`, and its score on private seeds.
+
+    submission: the folder. detector: its code, under the name that it was submitted by. data: that of the claim.
+    private: data sets whose runs its author has not seen. Returns the record that `leaderboard --confirmed` reads.
+    """
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.leaderboard.confirmation import confirm as run_again
+
+    return run_again(Path(submission), detector, load(data), [load(one) for one in private], limits)
 
 
 def report(data: "Data", out: str | Path | None = None, *, workers: int = 1) -> Path:

@@ -24,7 +24,8 @@ GROUPS = {
         "leaderboard": ("score", "Score every built-in detector on a data set."),
         "compare": ("score", "Compare a detector with others by paired tests."),
         "report": ("score", "Write a report of a data set as one HTML file."),
-        "submit": ("score", "Write a submission for the leaderboard."),
+        "submit": ("submissions", "Write a submission for the leaderboard."),
+        "confirm": ("submissions", "Run the code of a submission again, on private seeds too."),
         "rescore": ("score", "Score stored alarms again, without telemetry."),
     },
     "Data": {

@@ -18,9 +18,8 @@ follows the failure, and no detector knows it before. A run that ended early wit
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
-from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -30,10 +29,10 @@ import pandas as pd
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.progress import Tick
+from trainwreck.evaluation.replay.first_rows import FIRST, Facts, cells, frame, row_numbers, summary
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.replay import replay_order, rows
 
-FIRST = 10  # rows
 ENDS = 16  # characters of a name that are used, from its start and from its end
 MODULI = (2, 3, 4, 5, 6, 7, 8)
 DECIMALS = 9
@@ -45,8 +44,6 @@ CHANNELS = {
     "context": INFORMED, "table_order": WITHHELD, "run_id": WITHHELD, "file": WITHHELD,
 }  # fmt: skip
 ROWS_READ = {"row_zero": 1, "first_rows": FIRST, "missing": FIRST, "formats": FIRST}
-
-Facts = dict[str, float]
 
 
 def features(
@@ -62,7 +59,7 @@ def features(
             found[name][str(run_id)] = makers[name](run, trace, first)
         if tick is not None:
             tick(done, len(runs), str(run_id))
-    return {name: _frame(by_run, runs.index) for name, by_run in found.items()}
+    return {name: frame(by_run, runs.index) for name, by_run in found.items()}
 
 
 def _makers(dataset: DataSet) -> dict[str, Callable[[pd.Series, Trace, list[dict[str, Any]]], Facts]]:
@@ -77,8 +74,8 @@ def _makers(dataset: DataSet) -> dict[str, Callable[[pd.Series, Trace, list[dict
         return _characters(run["file"]) | {"place in the file": at, "runs of the file": of}
 
     return {
-        "row_zero": lambda run, trace, first: _numbers(first[0]) if first else {},
-        "first_rows": lambda run, trace, first: _summary(first),
+        "row_zero": lambda run, trace, first: row_numbers(first[0]) if first else {},
+        "first_rows": lambda run, trace, first: summary(first),
         "missing": lambda run, trace, first: _missing(first),
         "formats": lambda run, trace, first: _formats(first),
         "length": lambda run, trace, first: {"rows": float(_length(trace, int(run["planned_steps"])))},
@@ -90,43 +87,12 @@ def _makers(dataset: DataSet) -> dict[str, Callable[[pd.Series, Trace, list[dict
     }
 
 
-def _frame(by_run: Mapping[str, Facts], index: pd.Index) -> pd.DataFrame:
-    frame = pd.DataFrame.from_dict({run_id: by_run[run_id] for run_id in index}, orient="index", dtype=np.float64)
-    return frame.clip(-np.finfo(np.float64).max, np.finfo(np.float64).max)  # infinity is missing's to tell
-
-
-def _cells(row: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Signal to its values in a row, one or several; empty where nothing was logged."""
-    return {
-        name: [] if value is None else value if isinstance(value, list) else [value]
-        for name, value in row.items()
-        if name != "step"
-    }
-
-
-def _numbers(row: Mapping[str, Any]) -> Facts:
-    return {f"{name}[{i}]": float(v) for name, values in _cells(row).items() for i, v in enumerate(values)}
-
-
-def _summary(first: list[dict[str, Any]]) -> Facts:
-    columns: dict[str, list[float]] = {}
-    for row in first:
-        for name, value in _numbers(row).items():
-            columns.setdefault(name, []).append(value)
-    facts: Facts = {}
-    for name, values in columns.items():
-        known = [value for value in values if isfinite(value)]
-        if known:
-            facts |= {f"{name} mean": sum(known) / len(known), f"{name} range": max(known) - min(known)}
-    return facts
-
-
 def _missing(first: list[dict[str, Any]]) -> Facts:
     facts: Facts = {"rows": float(len(first)), "first step": float(first[0]["step"]) if first else -1.0}
     for name in first[0] if first else ():
         if name == "step":
             continue
-        columns = [_cells(row)[name] for row in first]
+        columns = [cells(row)[name] for row in first]
         values = np.array([v for column in columns for v in column if isinstance(v, Real)], dtype=np.float64)
         facts[f"{name} empty"] = float(np.mean([not column for column in columns]))
         facts[f"{name} numbers"] = float(max(len(column) for column in columns))
@@ -141,7 +107,7 @@ TYPES = {"bool": 0.0, "int": 1.0, "float": 2.0, "str": 3.0}
 def _formats(first: list[dict[str, Any]]) -> Facts:
     facts: Facts = {}
     for name in first[0] if first else ():
-        values = [v for row in first for v in ([row[name]] if name == "step" else _cells(row)[name])]
+        values = [v for row in first for v in ([row[name]] if name == "step" else cells(row)[name])]
         facts[f"{name} type"] = max((TYPES.get(type(v).__name__, 4.0) for v in values), default=-1.0)
         numbers = np.array([v for v in values if isinstance(v, Real)], dtype=np.float64)
         numbers = numbers[np.isfinite(numbers)]

@@ -31,6 +31,7 @@ from trainwreck.evaluation.constants import CALIBRATION, CONFIDENCE, SIGNIFICANC
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
 from trainwreck.evaluation.progress import Tick
+from trainwreck.evaluation.replay.first_rows import boosted
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 from trainwreck.evaluation.scoring.metrics.significance import holm
 from trainwreck.evaluation.scoring.run_labels import NEGATIVES
@@ -195,7 +196,6 @@ def balanced_accuracy(
 
 def _predicted(values: np.ndarray, label: np.ndarray, weight: np.ndarray, seed: np.ndarray) -> np.ndarray:
     """Predictions for each run by a classifier that was not trained on its seed. [N] bool"""
-    from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.model_selection import StratifiedGroupKFold
 
     predicted = np.zeros(len(label), dtype=bool)
@@ -204,13 +204,7 @@ def _predicted(values: np.ndarray, label: np.ndarray, weight: np.ndarray, seed: 
         return predicted
     folds = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=0)
     for train, held in folds.split(varying, label, seed):
-        own = weight[train].copy()
-        for one in (True, False):
-            own[label[train] == one] *= len(train) / 2 / own[label[train] == one].sum()
-        model = HistGradientBoostingClassifier(
-            max_iter=30, max_leaf_nodes=8, min_samples_leaf=5, early_stopping=False, random_state=0
-        )
-        predicted[held] = model.fit(varying[train], label[train], own).predict(varying[held])
+        predicted[held] = boosted(varying[train], label[train], weight[train]).predict(varying[held])
     return predicted
 
 

@@ -22,6 +22,12 @@ gradient norm that is not finite, and gives the detector, in place of each numbe
 trend of the rows before, in standard deviations. Next to each is the same detector without the gate.
 """
 
+SHORTCUTS = """
+The harness makes two further sanity entries, `base_alone` and `first_rows`, for every data set whose train split has
+failing and healthy runs; without one they are left out. They show what gives a failing run away without its failure:
+its base, which no detector is shown, or its first ten rows (`evaluation/leaderboard/shortcuts.py`).
+"""
+
 
 def document() -> str:
     """The page, in Markdown. It does not depend on what is installed."""
@@ -37,7 +43,7 @@ def document() -> str:
         ("One-liners and sanity entries", simple),
     ):
         parts.append(f"\n## {title}\n\n{_table(detectors)}")
-    return "".join(parts)
+    return "".join([*parts, SHORTCUTS])
 
 
 def _table(detectors: Iterable[type[Detector]]) -> str:

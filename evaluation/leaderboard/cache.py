@@ -1,6 +1,6 @@
 """The leaderboard of a data set, kept beside it so that a report need not score again, and made from stored alarms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,11 @@ from trainwreck.evaluation.dataset.dataset import DataSet, load, load_labels
 from trainwreck.evaluation.dataset.sample import is_sample
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, sha256, write_json
+from trainwreck.evaluation.leaderboard.confirmation import NO_CLAIM, claim_of, read_records
 from trainwreck.evaluation.leaderboard.ranking import table
 from trainwreck.evaluation.leaderboard.rescore import keep_alarms, rescore
 from trainwreck.evaluation.leaderboard.run import BLIND, board_cards
-from trainwreck.evaluation.leaderboard.submission import stored_in
+from trainwreck.evaluation.leaderboard.submission import require_row_by_row, stored_in
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.scoring.equivalence_sets import fingerprint
@@ -46,16 +47,23 @@ def leaderboard_of(
     return content
 
 
-def board_from(folder: Path, stored: Sequence[Path]) -> dict[str, Any]:
+def board_from(folder: Path, stored: Sequence[Path], confirmed: Sequence[Path] = ()) -> dict[str, Any]:
     """The same from stored alarms and submissions, with the oracles: labels are read, telemetry is not.
 
-    stored: what `submission.stored_in` takes. Nothing is kept. An entry of the informed track has that beside its name.
+    stored: what `submission.stored_in` takes. confirmed: records of submissions whose code was run again. Nothing is
+    kept. An entry of the informed track has that beside its name. InputError for a submission that was not replayed
+    row by row.
     """
-    dataset = load_labels(folder)
-    cards = [
-        card if card.track == BLIND else replace(card, detector=f"{card.detector} ({card.track})")
-        for card in rescore(dataset, stored_in(stored), oracles=True)
-    ]
+    dataset, records, files = load_labels(folder), read_records(confirmed), stored_in(stored)
+    require_row_by_row(files)
+    cards, claims = [], {}
+    for card in rescore(dataset, files, oracles=True):
+        claim = claim_of(card, records)
+        if card.track != BLIND:
+            card = replace(card, detector=f"{card.detector} ({card.track})")
+        cards.append(card)
+        if claim["claim"]:
+            claims[card.profile, card.detector] = claim
     for profile in dict.fromkeys(card.profile for card in cards):
         missing = set(ONE_LINERS) - {card.detector for card in cards if card.profile == profile}
         if missing:
@@ -63,7 +71,7 @@ def board_from(folder: Path, stored: Sequence[Path]) -> dict[str, Any]:
                 f"from: no alarms of {', '.join(sorted(missing))} under the profile {profile}, which every board has; "
                 f"allowed: with what `trainwreck leaderboard {folder} --profile {profile} --alarms OUT` writes"
             )
-    return standing(dataset, cards)
+    return standing(dataset, cards, claims)
 
 
 def scores_of(
@@ -77,12 +85,20 @@ def scores_of(
     return standing(dataset, board_cards(dataset, extra, profiles, workers=workers, progress=tick))
 
 
-def standing(dataset: DataSet, cards: Sequence[Scorecard]) -> dict[str, Any]:
-    """What is kept: what the scores are of, the rows, the easy scenarios by profile, the scorecards. JSON-safe."""
+def standing(
+    dataset: DataSet, cards: Sequence[Scorecard], claims: Mapping[tuple[str, str], dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """What is kept: what the scores are of, the rows, the easy scenarios by profile, the scorecards. JSON-safe.
+
+    claims: columns of `claim_of` by profile and detector; rows have them where there is a submission.
+    """
     board = table(cards)
+    rows = [plain(row) for row in board.to_dict("records")]
+    if claims:
+        rows = [row | claims.get((row["profile"], row["detector"]), NO_CLAIM) for row in rows]
     return {
         "of": stamp(dataset),
-        "rows": [plain(row) for row in board.to_dict("records")],
+        "rows": rows,
         "easy": board.attrs["easy"],
         "cards": [compact(card) for card in cards],
     }

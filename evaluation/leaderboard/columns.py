@@ -154,7 +154,7 @@ def heads(columns: Sequence[Column]) -> list[str]:
 
 
 def cells(row: Mapping[str, Any], columns: Sequence[Column]) -> list[str]:
-    """A row as text, a cell a column. A detector that failed on runs says so beside its name."""
+    """A row as text, a cell a column. Beside a name: on how many runs it failed, and what its claim rests on."""
     return [_cell(row, column) for column in columns]
 
 
@@ -173,10 +173,18 @@ def _markdown(rows: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> l
     return [head, "|" + "---|" * len(columns), *body]
 
 
+def claim_text(row: Mapping[str, Any]) -> str:
+    """What the score of a submission rests on, with its recall on private seeds; "" for what is no submission."""
+    private = row_interval_text(row, "private_recall") if row.get("private_recall") is not None else ""
+    return ": ".join(part for part in (row.get("claim", ""), private) if part)
+
+
 def _cell(row: Mapping[str, Any], column: Column) -> str:
     value = row[column.key]
     if column.interval:
         return row_interval_text(row, column.key, column.form)
-    if column.key == "detector" and row["crashed"]:
-        return f"{value} (failed on {row['crashed']} runs)"
+    if column.key == "detector":
+        failed = f"failed on {row['crashed']} runs" if row["crashed"] else ""
+        notes = [note for note in (failed, claim_text(row)) if note]
+        return f"{value} ({'; '.join(notes)})" if notes else str(value)
     return number_text(value, column.form)

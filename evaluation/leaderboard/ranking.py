@@ -171,15 +171,15 @@ def _row(card: Scorecard, rank: int | None, easy: Collection[str]) -> dict[str, 
     row |= _with_interval("area", card.area)
     row |= _with_interval("volume", card.volume)
     row |= _with_interval(f"false_alarms_per_{RATE_STEPS}", card.false_alarm_rate)
-    for name, point in card.points.items():
+    for name, at in card.points.items():
         end = suffix(name)
-        row |= _with_interval(f"recall_of_visible{end}", point.recall.of_visible)
-        row |= _with_interval(f"skill{end}", point.skill[HEADLINE_COST][HEADLINE_PREVALENCE])
-        row |= _with_interval(f"lead{end}", point.lead)
-        row |= _with_interval(f"delay_share{end}", point.delay["from_onset"]["restricted_mean_share"])
+        row |= _with_interval(f"recall_of_visible{end}", at.recall.of_visible)
+        row |= _with_interval(f"skill{end}", at.skill[HEADLINE_COST][HEADLINE_PREVALENCE])
+        row |= _with_interval(f"lead{end}", at.lead)
+        row |= _with_interval(f"delay_share{end}", at.delay["from_onset"]["restricted_mean_share"])
         for k in map(str, TOP):
-            row |= _with_interval(f"top{k}{end}", point.diagnosis["cause"][k]["macro"])
-            row |= _with_interval(f"top{k}_within_set{end}", point.diagnosis["cause_within_set"][k]["macro"])
+            row |= _with_interval(f"top{k}{end}", at.diagnosis["cause"][k]["macro"])
+            row |= _with_interval(f"top{k}_within_set{end}", at.diagnosis["cause_within_set"][k]["macro"])
     return row | {"crashed": card.counts["crashed"], "update_us": card.cost["update_us"]}
 
 
@@ -232,4 +232,4 @@ def _utilities(card: Scorecard) -> np.ndarray:
         loss = skill.losses(first[negative], runs.healthy_last, HEADLINE_COST)
         part[failing] = HEADLINE_PREVALENCE * gain / max(1, failing.sum())
         part[negative] = -(1.0 - HEADLINE_PREVALENCE) * loss / max(1, negative.sum())
-    return at.expected(parts)
+    return np.asarray(at.expected(parts))

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,6 +20,7 @@ from trainwreck.evaluation.constants import (
     HEADLINE_PREVALENCE,
     LOG_EVERY,
     ONE_LINERS,
+    PREVALENCES,
 )
 from trainwreck.evaluation.dataset.consistency import check_telemetry
 from trainwreck.evaluation.dataset.dataset import DataSet, load
@@ -35,12 +36,14 @@ from trainwreck.evaluation.detectors.registry import (
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.replay.profiles import PROFILES
 from trainwreck.evaluation.replay.replay import Alarms, about, is_isolated, replay, replay_order
-from trainwreck.evaluation.replay.sandbox.limits import Limits
+from trainwreck.evaluation.scoring.operating_points import Recall
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored
-from trainwreck.evaluation.scoring.scorecard import Recall, Scorecard, measure, plain
+from trainwreck.evaluation.scoring.scorecard import Scorecard, measure, plain
 
 if TYPE_CHECKING:
+    from trainwreck.evaluation.leaderboard.shortcuts import Shortcut
+    from trainwreck.evaluation.replay.sandbox.limits import Limits
     from trainwreck.evaluation.scoring.detector_seeds import Seeded
 
 __all__ = ["Leaderboard", "Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
@@ -97,7 +100,7 @@ def score(
     profile: str = DEFAULT_PROFILE,
     track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
-    limits: Limits | None = None,
+    limits: "Limits | None" = None,
     isolate: bool = False,
     seeds: int = DEFAULT_SEEDS,
     progress: Progress | None = None,
@@ -132,16 +135,18 @@ def score_all(
     track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
     workers: int = 1,
-    limits: Limits | None = None,
+    limits: "Limits | None" = None,
     isolate: bool = False,
     seeds: int = DEFAULT_SEEDS,
+    twins_apart: bool = False,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
     """`score` for several detectors and profiles, by profile, then detector; each trace is read once.
 
     workers: processes to replay in; with more than one, detectors are given by name, or can be pickled. seeds: with
     more than one each detector is replayed with `seed` 0, 1, ... and its scorecard, of seed 0, has the scores of all.
-    Raises InputError for a detector that takes no seed then.
+    Raises InputError for a detector that takes no seed then. twins_apart: no process sees two runs of a twin set, which
+    are bitwise the same until one of them fails; of detectors with a process of their own, and with one worker.
     """
     chosen: Sequence[AnyDetector] = detectors
     if seeds > 1:
@@ -149,10 +154,10 @@ def score_all(
 
         chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)]
     dataset = load(dataset)
-    cards = _score_all(dataset, chosen, profiles, track, k, progress, workers, limits, isolate)
+    cards = _score_all(dataset, chosen, profiles, track, k, progress, workers, limits, isolate, twins_apart)
     if seeds == 1:
         return cards
-    names = [_entry_name(one) for one in detectors] * len(profiles)
+    names = [entry_name(one) for one in detectors] * len(profiles)
     return [_of_seeds(name, cards[i * seeds : (i + 1) * seeds]) for i, name in enumerate(names)]
 
 
@@ -162,7 +167,7 @@ def board_cards(
     profiles: Sequence[str] = (DEFAULT_PROFILE,),
     *,
     workers: int = 1,
-    limits: Limits | None = None,
+    limits: "Limits | None" = None,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
     """Scorecards of every built-in detector, the oracles, and `extra`; `workers` and `limits` as in `score_all`.
@@ -170,15 +175,22 @@ def board_cards(
     A name in `extra` that is on the board anyway is listed once.
     """
     return score_all(
-        dataset, board_entries(extra), profiles=profiles, workers=workers, limits=limits, progress=progress
+        dataset, board_entries(dataset, extra), profiles=profiles, workers=workers, limits=limits, progress=progress
     )
 
 
-def board_entries(extra: Sequence[str | Detector | type[Detector]] = ()) -> list[str | Detector | type[Detector]]:
-    """The entries of a board by default: every built-in detector and the oracles; and `extra`."""
+def board_entries(
+    dataset: DataSet, extra: Sequence[str | Detector | type[Detector]] = ()
+) -> list[str | Detector | type[Detector]]:
+    """The entries of a board by default: every built-in detector, the shortcuts, the oracles; and `extra`.
+
+    The shortcuts are left out where there is nothing to tune them on (`shortcuts.left_out`).
+    """
+    from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS, tunable
     from trainwreck.evaluation.replay.oracles import ORACLES
 
-    always: list[str | Detector | type[Detector]] = [*builtin_detectors(), *ORACLES]
+    shortcuts = SHORTCUTS if tunable(dataset.runs) else ()
+    always: list[str | Detector | type[Detector]] = [*builtin_detectors(), *shortcuts, *ORACLES]
     return [*always, *(detector for detector in extra if detector not in always)]
 
 
@@ -191,7 +203,7 @@ def leaderboard(
     track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
     workers: int = 1,
-    limits: Limits | None = None,
+    limits: "Limits | None" = None,
     progress: Progress | None = None,
 ) -> Leaderboard:
     """Detectors side by side, as `trainwreck leaderboard` has them.
@@ -200,10 +212,10 @@ def leaderboard(
     `extra` beside them, as the command's --detector. workers and limits: as in `score_all`.
     """
     dataset = load(dataset)
-    chosen = list(detectors) if detectors is not None else board_entries(extra)
+    chosen = list(detectors) if detectors is not None else board_entries(dataset, extra)
     if detectors is not None and extra:
         raise InputError("extra: not allowed beside detectors; allowed: one of them")
-    names = [_entry_name(detector) for detector in chosen]
+    names = [entry_name(detector) for detector in chosen]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
@@ -230,8 +242,9 @@ def _score_all(
     k: int,
     progress: Progress | None,
     workers: int = 1,
-    limits: Limits | None = None,
+    limits: "Limits | None" = None,
     isolate: bool = False,
+    twins_apart: bool = False,
 ) -> list[Scorecard]:
     """Scorecards by profile, then detector. Each trace is read once and shown to all."""
     if dataset.imported:
@@ -246,12 +259,13 @@ def _score_all(
     frame = baseline(dataset.runs)  # blind policies are tuned on what every signal shows
     frames = {name: frame if name == DEFAULT_PROFILE else baseline(dataset.runs, name) for name in profiles}
     known = _allowed_causes(dataset)
-    settings = (profiles, track, k, known)
     replayed = dataset.runs[scored(dataset.runs)]
     order = replay_order(replayed["run_id"])
     with ExitStack() as stack:
         # Here, so that a wrong one is reported before any work.
         entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
+        shortcuts = _shortcuts(dataset, entries, frame, profiles, k)
+        settings = (profiles, track, k, known, shortcuts)
         found: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
         if workers > 1:
             from joblib import Parallel, delayed
@@ -266,7 +280,12 @@ def _score_all(
                 for table in tables
             )
         else:
-            replies = (_replayed(dataset, [run_id], entries, *settings) for run_id in order)
+            parts = twin_sets_apart(replayed.loc[order]) if twins_apart else [order]
+            replies = (
+                _replayed(dataset, [run_id], entries, *settings)
+                for part in parts
+                for run_id in _with_new_processes(part, entries)
+            )
         done = 0
         for reply in replies:
             for run_id, alarms in reply.items():
@@ -290,6 +309,7 @@ def _replayed(
     track: str,
     k: int,
     known: Collection[str],
+    shortcuts: "Mapping[str, Shortcut]",
 ) -> dict[str, dict[tuple[str, str], Alarms]]:
     """What each entry says of some runs: by run, then profile and name."""
     found: dict[str, dict[tuple[str, str], Alarms]] = {}
@@ -302,12 +322,26 @@ def _replayed(
             (profile, entry.name): (
                 entry.oracle(run, profile)
                 if entry.oracle is not None
-                else replay(entry.make, trace, profile, context, k=k, known=known)
+                else replay(entry.maker(run, profile, shortcuts), trace, profile, context, k=k, known=known)
             )
             for profile in profiles
             for entry in entries
         }
     return found
+
+
+def twin_sets_apart(runs: pd.DataFrame) -> list[list[str]]:
+    """Run ids in parts, in each of which no two runs have the same base and seed; the order is kept within a part."""
+    place = runs.groupby(["base", "seed"]).cumcount()
+    return [part["run_id"].tolist() for _, part in runs.groupby(place)]
+
+
+def _with_new_processes(run_ids: Sequence[str], entries: "Sequence[_Entry]") -> Iterator[str]:
+    """The runs, after which processes of detectors are ended; the next run begins others."""
+    yield from run_ids
+    for entry in entries:
+        if is_isolated(entry.make):
+            entry.make.close()
 
 
 def _elsewhere(
@@ -316,7 +350,7 @@ def _elsewhere(
     runs: pd.DataFrame,
     frame: Baseline,
     detectors: list[Any],
-    limits: Limits | None,
+    limits: "Limits | None",
     isolate: bool,
     *settings: Any,
 ) -> Any:
@@ -337,23 +371,28 @@ class _Entry:
         detector: AnyDetector,
         frame: Baseline,
         stack: ExitStack,
-        limits: Limits | None,
+        limits: "Limits | None",
         isolate: bool,
     ) -> None:
-        self.name = _entry_name(detector)
+        self.name = entry_name(detector)
         seed: dict[str, int] = {}
         if _is_seeded(detector):
             seed = {"seed": detector.seed}
             detector = detector.detector
+        self.shortcut = False
         self.make: Any = None
         self.about: dict[str, Any] = {}
         self.oracle: Callable[[pd.Series, str], Alarms] | None = None
         if isinstance(detector, str) and not is_builtin(detector):
+            from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
             from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
 
+            self.shortcut = detector in SHORTCUTS
+            if seed and (self.shortcut or detector in ORACLES):
+                raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
+            if self.shortcut:
+                return
             if detector in ORACLES:
-                if seed:
-                    raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
                 self.oracle, self.about = partial(oracle_alarms, detector), dict(ABOUT_ORACLES)
                 return
         subject = _opened(detector, limits, seed) if isinstance(detector, str) else detector
@@ -367,8 +406,8 @@ class _Entry:
         self.make = _tuned(subject, frame) or subject
         if seed:
             if not isinstance(subject, type):
-                raise InputError(f"detector-seeds: {_entry_name(detector)} is made already; allowed: classes and names")
-            check_settings(subject, seed, f"detector {_entry_name(detector)}")
+                raise InputError(f"detector-seeds: {entry_name(detector)} is made already; allowed: classes and names")
+            check_settings(subject, seed, f"detector {entry_name(detector)}")
             self.make = partial(self.make, **seed)
         if isolate:
             if not isinstance(detector, str):
@@ -378,8 +417,28 @@ class _Entry:
             settings = self.make.keywords if isinstance(self.make, partial) else {}
             self.make = stack.enter_context(isolated_builtin(detector, settings, limits))
 
+    def maker(self, run: pd.Series, profile: str, shortcuts: "Mapping[str, Shortcut]") -> Any:
+        """What `replay` takes for a run."""
+        return shortcuts[self.name].maker(run, profile) if self.shortcut else self.make
 
-def _opened(name: str, limits: Limits | None, settings: Mapping[str, Any]) -> Any:
+
+def _shortcuts(
+    dataset: DataSet, entries: Sequence[_Entry], frame: Baseline, profiles: Sequence[str], k: int
+) -> "dict[str, Shortcut]":
+    """The shortcuts among the entries, tuned; the entries then say so of themselves."""
+    names = [entry.name for entry in entries if entry.shortcut]
+    if not names:
+        return {}
+    from trainwreck.evaluation.leaderboard.shortcuts import tuned
+
+    made = tuned(dataset, names, _clock_step(frame), profiles, k)
+    for entry in entries:
+        if entry.shortcut:
+            entry.about = dict(made[entry.name].about)
+    return made
+
+
+def _opened(name: str, limits: "Limits | None", settings: Mapping[str, Any]) -> Any:
     """`open_detector`; a built-in one without the modules of the sandbox."""
     if is_builtin(name):
         return load_detector(name)
@@ -405,9 +464,10 @@ def _is_seeded(detector: object) -> "TypeGuard[Seeded]":
     return isinstance(detector, Seeded)
 
 
-def _entry_name(detector: object) -> str:
+def entry_name(detector: object) -> str:
+    """What a detector is called on a board and in stored alarms: of a file or a command without its folders."""
     if _is_seeded(detector):
-        return f"{_entry_name(detector.detector)}, seed {detector.seed}"
+        return f"{entry_name(detector.detector)}, seed {detector.seed}"
     if isinstance(detector, str):
         if is_builtin(detector):
             return detector
@@ -419,15 +479,24 @@ def _entry_name(detector: object) -> str:
     return str(getattr(detector, "name", "") or kind.__name__)
 
 
+def _clock_step(frame: Baseline) -> int:
+    """The step of `clock` and of the shortcuts: as tuned for the headline cost where half of the runs fail.
+
+    At the headline prevalence no step is worth its false alarms, and `clock` would be a second `never`.
+    """
+    policies = {policy.name: policy.value for policy in frame.blind[HEADLINE_COST, max(PREVALENCES)].policies}
+    return int(policies["clock"])
+
+
 def _tuned(subject: object, frame: Baseline) -> Callable[[], Detector] | None:
-    """The blind entries at their best: as tuned for the headline cost skill."""
+    """The blind entries at their best: `clock` at `_clock_step`, the others as tuned for the headline cost skill."""
     if getattr(subject, "name", "") not in BLIND_POLICIES:
         return None
     from trainwreck.evaluation.detectors.sanity import blind
 
     policies = {policy.name: policy.value for policy in frame.blind[HEADLINE_COST, HEADLINE_PREVALENCE].policies}
     if subject is blind.Clock:
-        return partial(blind.Clock, step=int(policies["clock"]))
+        return partial(blind.Clock, step=_clock_step(frame))
     if subject is blind.Periodic:
         return partial(blind.Periodic, every=int(policies["periodic"]))
     if subject is blind.Random:

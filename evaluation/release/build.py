@@ -23,17 +23,16 @@ from filelock import FileLock, Timeout
 
 from trainwreck.evaluation.dataset.dataset import SUMS, DataSet, load, write_manifest, write_runs
 from trainwreck.evaluation.dataset.schema import document
-from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json, sha256, write_json, write_text
 from trainwreck.evaluation.leaderboard.cache import SCORES, kept, scores_of
+from trainwreck.evaluation.leaderboard.run import board_entries
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.release.card import card
 from trainwreck.evaluation.release.croissant import metadata
 from trainwreck.evaluation.release.facts import CREATORS, LICENCE, LICENCE_TERMS, LICENCE_URL, Facts
 from trainwreck.evaluation.release.partitions import write_partitions
 from trainwreck.evaluation.release.selection import plan_of, released_rows, scenario_names
-from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.evaluation.replay.profiles import PROFILES
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 
@@ -140,7 +139,7 @@ def _standing_scores(dataset: DataSet, profiles: Sequence[str]) -> dict[str, Any
     if scores is None:
         return None
     entries = {(card["detector"], card["profile"]) for card in scores["cards"]}
-    shown = {(name, profile) for name in (*builtin_detectors(), *ORACLES) for profile in profiles}
+    shown = {(name, profile) for name in board_entries(dataset) for profile in profiles}
     return scores if entries == shown else None
 
 

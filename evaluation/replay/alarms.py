@@ -110,8 +110,8 @@ class Transcript:
     calibration runs needs the score of every row. The stop protocol uses the first alarm, the monitor
     protocol the edges, so that one replay serves both.
 
-    nonfinite: steps whose rows show a loss that is not finite. An alarm there, or a score without bound, outranks every
-    score elsewhere: it is kept as infinity.
+    nonfinite: steps whose rows show a loss that is not finite. A score without bound there outranks one elsewhere, as
+    at a gradient that overflows in fp16 and is skipped: it is kept as infinity.
     """
 
     def __init__(self, nonfinite: Collection[int] = ()) -> None:
@@ -131,7 +131,7 @@ class Transcript:
         if verdict.alarm and self.causes is None:
             self.causes = verdict.causes
         score, self._named = verdict.score, verdict.causes or self._named
-        if step in self.nonfinite and (verdict.alarm or score >= LARGEST_SCORE):
+        if score >= LARGEST_SCORE and step in self.nonfinite:
             score = math.inf
         if score > self._top:
             self._top = score

@@ -14,9 +14,7 @@ DELAY = 0.05  # of the run: how late the delayed oracle is
 ORACLES: dict[str, Callable[[pd.Series, float], float]] = {
     "oracle_at_onset": lambda run, visible: float(run["onset_step"]),
     "oracle_at_v": lambda run, visible: visible,
-    "oracle_delayed": lambda run, visible: float(
-        min(run["last_step"], visible + round(DELAY * run["last_step"]))
-    ),
+    "oracle_delayed": lambda run, visible: float(min(run["last_step"], visible + round(DELAY * run["last_step"]))),
     "oracle_at_no_return": lambda run, visible: float(
         run["last_step"] if pd.isna(run["no_return_step"]) else run["no_return_step"]
     ),

@@ -26,7 +26,7 @@ __all__ = ["OK", "Alarms", "load_detector", "replay", "replay_order", "rising_ed
 
 
 def replay_order(run_ids: Iterable[str]) -> list[str]:
-    """The order in which runs are shown to a detector: by a hash of their names, so that it tells nothing.
+    """The order in which runs are shown to a detector: by a hash of their names, which no label has a part in.
 
     Plans, and so tables of runs, go by role and seed: a class that counts its runs could read labels off the count.
     """

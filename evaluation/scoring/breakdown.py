@@ -6,10 +6,9 @@ import numpy as np
 
 from trainwreck.evaluation.constants import RATE_STEPS
 from trainwreck.evaluation.dataset.schema import FAILURES, HELD_OUT, JOINT
-from trainwreck.evaluation.scoring.metrics.bootstrap import Ratio
+from trainwreck.evaluation.scoring.metrics.bootstrap import Ratio, Share
 from trainwreck.evaluation.scoring.metrics.curves import frontier, operating_curve, stop_rate
 from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
-from trainwreck.evaluation.scoring.metrics.false_alarms import Share, healthy_steps
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, peak, threshold_range
 from trainwreck.evaluation.scoring.operating_points import At, peaks
 from trainwreck.evaluation.scoring.outcomes import Outcomes
@@ -26,23 +25,24 @@ def breakdown(at: At) -> dict[str, dict[str, Share]]:
     one = at.one
     families = np.array([PAIRS if JOINT in name else name for name in one.family.tolist()])
     groups = {
-        "family": (families, one.failing),
-        "scenario": (one.scenario, one.failing),
-        "look_alike": (one.scenario, one.look_alike),
+        "family": (families, one.failing, at.found),
+        "scenario": (one.scenario, one.failing, at.found),
+        "look_alike": (one.scenario, one.look_alike, at.alarmed),
     }
     masks = {
         (part, name): among & (names == name)
-        for part, (names, among) in groups.items()
+        for part, (names, among, _) in groups.items()
         for name in np.unique(names[among]).tolist()
-        if name
     }
-    masks |= {("held_out", name): unseen for name in HELD_OUT if (unseen := one.failing & one.unseen(name)).any()}
-    values = dict.fromkeys(("family", "scenario", "held_out"), at.found) | {"look_alike": at.alarmed}
-    expected = {part: at.expected(one) for part, one in values.items()}
-    found = at.frame.bootstrap.ratios({key: Ratio(expected[key[0]] * mask, mask) for key, mask in masks.items()})
+    masks |= {("held_out", name): one.failing & one.unseen(name) for name in HELD_OUT}
+    groups["held_out"] = (one.held_out, one.failing, at.found)
+    expected = {part: at.expected(values) for part, (_, _, values) in groups.items()}
+    found = at.frame.bootstrap.ratios(
+        {key: Ratio(expected[key[0]] * mask, mask) for key, mask in masks.items() if mask.any()}
+    )
     return {
-        part: {key[1]: at.share(found[key], values[part], mask) for key, mask in masks.items() if key[0] == part}
-        for part in values
+        part: {key[1]: at.share(estimate, values, masks[key]) for key, estimate in found.items() if key[0] == part}
+        for part, (_, _, values) in groups.items()
     }
 
 
@@ -86,5 +86,6 @@ def operating(one: Outcomes) -> tuple[np.ndarray, np.ndarray]:
 
 def exposure(one: Outcomes) -> np.ndarray:
     """Healthy steps of each run, up to a crash. Latent and cured runs are reported apart and give none. [N] int"""
-    steps = np.minimum(healthy_steps(one.negative, one.last, one.onset), one.judged + 1).astype(np.int64)
+    healthy = np.where(one.negative, one.last + 1, np.minimum(one.onset, one.last + 1))
+    steps = np.minimum(healthy, one.judged + 1).astype(np.int64)
     return np.where(one.negative | np.isin(one.kind, FAILURES), steps, 0)

@@ -12,8 +12,7 @@ from trainwreck.evaluation.constants import BUDGETS, COSTS, LARGEST_STOPPED, PRE
 from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.scoring.equivalence_sets import Sets
 from trainwreck.evaluation.scoring.metrics import delay, diagnosis, skill
-from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, SHARE, Estimate, Ratio
-from trainwreck.evaluation.scoring.metrics.false_alarms import Share
+from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, SHARE, Estimate, Ratio, Share
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, in_time, peak
 from trainwreck.evaluation.scoring.metrics.thresholds import Peaks, Randomised, over_budgets, within_budget
 from trainwreck.evaluation.scoring.outcomes import Outcomes
@@ -62,8 +61,8 @@ class Area(NamedTuple):
     """What needs no threshold: mean recall and mean lead over shares stopped from 0 to 10 %, look-alikes among them.
 
     recall: area under the curve of in-time recall, over the largest that it can be. lead: the volume under its surface,
-    where an alarm has to come within a share of the time to act, from none to all of it: the mean over that share is the
-    lead (compare VUS, Paparrizos et al. 2022). Thresholds are those of the measured runs, so that no number here
+    where an alarm has to come within a share of the time to act, from none to all of it: the mean over that share is
+    the lead (compare VUS, Paparrizos et al. 2022). Thresholds are those of the measured runs, so that no number here
     can be had in use.
     """
 
@@ -89,7 +88,10 @@ def area(one: Outcomes, frame: Baseline) -> Area:
 def measured_at(one: Outcomes, frame: Baseline, threshold: Randomised | None, sets: Sets) -> Point:
     """Every score at one threshold. one: outcomes of the measured runs."""
     at = At(one, frame, threshold)
-    delays = {"from_onset": _Delay(at, one.failing, one.onset), "from_visible": _Delay(at, one.visible_in_time, one.visible)}
+    delays = {
+        "from_onset": _Delay(at, one.failing, one.onset),
+        "from_visible": _Delay(at, one.visible_in_time, one.visible),
+    }
     diagnoses = _Diagnosis(at, sets)
     found = frame.bootstrap.ratios(
         {
@@ -99,8 +101,8 @@ def measured_at(one: Outcomes, frame: Baseline, threshold: Randomised | None, se
             ("look_alike",): at.mean(at.alarmed, one.look_alike),
             ("mixed",): at.mean(at.alarmed, frame.negative_weights),
             ("lead",): at.mean(at.leads, one.failing),
-            **{(name, *key): ratio for name, part in delays.items() for key, ratio in part.asked().items()},
-            **diagnoses.asked(),
+            **{(name, *key): ratio for name, part in delays.items() for key, ratio in part.ratios().items()},
+            **diagnoses.ratios(),
         }
     )
     recall = Recall(
@@ -146,7 +148,7 @@ class At:
 
     @cached_property
     def found(self) -> np.ndarray:
-        return in_time(self.firsts, self.one.onset, self.one.no_return) & self.one.failing
+        return np.asarray(in_time(self.firsts, self.one.onset, self.one.no_return) & self.one.failing)
 
     @cached_property
     def leads(self) -> np.ndarray:
@@ -154,7 +156,7 @@ class At:
 
     @cached_property
     def alarmed(self) -> np.ndarray:
-        return np.isfinite(self.firsts)
+        return np.asarray(np.isfinite(self.firsts))
 
     def expected(self, values: np.ndarray) -> np.ndarray:
         """Expectation of each run's value over the levels. values: [T, N]. Returns [N]"""
@@ -194,18 +196,18 @@ class _Delay:
         self.used = at.chances != 0
         self.instants = np.unique(np.linspace(0.0, self.time[self.used].max(initial=0.0), INSTANTS).round())
 
-    def asked(self) -> dict[tuple[str, ...], Ratio]:
+    def ratios(self) -> dict[tuple[str, ...], Ratio]:
         steps, share = np.zeros((2, len(self.at.firsts), len(self.mask)))
         for i, first in enumerate(self.at.firsts):
             steps[i, self.mask], share[i, self.mask] = delay.restricted_delay(first[self.mask], *self.bounds)
-        asked = {("steps",): self.at.mean(steps, self.mask, RATE), ("share",): self.at.mean(share, self.mask)}
+        wanted = {("steps",): self.at.mean(steps, self.mask, RATE), ("share",): self.at.mean(share, self.mask)}
         detected = np.zeros((len(self.mask), len(self.instants)))
         for i, instant in enumerate(self.instants.tolist()):
             detected[self.mask, i] = self.at.chances @ ((self.event == delay.Event.DETECTED) & (self.time <= instant))
-        return asked | {("by", str(i)): Ratio(detected[:, i], self.mask) for i in range(len(self.instants))}
+        return wanted | {("by", str(i)): Ratio(detected[:, i], self.mask) for i in range(len(self.instants))}
 
     def facts(self, found: Mapping[tuple[str, ...], Estimate]) -> dict[str, Any]:
-        """As in `Point.delay`. found: what was asked."""
+        """As in `Point.delay`. found: the estimates of `ratios`."""
         weights = np.broadcast_to(self.at.chances[:, None], self.time.shape)[self.used].ravel()
         flat = self.time[self.used].ravel(), self.event[self.used].ravel()
         incidence = {
@@ -240,13 +242,11 @@ class _Diagnosis:
             "cause_within_set": (one.cause, named, frame.unseen, sets),
         }
 
-    def asked(self) -> dict[tuple[str, ...], Ratio]:
-        return {
-            ("diagnosis", level, str(k)): self._macro(level, k) for level in self.levels for k in TOP
-        }
+    def ratios(self) -> dict[tuple[str, ...], Ratio]:
+        return {("diagnosis", level, str(k)): self._macro(level, k) for level in self.levels for k in TOP}
 
     def facts(self, found: Mapping[tuple[str, ...], Estimate]) -> dict[str, Any]:
-        """As in `Point.diagnosis`. found: what was asked."""
+        """As in `Point.diagnosis`. found: the estimates of `ratios`."""
         failing = self.at.one.failing
         facts: dict[str, Any] = {}
         for level, (truth, answers, _, within) in self.levels.items():
@@ -271,7 +271,10 @@ class _Diagnosis:
         """Mean over causes of the mean over each cause's failing runs."""
         truth, answers, unseen, within = self.levels[level]
         failing = self.at.one.failing
-        right, weights = np.full(len(failing), np.nan if np.isnan(self.at.chances).any() else 0.0), np.zeros(len(failing))
+        right, weights = (
+            np.full(len(failing), np.nan if np.isnan(self.at.chances).any() else 0.0),
+            np.zeros(len(failing)),
+        )
         for i, given in answers.items():
             right += self.at.chances[i] * diagnosis.diagnosed(self.at.found[i], truth, given, k, unseen, within)
         _, code, counts = np.unique(truth[failing], return_inverse=True, return_counts=True)

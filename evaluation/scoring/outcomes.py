@@ -33,9 +33,8 @@ class Outcomes(RunLabels):
     steps: tuple[np.ndarray, ...]
     scores: tuple[np.ndarray, ...]
 
-
     def named_at(self, first: np.ndarray) -> list[tuple[str, ...]]:
-        """The causes that stood when each run's score first exceeded a threshold. first: [N], inf where it never did."""
+        """The causes that stood when each run's score first exceeded a threshold. first: [N], inf where it did not."""
         found = []
         for step, answers in zip(first.tolist(), self.answers, strict=True):
             given = [causes for since, causes in answers if since <= step] if np.isfinite(step) else []

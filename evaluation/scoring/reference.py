@@ -33,7 +33,6 @@ from trainwreck.evaluation.scoring.metrics.skill import (
 )
 from trainwreck.evaluation.scoring.run_labels import RunLabels, run_labels
 
-
 UNCOVERED = {
     "healthy": "healthy runs are of bases without a calibration run, which no threshold accounts for",
     "look_alike": "look-alike runs are of scenarios without a calibration run, which no budget counts",
@@ -186,7 +185,7 @@ def _too_few(weights: np.ndarray) -> list[str]:
             note += f" in effect, of {len(weights)}" if round(count) < len(weights) else ""
             # What stays quiet on all of them may still stop one in so many others.
             largest = budget * (count + 1.0)
-            notes.append(note + (f", with which no recall is above {largest:.2f}" if 0 < count and largest < 1 else ""))
+            notes.append(note + (f", with which no recall is above {largest:.2f}" if count > 0 and largest < 1 else ""))
     return notes
 
 

@@ -25,8 +25,7 @@ from trainwreck.evaluation.replay.alarms import FAILURES_OF_A_DETECTOR, labelled
 from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.scoring.breakdown import breakdown, exposure, operating, threshold_curves
 from trainwreck.evaluation.scoring.equivalence_sets import shipped
-from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, Estimate
-from trainwreck.evaluation.scoring.metrics.false_alarms import Share
+from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, Estimate, Share
 from trainwreck.evaluation.scoring.metrics.recall import in_time
 from trainwreck.evaluation.scoring.metrics.thresholds import Randomised
 from trainwreck.evaluation.scoring.operating_points import (
@@ -72,10 +71,10 @@ class Scorecard:
     Scores are of the runs outside the tuning splits. points: operating point ("default", "0.01", "0.05") to `Point`;
     recall, delay, diagnosis and skill are those of the headline's. free: the threshold-free `Area`. ceiling: share of
     failing runs that the profile shows before their point of no return, which no detector's recall should exceed.
-    false_alarm_rate, false_stop and monitor_recall are of the published default. statuses: how the replays ended, kind to
-    runs. breakdown: recall within the headline budget by family, scenario and what was held out, and the share stopped
-    by look-alike. curves: metric 7. seeds: scores by seed of a detector that draws (`seeding`), where several were
-    asked for; all else is of the first. outcomes and alarms are the raw material: labels joined with alarms of the
+    false_alarm_rate, false_stop and monitor_recall are of the published default. statuses: how the replays ended, kind
+    to runs. breakdown: recall within the headline budget by family, scenario and what was held out, and the share
+    stopped by look-alike. curves: metric 7. seeds: scores by seed of a detector that draws (`seeding`), where several
+    were asked for; all else is of the first. outcomes and alarms are the raw material: labels joined with alarms of the
     measured runs, and the alarms of every run that was shown.
     """
 

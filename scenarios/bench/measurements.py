@@ -20,6 +20,7 @@ MEASUREMENTS = {
     "fidelity": ("claims.fidelity", "beside_the_literature"),
     "language": ("claims.language", "parts"),
     "machines": ("claims.machines", "between_processors"),
+    "replay": ("claims.replay", "one_row_at_a_time"),
 }
 
 

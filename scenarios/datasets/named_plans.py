@@ -1,5 +1,7 @@
 """The named plans: demo and sample, which are small, and those of a released data set: standard, full, private.
 
+These three are of version 1, of which the labels in `results/standard` are; version 2 is `standard_plan.py`.
+
     split         seeds       runs
     calibration   1000 ...    eight healthy runs of every base: thresholds are frozen on them
     train         2000 ...    what a detector may learn from: some causes and severities are held out
@@ -123,6 +125,12 @@ def full() -> list[RunSpec]:
 
 def private(salt: str) -> list[RunSpec]:
     """The test split under seeds drawn from a salt. InputError for an empty one."""
+    specs = _split(Split.TEST, range(3), drawn_by(salt))
+    return unique(_calibration([dataclasses.replace(s, split=Split.PRIVATE) for s in specs]))
+
+
+def drawn_by(salt: str) -> Draw:
+    """The seeds of a salt. InputError for an empty one."""
     if not salt:
         raise InputError("salt: '' is not allowed; allowed: any text that is kept to oneself")
 
@@ -130,13 +138,12 @@ def private(salt: str) -> list[RunSpec]:
         digest = hashlib.sha256(f"{salt}/{i}".encode()).digest()
         return PUBLIC_SEEDS + int.from_bytes(digest[:8], "big") % (SEED_LIMIT - PUBLIC_SEEDS)
 
-    specs = _split(Split.TEST, range(3), drawn)
-    return unique(_calibration([dataclasses.replace(s, split=Split.PRIVATE) for s in specs]))
+    return drawn
 
 
 def held_out_cause(id: str) -> bool:
     """Whether no training run has this cause."""
-    return _lot("cause", id) % HELD_OUT == 0
+    return lot("cause", id) % HELD_OUT == 0
 
 
 def held_out_severity(id: str) -> Severity | None:
@@ -144,14 +151,14 @@ def held_out_severity(id: str) -> Severity | None:
     levels = [Severity(level) for level in proven_severities(id) if level]
     if len(levels) < 2 or held_out_cause(id):
         return None
-    lot = _lot("severity", id)
-    return levels[lot // HELD_OUT % len(levels)] if lot % HELD_OUT < 2 else None
+    number = lot("severity", id)
+    return levels[number // HELD_OUT % len(levels)] if number % HELD_OUT < 2 else None
 
 
 @cache
 def pairs() -> tuple[str, ...]:
     """Compound scenarios of the test split: neighbours in an order drawn by name, where they can be one."""
-    drawn = sorted((e.id for e in scenarios().values() if not e.look_alike), key=lambda name: _lot("pair", name))
+    drawn = sorted((e.id for e in scenarios().values() if not e.look_alike), key=lambda name: lot("pair", name))
     found: list[str] = []
     while len(drawn) > 1 and len(found) < PAIRS:
         first = drawn.pop(0)
@@ -224,6 +231,7 @@ def _marked(spec: RunSpec, held_out: str) -> RunSpec:
     return spec if spec.role is Role.TWIN else dataclasses.replace(spec, held_out=held_out)
 
 
-def _lot(what: str, id: str) -> int:
+def lot(what: str, id: str) -> int:
+    """A number drawn by a name: the same for ever."""
     digest = hashlib.sha256(f"split {SPLIT_VERSION}/{what}/{id}".encode()).digest()
     return int.from_bytes(digest[:4], "big")

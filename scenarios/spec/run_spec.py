@@ -35,7 +35,7 @@ class Role(Enum):
 class Split(Enum):
     """What a run may be used for."""
 
-    CALIBRATION = "calibration"  # healthy runs on which thresholds are frozen
+    CALIBRATION = "calibration"  # healthy runs, and look-alikes, on which thresholds are frozen
     TRAIN = "train"  # what a detector may learn from
     TEST = "test"
     PRIVATE = "private"  # as test, under seeds that are not published
@@ -46,7 +46,7 @@ class RunSpec:
     """One run, by name. `base_of` is the scenario whose base a healthy run has.
 
     severity is None where there is no scale. overrides are `key=value` settings, sorted by the caller.
-    held_out: what of it no training run of the plan has: cause, severity, pair or shape; empty otherwise.
+    held_out: what of it no training run of the plan has (`schema.HELD_OUT`), joined by +; empty where that is nothing.
     file: where the scenario is, `/folder/mine.py:Mine`, if it is one of a file; empty otherwise.
     """
 

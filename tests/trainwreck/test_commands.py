@@ -155,6 +155,7 @@ def test_leaderboard(call, copied):
     text = call("leaderboard", copied, "--profile", "minimal")
     assert text.code == 0, text.err
     assert all(row["detector"] in text.out for row in rows)
+    assert "not on the board: base_alone, first_rows (no train split" in text.out
     assert json.loads((copied / "scores.json").read_text(encoding="utf-8"))["rows"][0]["profile"] == "minimal"
 
 

@@ -122,8 +122,8 @@ def test_every_command_with_a_data_set_takes_the_sample(call):
         if any(isinstance(parameter.type, DataSetFolder) for parameter in command.params)
     }
     assert taking == {
-        "gallery", "quiz play", "quiz grade", "score", "leaderboard", "compare", "report", "submit", "rescore", "label",
-        "reproduce", "diff", "export", "release", "audit", "equivalence", "learn",
+        "gallery", "quiz play", "quiz grade", "score", "leaderboard", "compare", "report", "submit", "confirm",
+        "rescore", "label", "reproduce", "diff", "export", "release", "audit", "equivalence", "learn",
     }  # fmt: skip
     folders = {"dir", "dirs", "other", "data", "source"}
     for name, command in EVERY.items():

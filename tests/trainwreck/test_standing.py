@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.dataset.sample import sample
 from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.leaderboard.cache import board_from
+from trainwreck.scenarios.bench.score import copied
 
 SOURCE = (
     "import trainwreck\n\n\nclass Mine(trainwreck.Detector):\n    rule = 'loss over 6'\n\n"
@@ -96,6 +98,7 @@ def test_a_submission_is_facts_and_alarms(submission):
     }  # fmt: skip
     files = {path.relative_to(submission).as_posix() for path in submission.rglob("*.parquet")}
     assert content["alarms"] == {name: sha256(submission / name) for name in files}
+    assert content["batch"] == 1
     assert len(files) == 2
     assert sum(path.stat().st_size for path in submission.rglob("*.parquet")) < 50_000
 
@@ -139,8 +142,8 @@ def test_a_board_from_stored_alarms_and_submissions(call, kept, submission, here
         )
         assert second.endswith("under the profile minimal.")
         assert third.startswith(head)
-        shown = next(line.split()[3] for line in lines if line.split()[1:3] == ["over-six", "full"])
-        assert shown == f"{full[key]:.2f}"
+        (shown,) = [line for line in lines if line.split()[1] == "over-six" and " full " in line]
+        assert shown.split(" full ")[1].split()[0] == f"{full[key]:.2f}"
 
 
 def test_an_entry_that_reads_ahead_has_no_rank(kept, submission, tmp_path):
@@ -148,6 +151,40 @@ def test_an_entry_that_reads_ahead_has_no_rank(kept, submission, tmp_path):
     rows = board_from(sample(), [kept, ahead])["rows"]
     assert {row["rank"] for row in rows if row["detector"] == "over-six"} == {None}
     assert {type(row["rank"]) for row in rows if row["detector"] == "any_zscore"} == {int}
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory):
+    """The sample under other ids and seeds."""
+    return copied(tmp_path_factory.mktemp("copied") / "private", load("sample"), 1).path
+
+
+def test_a_claim_is_run_again_and_the_board_says_so(call, kept, submission, private, here):
+    (here / "mine.py").write_text(SOURCE, encoding="utf-8")
+    words = ("confirm", "sample", submission, "--private", private, "--detector")
+    result = call(*words, "mine.py:Mine", "--out", "confirmed")
+    assert result.code == 0, result.err
+    assert result.out.startswith("over-six: verified on private seeds\n")
+    assert "68 of 68" in result.out
+    assert result.out.endswith("record: confirmed/over-six.json\n")
+    stored = ("leaderboard", "sample", "--from", kept, "--from", submission, "--out", "board")
+    for more, claim in (
+        ((), "over-six (claimed"),
+        (("--confirmed", "confirmed"), "over-six (verified on private seeds: "),
+    ):
+        board = call(*stored, *more)
+        assert board.code == 0, board.err
+        assert claim in board.out
+        page = (here / "board" / "leaderboard.html").read_text(encoding="utf-8")
+        assert f"<small>{claim.removeprefix('over-six (')}" in page
+    table = (here / "board" / "leaderboard.csv").read_text(encoding="utf-8")
+    assert "verified on private seeds" in table
+    (here / "mine.py").write_text(SOURCE.replace("else loss", "else -loss"), encoding="utf-8")
+    other = call(*words, "mine.py:Mine", "--json")
+    assert other.code == 1
+    found = json.loads(other.out)
+    assert found["verdict"] == "not reproduced"
+    assert found == json.loads((here / "results" / "confirmed" / "over-six.json").read_text(encoding="utf-8"))
 
 
 def edited(submission, tmp_path, change):
@@ -161,11 +198,12 @@ def edited(submission, tmp_path, change):
     ("change", "part"),
     [
         (lambda content: [], "submission.json: not a submission"),
-        (lambda content: content | {"version": 9}, "version 9 is not allowed; allowed: 1"),
+        (lambda content: content | {"version": 9}, "version 9 is not allowed; allowed: 1, 2"),
         (lambda content: content | {"contacts": "x"}, "field: 'contacts' is not allowed; did you mean 'contact'?"),
         (lambda content: content | {"contact": ""}, "contact: '' is not allowed"),
         (lambda content: content | {"code": "over there"}, "code: 'over there' is not allowed; allowed: http://"),
         (lambda content: content | {"causal": "yes"}, "causal: 'yes' is not allowed; allowed: true, false"),
+        (lambda content: content | {"batch": True}, "batch: True is not allowed; allowed: 1"),
         (lambda content: content | {"name": "other"}, "name: 'other' is not the folder's, 'over-six'"),
         (lambda content: content | {"name": "zclip"}, "name: 'zclip' is taken by a built-in entry"),
         (lambda content: content | {"detector": "x"}, "detector: 'mine.py:Mine' is not the submission's, 'x'"),
@@ -225,6 +263,19 @@ def test_bad_words(call, kept, submission, here, data_set):
         (("rescore", data_set, submission), "made on other telemetry"),
         (("rescore", "nowhere", submission), "data set: 'nowhere' is not a folder"),
         (("rescore", "sample", kept, kept), "are in"),
+        (("leaderboard", "sample", "--confirmed", "x"), "confirmed: not allowed without --from"),
+        (("leaderboard", "sample", "--from", kept, "--confirmed", "x"), "confirmed: 'x' holds no record"),
+        (("confirm", "sample", "nowhere", "--detector", "zclip", "--private", data_set), "'nowhere' has no submission"),
+        (("confirm", "sample", submission, "--detector", "zclip", "--private", data_set), "'zclip' is not the submiss"),
+        (("confirm", "sample", submission, "--detector", "mine.py:Mine"), "Missing option '--private'"),
+        (
+            ("confirm", "sample", submission, "--detector", "mine.py:Mine", "--private", "sample"),
+            "has the telemetry of",
+        ),
+        (
+            ("confirm", "sample", submission, "--detector", "mine.py:Mine", "--private", "nowhere"),
+            "data set: 'nowhere' is not a folder",
+        ),
     ):
         result = call(*line)
         assert (result.code, result.out) == (2, ""), line

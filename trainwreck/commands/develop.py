@@ -286,7 +286,7 @@ def _check_out(out: Path) -> None:
 def bench(what: str, record: bool, as_json: bool) -> None:
     """Measure speed against named peers.
 
-    The last five measure a claim under results/ again.
+    The last six measure a claim under results/ again.
 
     \b
     train        training steps a second, with telemetry and without
@@ -299,6 +299,7 @@ def bench(what: str, record: bool, as_json: bool) -> None:
     fidelity     mechanisms, against the numbers of the literature
     language     what the model loses without each part of the language
     machines     the plan `sample` here beside the shipped one: what two processors agree in
+    replay       one row at a time to a detector's process, against batches
     """
     from trainwreck.scenarios.bench import measure
 

@@ -52,12 +52,21 @@ stored_option = click.option(
     type=PATH,
     help="Stored alarms or submissions, instead of a replay. May be repeated.",
 )
+confirmed_option = click.option(
+    "--confirmed",
+    multiple=True,
+    type=PATH,
+    help="Records of `trainwreck confirm`, or folders of them: which submissions were run again.",
+)
 alarms_option = click.option("--alarms", type=PATH, help="Folder to keep each detector's alarms in, for `rescore`.")
 isolate_option = click.option("--isolate", is_flag=True, help="Run built-in detectors in processes of their own too.")
 
 
-def limits_options(command: Callable[..., Any]) -> Any:
-    """Options of what a detector in a process of its own may take; the command gets them as `limits`."""
+def limits_options(command: Callable[..., Any], *, batch: bool = True) -> Any:
+    """Options of what a detector in a process of its own may take; the command gets them as `limits`.
+
+    batch: whether --batch is one of them; a command without it sends one row at a time.
+    """
 
     @wraps(command)
     def limited(
@@ -66,7 +75,7 @@ def limits_options(command: Callable[..., Any]) -> Any:
         start_seconds: float,
         memory_mb: float,
         output_kb: float,
-        batch: int,
+        batch: int = 1,
         **others: Any,
     ) -> Any:
         limits = Limits(
@@ -78,13 +87,16 @@ def limits_options(command: Callable[..., Any]) -> Any:
         )
         return command(*words, limits=limits, **others)
 
-    for option, default, text in (
-        ("--batch", Limits.batch, "Rows handed to a Python detector's process at a time; 1: no later row is in it."),
+    options: tuple[tuple[str, float, str], ...] = (
         ("--output-kb", Limits.output_kb, "KiB that a detector may print in a run."),
         ("--memory-mb", Limits.memory_mb, "MiB of memory for a detector's process."),
         ("--start-seconds", Limits.start_seconds, "Time to load a detector, and for each reset."),
         ("--row-seconds", Limits.row_seconds, "Time for a row, of detectors of files, plug-ins and commands."),
-    ):
+    )
+    if batch:
+        text = "Rows handed to a Python detector's process at a time; 1: no later row is in it."
+        options = (("--batch", Limits.batch, text), *options)
+    for option, default, text in options:
         limited = click.option(option, type=type(default), default=default, show_default=True, help=text)(limited)
     return limited
 

@@ -15,6 +15,7 @@ from trainwreck.commands.logs import full_and_blind, print_alarms, print_real, w
 from trainwreck.commands.options import (
     alarms_option,
     as_json,
+    confirmed_option,
     data_set,
     isolate_option,
     labels_option,
@@ -134,6 +135,7 @@ def score(
 )
 @stored_option
 @click.option("--out", type=PATH, help="Folder for the board as HTML, CSV, JSON and Parquet.")
+@confirmed_option
 @alarms_option
 @click.option(
     "--at",
@@ -152,6 +154,7 @@ def leaderboard(
     detectors: Sequence[str],
     stored: Sequence[Path],
     out: Path | None,
+    confirmed: Sequence[Path],
     alarms: Path | None,
     at: str,
     limits: Limits,
@@ -159,19 +162,20 @@ def leaderboard(
 ) -> None:
     """Score every built-in detector on a data set.
 
-    With --from it has every entry whose alarms are stored, and takes labels alone: DIR needs no telemetry then.
+    With --from it has every entry whose alarms are stored, and takes labels alone: DIR needs no telemetry then. A
+    submission is shown as a claim, or as what `trainwreck confirm` found of it.
     """
-    from trainwreck.evaluation.detectors.registry import absent
-
-    missing = ""
+    missing: list[str] = []
     if stored:
         _refuse_beside_stored(context, "detectors", "alarms", "profiles")
         from trainwreck.evaluation.leaderboard.cache import board_from
 
-        scores = board_from(dir, stored)
+        scores = board_from(dir, stored, confirmed)
+    elif confirmed:
+        raise InputError("confirmed: not allowed without --from; allowed: beside the submissions that were run again")
     else:
         scores = replayed(dir, detectors, profiles, alarms, quiet=as_json, limits=limits)
-        missing = absent()
+        missing = _missing(dir)
     if out is not None:
         from trainwreck.evaluation.dataset.dataset import load_labels
         from trainwreck.evaluation.pages.leaderboard.board_files import write_board
@@ -184,10 +188,19 @@ def leaderboard(
     for profile, easy in scores["easy"].items():
         if easy:
             print(f"easy under {profile}, solved by every one-liner: {', '.join(easy)}")
-    if missing:
-        print(missing)
+    for line in missing:
+        print(line)
     if out is not None:
         print(f"page: {files[0]}")
+
+
+def _missing(dir: Path) -> list[str]:
+    """A line for each reason why a built-in entry is not on the board of a data set."""
+    from trainwreck.evaluation.dataset.dataset import load_labels
+    from trainwreck.evaluation.detectors.registry import absent
+    from trainwreck.evaluation.leaderboard.shortcuts import left_out
+
+    return [line for line in (absent(), left_out(load_labels(dir).runs)) if line]
 
 
 def replayed(
@@ -350,57 +363,3 @@ def rescore(dir: Path, paths: Sequence[Path], as_json: bool) -> None:
         return print_json([card.to_dict() for card in cards])
     for card in cards:
         print(card.text())
-
-
-@click.command()
-@data_set
-@click.option("--detector", type=DETECTOR, required=True, help="A name, file.py:Class, or 'cmd:PROGRAM WORD ...'.")
-@click.option("--name", required=True, help="Of the entry and its folder: a-z, 0-9, - and _.")
-@click.option("--version", "detector_version", required=True, help="Of the detector.")
-@click.option("--code", required=True, help="Address of its source, best of one revision.")
-@click.option("--licence", required=True, help="Of its source.")
-@click.option("--contact", required=True, help="Who answers questions.")
-@click.option("--causal/--not-causal", required=True, default=None, help="Whether no output uses a later row.")
-@profiles_option
-@track_option
-@click.option(
-    "--out",
-    type=PATH,
-    default=Path("results/leaderboard"),
-    show_default=True,
-    help="Folder of submissions.",
-)
-@as_json
-def submit(
-    dir: Path,
-    detector: str,
-    name: str,
-    detector_version: str,
-    code: str,
-    licence: str,
-    contact: str,
-    causal: bool,
-    profiles: Sequence[str],
-    track: str,
-    out: Path,
-    as_json: bool,
-) -> None:
-    """Write a submission for the leaderboard.
-
-    The detector is scored on DIR; OUT/NAME gets the facts, and the alarms to score it from.
-    """
-    from trainwreck.evaluation.dataset.dataset import load
-    from trainwreck.evaluation.leaderboard.run import score_all
-    from trainwreck.evaluation.leaderboard.submission import Facts, write_submission
-
-    dataset = load(dir)
-    facts = Facts(name, detector_version, code, licence, contact, causal)
-    facts.check()
-    with progress("score", quiet=as_json) as tick:
-        cards = score_all(dataset, [detector], profiles=list(profiles), track=track, progress=tick)
-    folder = write_submission(out, facts, dataset, cards)
-    if as_json:
-        return print_json({"submission": str(folder), "recall": {c.profile: c.headline.value for c in cards}})
-    for card in cards:
-        print(card.text())
-    print(f"submission: {folder}")

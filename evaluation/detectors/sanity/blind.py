@@ -47,7 +47,7 @@ class Clock(Detector):
     """
 
     name = "clock"
-    rule = "an alarm from one step on; the harness sets the step by the best cost skill on the tuning splits"
+    rule = "an alarm from one step on; the harness sets it by cost skill on the tuning splits, half of the runs failing"
     source = "sanity entry"
     blind_spots = "everything but the step"
 

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from trainwreck.evaluation.intervals import binomial_interval
-from trainwreck.evaluation.scoring.metrics.bootstrap import Bootstrap, Estimate, ratio
-
-NOTHING = Estimate(float("nan"), float("nan"), float("nan"))
+from trainwreck.evaluation.scoring.metrics.bootstrap import ANY, NOTHING, SHARE, Bootstrap, Estimate
 
 
 class Clusters:
@@ -15,8 +13,7 @@ class Clusters:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names, self.index = np.unique(np.array(names, dtype=str), return_inverse=True)
-        none = np.full(len(self.index), "")
-        self.bootstrap = Bootstrap(self.index, none, none)
+        self.bootstrap = Bootstrap(self.index)
 
     def share(self, values: np.ndarray, mask: np.ndarray) -> dict[str, Estimate]:
         """Share of the runs under `mask` [N] of which `values` [N] is true: by run, and as the mean over clusters.
@@ -31,22 +28,18 @@ class Clusters:
             low, high = binomial_interval(among if held.all() else 0, among)
             same = Estimate(float(held[0]), low, high)
             return {"run": same, "cluster": same}
-        return {"run": self.mean(values, mask), "cluster": self.mean(values, mask, self._evenly(mask))}
+        by = {"run": mask.astype(np.float64), "cluster": self._evenly(mask)}
+        return {name: self.ratio(np.where(mask, values, 0.0) * weights, weights, SHARE) for name, weights in by.items()}
 
-    def mean(self, values: np.ndarray, mask: np.ndarray, weights: np.ndarray | None = None) -> Estimate:
-        """Mean of values [N] over the runs under mask [N], by weights [N]; without an interval in one cluster."""
-        if not mask.any():
-            return NOTHING
-        by = mask.astype(np.float64) if weights is None else weights
-        return self.ratio(np.where(mask, values, 0.0) * by, by)
+    def mean(self, values: np.ndarray, mask: np.ndarray) -> Estimate:
+        """Mean of values [N] over the runs under mask [N]; without an interval in one cluster."""
+        return self.ratio(np.where(mask, values, 0.0), mask.astype(np.float64)) if mask.any() else NOTHING
 
-    def ratio(self, above: np.ndarray, below: np.ndarray) -> Estimate:
+    def ratio(self, above: np.ndarray, below: np.ndarray, bounds: tuple[float, float] = ANY) -> Estimate:
         """Sum of `above` [N] over sum of `below` [N]; without an interval where only one cluster has any of it."""
-        value = float(above.sum() / below.sum())
         if len(np.unique(self.index[below > 0])) < 2:
-            return Estimate(value, float("nan"), float("nan"))
-        samples = ratio(self.bootstrap.sums(above), self.bootstrap.sums(below))
-        return Estimate(value, *self.bootstrap.interval(samples))
+            return Estimate(float(above.sum() / below.sum()), float("nan"), float("nan"))
+        return self.bootstrap.ratio(above, below, bounds)
 
     def _evenly(self, mask: np.ndarray) -> np.ndarray:
         """Weights under which each cluster with a run under `mask` counts the same. [N]"""

@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 
 from trainwreck.evaluation.constants import CALIBRATION, HEADLINE_BUDGET
 from trainwreck.evaluation.dataset.dataset import DataSet, load, telemetry_digest
+from trainwreck.evaluation.dataset.schema import RunKind
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.rescore import alarm_files, check
 from trainwreck.evaluation.leaderboard.run import known_causes
@@ -143,10 +144,11 @@ def stored(datasets: Sequence[DataSet], shown: Iterable[Exhibit], paths: Sequenc
 
 
 def _calibration(datasets: Sequence[DataSet]) -> dict[str, int]:
-    """Calibration runs to the first data set that has each: several proofs on one base share theirs."""
+    """Healthy calibration runs to the first data set that has each: several proofs on one base share theirs."""
     found: dict[str, int] = {}
     for place, dataset in enumerate(datasets):
-        for run_id in dataset.runs.index[dataset.runs["split"] == CALIBRATION]:
+        healthy = dataset.runs["kind"] == RunKind.HEALTHY.value
+        for run_id in dataset.runs.index[healthy & (dataset.runs["split"] == CALIBRATION)]:
             found.setdefault(str(run_id), place)
     return found
 

@@ -21,8 +21,10 @@ from trainwreck.evaluation.leaderboard.columns import (
     Table,
     ceilings,
     cells,
+    claim_text,
     having,
 )
+from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
 from trainwreck.evaluation.pages.leaderboard.charts import DASHES, of_entry, overview
 from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.replay.oracles import ORACLES
@@ -30,6 +32,7 @@ from trainwreck.evaluation.scoring.equivalence_sets import Sets, shipped
 from trainwreck.evaluation.scoring.metrics.diagnosis import NOT_IN_TIME, NOT_NAMED, allowed
 
 BLIND_ENTRIES = ("never", "always", "clock", "periodic", "random", "step_fraction")
+NOT_DETECTORS = (*BLIND_ENTRIES, *SHORTCUTS)
 MATRIX = 16  # causes up to which a confusion matrix is drawn whole
 Card = dict[str, Any]
 
@@ -52,7 +55,7 @@ def pane(profile: str, place: int, scores: dict[str, Any]) -> dict[str, Any]:
     entries = [_entry(f"d{place}-{i}", row, cards[row["detector"]], tables) for i, row in enumerate(rows)]
     taking_part = [entry for entry in entries if entry["rank"] is not None]
     others = [entry for entry in entries if entry["rank"] is None]
-    best = [entry for entry in taking_part if entry["detector"] not in BLIND_ENTRIES][: len(DASHES)]
+    best = [entry for entry in taking_part if entry["detector"] not in NOT_DETECTORS][: len(DASHES)]
     for i, entry in enumerate(best):
         entry["style"] = i
     first = entries[0]["card"]
@@ -68,7 +71,7 @@ def pane(profile: str, place: int, scores: dict[str, Any]) -> dict[str, Any]:
         "groups": [(rank, list(group)) for rank, group in groupby(taking_part, key=lambda entry: entry["rank"])],
         "others": others,
         "best": best,
-        "charts": overview([entry for entry in taking_part if entry["detector"] not in BLIND_ENTRIES], profile),
+        "charts": overview([entry for entry in taking_part if entry["detector"] not in NOT_DETECTORS], profile),
         "families": _families(entries),
         "scenarios": _scenarios(taking_part, easy),
         "details": [_detail(entry, profile) for entry in entries],
@@ -96,6 +99,7 @@ def _entry(anchor: str, row: dict[str, Any], card: Card, tables: Sequence[Table]
         "bars": {table.point: _bar(row, table.columns[0].key) for table in tables},
         "cells": {table.point: cells(row, table.columns) for table in tables},
         "crashed": row["crashed"],
+        "claim": claim_text(row),
         "runs": card["counts"]["runs"],
     }
 
@@ -111,6 +115,8 @@ def _kind(detector: str, card: Card) -> str:
         return "knows the label"
     if not card["about"].get("causal", True):
         return "reads ahead"
+    if detector in SHORTCUTS:
+        return "uses a shortcut"
     return "ignores its inputs" if detector in BLIND_ENTRIES else ""
 
 

@@ -14,6 +14,7 @@ from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.intervals import number_text
 from trainwreck.evaluation.leaderboard.cache import at_hand
 from trainwreck.evaluation.leaderboard.columns import TABLES, UPDATE, Table, ceilings, cells, having, heads, record
+from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
 from trainwreck.evaluation.pages.figures import Story, draw, png_url
 from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.progress import Tick
@@ -83,7 +84,7 @@ def story(dataset: DataSet, row: pd.Series, scores: dict[str, Any], telling: str
 
 def first_alarms(scores: dict[str, Any], run_id: str) -> dict[str, int]:
     """Detector to its first alarm on a run, under the full profile and each one's published default."""
-    blind = {"always", "never", "clock", "periodic", "random", "step_fraction", *ORACLES}
+    blind = {"always", "never", "clock", "periodic", "random", "step_fraction", *SHORTCUTS, *ORACLES}
     firsts = {
         card["detector"]: card["alarms"].get(run_id, {}).get("first")
         for card in scores["cards"]

@@ -1,4 +1,4 @@
-"""Intervals by resampling clusters in two ways, since runs of one scenario depend on each other, and so do runs of one seed.
+"""Intervals by resampling clusters in two ways: runs of one scenario depend on each other, and so do runs of one seed.
 
 The variance of a score is that of resampling scenarios, plus that of resampling seeds, less that of resampling the
 runs that share both (Cameron, Gelbach and Miller 2011), and never less than either of the first two. The interval is
@@ -32,10 +32,22 @@ class Estimate(NamedTuple):
     high: float
 
 
+class Share(NamedTuple):
+    """Events over an exposure, with an interval. NaN where there was no exposure; events are expected ones where a
+    threshold is randomised."""
+
+    value: float
+    low: float
+    high: float
+    events: float
+    exposure: int
+
+
 class Ratio(NamedTuple):
     """A ratio of sums over runs to estimate: of `above` over `below`, a mean where `below` is a mask or weights.
 
-    above: [N], or [N, T] with the chances of T thresholds: [T], and on each resample samples, [S, T] or [1, T]. below: [N].
+    above: [N], or [N, T] with the chances of T thresholds: [T], and on each resample samples, [S, T] or [1, T].
+    below: [N].
     """
 
     above: np.ndarray
@@ -188,13 +200,13 @@ class Bootstrap:
         spread = sum(one**2 / max(1, count - 1) for one, count in zip(single, clusters, strict=False))
         return total, (total**2 / spread if spread > 0 else math.inf)
 
-    def ratios(self, asked: Mapping[K, Ratio]) -> dict[K, Estimate]:
+    def ratios(self, wanted: Mapping[K, Ratio]) -> dict[K, Estimate]:
         """Every ratio with its interval; all at once, since a pass over the resamples costs the same for many."""
-        columns = [one.above.reshape(len(one.above), -1) for one in asked.values()]
+        columns = [one.above.reshape(len(one.above), -1) for one in wanted.values()]
         if not columns:
             return {}
         sums = np.split(self.sums(np.hstack(columns)), np.cumsum([part.shape[1] for part in columns])[:-1], axis=1)
-        return {name: self._estimate(one, top) for (name, one), top in zip(asked.items(), sums, strict=True)}
+        return {name: self._estimate(one, top) for (name, one), top in zip(wanted.items(), sums, strict=True)}
 
     def ratio(self, above: np.ndarray, below: np.ndarray, bounds: tuple[float, float] = SHARE) -> Estimate:
         """Sum of `above` over sum of `below`, [N] each; a mean where `below` is a mask or weights."""

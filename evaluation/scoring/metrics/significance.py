@@ -20,9 +20,7 @@ class Permutation:
     that of Student's test of the same statistic with the degrees of freedom of Satterthwaite (1946).
     """
 
-    def __init__(
-        self, scenario: np.ndarray, seed: np.ndarray, *, resamples: int = PERMUTATIONS, draw: int = 0
-    ) -> None:
+    def __init__(self, scenario: np.ndarray, seed: np.ndarray, *, resamples: int = PERMUTATIONS, draw: int = 0) -> None:
         self.scenario, self.seed = (np.unique(key, return_inverse=True)[1] for key in (scenario, seed))
         self.rows, self.columns = self.scenario.max(initial=-1) + 1, self.seed.max(initial=-1) + 1
         self.resamples, self.draw = resamples, draw
@@ -54,7 +52,7 @@ class Permutation:
         return [self._statistics(random.choice([-1.0, 1.0], size=(piece, len(cells))), cells)[0] for piece in pieces]
 
     def _statistics(self, signs: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The studentised sum under each sign pattern, and its degrees of freedom. signs: [R, rows]. Returns [R], [R]"""
+        """Studentised sum under each sign pattern, and its degrees of freedom. signs: [R, rows]. Returns [R], [R]"""
         by_seed = signs @ cells
         total = by_seed.sum(axis=1)
         rows, columns = len(cells), self.columns

@@ -11,8 +11,8 @@ further healthy run is stopped at x where its smoothed conformal p-value (Vovk, 
 
 is at most the budget. p is uniform for a healthy run that is exchangeable with the calibration runs, so the expected
 stop rate is the budget, for few calibration runs and for ties as well. For one U this is a threshold. It is never
-below the lowest score with which a calibration run begins: a run that says nothing is not stopped to spend a budget, and
-a rule that is on or off stands between never and its default.
+below the lowest score with which a calibration run begins: a run of which nothing is said is not stopped to spend a
+budget, and a rule that is on or off stands between never and its default.
 """
 
 from typing import NamedTuple, Self
@@ -34,6 +34,9 @@ class Randomised(NamedTuple):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Randomised) and all(map(np.array_equal, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.levels.tolist()))
 
     def __ne__(self, other: object) -> bool:
         return not self == other

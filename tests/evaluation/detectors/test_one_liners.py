@@ -4,10 +4,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import pytest
+
+from trainwreck.evaluation.detectors.base import LARGEST_SCORE
 from trainwreck.evaluation.detectors.sanity.any_zscore import AnyZScore
 from trainwreck.evaluation.detectors.sanity.grad_norm_zscore import GradNormZScore
 from trainwreck.evaluation.detectors.sanity.loss_over_minimum import LossOverMinimum
 from trainwreck.evaluation.detectors.sanity.nonfinite_loss import NonfiniteLoss
+from trainwreck.evaluation.detectors.sanity.nonfinite_or_plateau import NonfiniteOrPlateau
 
 
 def run(detector: Any, signal: str, values: Sequence[float | None]) -> list[Any]:
@@ -46,6 +51,37 @@ def test_grad_norm_zscore() -> None:
 def test_grad_norm_zscore_is_blinded_by_one_infinity_and_sees_again() -> None:
     calm: list[float | None] = [1.0, 3.0] * 25
     assert alarms(GradNormZScore(), "grad_norm", [*calm, math.inf, 99.0, *calm, *calm, 99.0]) == [50, 152]
+
+
+def test_nonfinite_or_plateau() -> None:
+    # Means of two: 8, 7, 5, 4, 4, 3.875, 3.75, 3. From 8 to 4 it is 4, of which an eighth is 0.5: 3 is progress.
+    detector = NonfiniteOrPlateau(patience=4, window=2, share=0.125)
+    losses: list[float | None] = [8.0, 8.0, 6.0, 4.0, 4.0, None, 4.0, 3.75, 3.75, 2.25]
+    found = run(detector, "loss", losses)
+    assert [verdict.score for verdict in found] == [0.0, 0.25, 0.0, 0.0, 0.0, 0.0, 0.25, 0.5, 0.75, 0.0]
+    assert not any(verdict.alarm for verdict in found)
+    # No more than an eighth is none. The alarm comes with the fourth row, and lasts until there is progress.
+    assert alarms(detector, "loss", [8.0, 8.0, 4.0, 4.0, *[3.5] * 5, 3.0, 3.0]) == [7, 8]
+    # From the first row on, where there never was progress.
+    assert alarms(detector, "loss", [3.0, 3.0, 4.0, 5.0, 6.0]) == [4]
+
+
+def test_nonfinite_or_plateau_puts_a_nonfinite_loss_above_every_plateau() -> None:
+    losses: list[float | None] = [2.0, math.nan, -math.inf, math.inf, *[2.0] * 900]
+    found = run(NonfiniteOrPlateau(), "loss", losses)
+    assert [verdict.alarm for verdict in found[:5]] == [False, True, True, True, False]
+    assert {verdict.score for verdict in found[1:4]} == {LARGEST_SCORE}
+    assert [step for step, verdict in enumerate(found[4:], start=4) if verdict.alarm] == list(range(200, 904))
+    assert found[-1].score == 903 / 200
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(0.25, 0.0), (64.0, 0.0), (1.0, -8.0), (0.5, 1024.0)])
+def test_nonfinite_or_plateau_is_the_same_in_another_unit(scale: float, shift: float) -> None:
+    noise = np.random.default_rng(0).integers(-64, 64, 700) / 64  # so that sums and products are exact
+    losses = np.round(64 * np.maximum(3.0, 9.0 - np.arange(700) / 50)) / 64 + noise
+    before = run(NonfiniteOrPlateau(window=16), "loss", losses.tolist())
+    assert run(NonfiniteOrPlateau(window=16), "loss", (scale * losses + shift).tolist()) == before
+    assert any(verdict.alarm for verdict in before)
 
 
 def test_any_zscore() -> None:

@@ -40,7 +40,7 @@ def test_what_an_output_stands_for(output: object, threshold: float | None, verd
         (np.ones(2), "update returned"),
         (1 + 2j, "update returned (1+2j)"),
         (math.nan, "score: nan is not allowed"),
-        (Verdict(math.inf), "score: inf is not allowed"),
+        (Verdict(math.nan), "score: nan is not allowed"),
         (Verdict("high"), "score: 'high' is not allowed"),
         (Verdict(1.0, 1), "alarm: 1 is not allowed"),
         (Verdict(1.0, True, "high_lr"), "causes: 'high_lr' is not allowed"),

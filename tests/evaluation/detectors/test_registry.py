@@ -28,7 +28,7 @@ PUBLISHED = {
     "nonfinite_loss", "loss_over_minimum", "grad_norm_zscore", "any_zscore", "olmo_stability",
     "llm_foundry_kill_loss_spike", "megatron_spiky", "megatron_nan", "composer_nan_monitor",
     "terminate_on_nan", "zclip", "axolotl_watchdog", "wandb_zscore", "metaseq_skip_spike", "playbook",
-    "never", "always", "clock", "periodic", "random", "step_fraction",
+    "nonfinite_or_plateau", "never", "always", "clock", "periodic", "random", "step_fraction",
 }  # fmt: skip
 
 

@@ -143,7 +143,9 @@ def test_calibration_runs_stand_for_the_measured_population(make_run: Any) -> No
     assert "50% of the measured look-alike runs are of scenarios without a calibration run" in " ".join(found.notes)
     assert not any("healthy runs are of bases" in note for note in found.notes)
     few = 1 / (weights**2).sum()
-    assert any(f"a budget of 5% needs 60 calibration runs; here are {few:.0f} in effect, of 34" in n for n in found.notes)
+    assert any(
+        f"a budget of 5% needs 60 calibration runs; here are {few:.0f} in effect, of 34" in n for n in found.notes
+    )
 
 
 def test_a_base_without_calibration_runs_is_told(make_run: Any) -> None:

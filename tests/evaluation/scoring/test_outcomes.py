@@ -7,12 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from trainwreck.evaluation.dataset.schema import HELD_OUT
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.alarms import labelled_alarms
 from trainwreck.evaluation.replay.oracles import oracle_alarms
 from trainwreck.evaluation.replay.replay import Alarms
+from trainwreck.evaluation.scoring.breakdown import exposure
 from trainwreck.evaluation.scoring.outcomes import outcomes
 from trainwreck.evaluation.scoring.reference import baseline
+from trainwreck.evaluation.scoring.run_labels import run_labels
 
 
 def crashed(alarms: Alarms) -> Alarms:
@@ -46,6 +49,17 @@ def test_labels_and_alarms_side_by_side(make_run: Any) -> None:
     assert found.select(np.array([2, 0])).first.tolist() == [10.0, math.inf]
 
 
+def test_healthy_steps(make_run: Any) -> None:
+    """All of a healthy run, those before the onset of a failing one, none of a latent one."""
+    fault = {"kind": "failing", "cause": "high_lr", "visible_step": 30, "last_step": 99}
+    runs = frame(
+        make_run("h", last_step=99), make_run("f", onset_step=20, **fault), make_run("g", onset_step=0, **fault),
+        make_run("latent", onset_step=20, **(fault | {"kind": "latent"})),
+    )  # fmt: skip
+    found = outcomes(runs, {run: labelled_alarms(run, 99, None) for run in runs["run_id"]})
+    assert exposure(found).tolist() == [100, 20, 0, 0]
+
+
 def test_splits(make_run: Any) -> None:
     runs = frame(
         make_run("a", split="calibration"), make_run("b", split="train"), make_run("c"),
@@ -55,6 +69,17 @@ def test_splits(make_run: Any) -> None:
     assert found.tuning.tolist() == [True, True, False, True]
     assert found.calibration.tolist() == [True, False, False, True]
     assert found.negative.tolist() == [True, True, True, True]
+
+
+def test_what_no_training_run_has_is_one_word_or_several(make_run: Any) -> None:
+    """Single words are those of older data sets as well."""
+    held_out = ("", "cause", "base", "cause+base", "shape", "look-alike+base", "cause+pair")
+    runs = frame(*(make_run(f"r{i}", held_out=what) for i, what in enumerate(held_out)))
+    found = run_labels(runs)
+    assert found.unseen("cause").tolist() == [False, True, False, True, False, False, True]
+    assert found.unseen("base", "shape").tolist() == [False, False, True, True, True, True, False]
+    assert found.unseen(*HELD_OUT).tolist() == [what != "" for what in held_out]
+    assert not found.unseen("look").any()
 
 
 def test_a_crash_is_a_miss_but_undoes_no_false_alarm(make_run: Any) -> None:

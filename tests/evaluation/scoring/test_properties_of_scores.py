@@ -292,7 +292,9 @@ def test_an_alarm_before_the_onset_is_worth_less_than_none(
         early = np.where(np.arange(T + 1) == at, 9.0, stored[name].scores)
         after = card(runs, frame, stored | {name: alarms(name, early)})
         none = card(runs, frame, stored | {name: alarms(name, np.zeros(T + 1))})
-        assert after.points["default"].skill["rollback"][0.1].value < none.points["default"].skill["rollback"][0.1].value
+        assert (
+            after.points["default"].skill["rollback"][0.1].value < none.points["default"].skill["rollback"][0.1].value
+        )
         assert after.recall["default"].value <= none.recall["default"].value
         assert not after.detected("default")[after.outcomes.run_id == name].any()
 

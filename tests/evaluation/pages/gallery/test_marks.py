@@ -90,6 +90,15 @@ def test_calibration_runs_that_two_data_sets_share_count_once(write_small_data_s
     assert replayed(both, shown, ["nonfinite_loss"]).calibration == 4
 
 
+def test_thresholds_are_frozen_on_healthy_calibration_runs_alone(make_run, make_trace, write_data_set, tmp_path):
+    runs = [make_run("f", scenario="high_lr", kind="failing", last_step=39)]
+    kinds = {"h": "healthy", "l": "look-alike"}
+    runs += [make_run(name, kind=kind, split="calibration", last_step=39) for name, kind in kinds.items()]
+    traces = [make_trace(name, steps=40, loss=np.full(40, 2.0)) for name in ("f", *kinds)]
+    data = write_data_set(tmp_path, runs, traces)
+    assert replayed([data], exhibits([data])["high_lr"], ["nonfinite_loss"]).calibration == 1
+
+
 def test_without_calibration_runs_nothing_is_frozen(make_run, make_trace, write_data_set, tmp_path):
     runs = [make_run("f", scenario="high_lr", kind="failing", last_step=39)]
     data = write_data_set(tmp_path, runs, [make_trace("f", steps=40, loss=np.linspace(2.0, 90.0, 40))])

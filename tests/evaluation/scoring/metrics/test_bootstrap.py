@@ -95,13 +95,13 @@ def test_intervals_stay_within_bounds() -> None:
 def test_a_ratio_over_thresholds_is_its_expectation() -> None:
     boot = crossed(10, 4)
     above = np.stack([np.arange(40) < 10, np.arange(40) < 30], axis=1).astype(float)
-    asked = Ratio(above, ALL, SHARE, np.array([0.25, 0.75]), np.array([[0.25, 0.75]]))
-    found = boot.ratios({"both": asked, "first": Ratio(above[:, 0], ALL)})
+    wanted = Ratio(above, ALL, SHARE, np.array([0.25, 0.75]), np.array([[0.25, 0.75]]))
+    found = boot.ratios({"both": wanted, "first": Ratio(above[:, 0], ALL)})
     assert found["both"].value == pytest.approx(0.25 * 0.25 + 0.75 * 0.75, abs=1e-12)
     assert found["first"] == boot.mean(above[:, 0], ALL)
     expected = boot.mean(above @ [0.25, 0.75], ALL)
     assert found["both"] == pytest.approx(expected, abs=1e-9)
-    undefined = boot.ratios({"": asked._replace(chances=np.array([np.nan, np.nan]))})[""]
+    undefined = boot.ratios({"": wanted._replace(chances=np.array([np.nan, np.nan]))})[""]
     assert np.isnan(undefined).all()
 
 

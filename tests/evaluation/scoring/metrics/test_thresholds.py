@@ -160,7 +160,7 @@ def test_resamples_move_the_threshold() -> None:
     assert found.samples.shape == (2, len(found.levels))
     assert found.samples.sum(axis=1) == pytest.approx([1.0, 1.0], abs=1e-9)
     assert found.samples[0] == pytest.approx(found.chances, abs=1e-12)
-    over = [float(found.samples[i][18.5 > found.levels].sum()) for i in range(2)]
+    over = [float(found.samples[i][found.levels < 18.5].sum()) for i in range(2)]
     assert over[0] < 0.1 < over[1]
 
 

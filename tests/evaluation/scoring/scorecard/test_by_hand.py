@@ -173,6 +173,22 @@ def test_where_the_recall_comes_from_by_hand(by_hand: DataSet, at_loss: Any) -> 
     assert curve["delay"].min() >= 0.0
 
 
+def test_a_run_counts_for_everything_that_no_training_run_has_of_it(by_hand: DataSet, at_loss: Any) -> None:
+    runs = by_hand.runs.copy()
+    card = score(at_loss, by_hand)
+    assert card.breakdown["held_out"] == {}
+    found = dict(zip(card.outcomes.run_id.tolist(), card.detected("0.05").tolist(), strict=True))
+    what = {"f0": "cause+base", "f1": "base", "f2": "cause"}
+    assert 0 < sum(found[run] for run in what) < len(what)
+    for run_id, held_out in what.items():
+        runs.loc[runs["run_id"] == run_id, "held_out"] = held_out
+    shares = score(at_loss, DataSet(by_hand.path, by_hand.manifest, runs)).breakdown["held_out"]
+    assert {name: (one.events, one.exposure) for name, one in shares.items()} == {
+        "cause": (found["f0"] + found["f2"], 2),
+        "base": (found["f0"] + found["f1"], 2),
+    }
+
+
 def test_failures_of_two_families_are_one_group(by_hand: DataSet, at_loss: Any) -> None:
     runs = by_hand.runs.copy()
     for run_id, cause, family in (("f0", "a+b", "data+schedule"), ("f3", "high_lr+a", "optimisation+data")):
