@@ -194,7 +194,7 @@ def _test(card: Scorecard) -> Permutation:
 
 def _recalls(card: Scorecard, point: str) -> np.ndarray:
     """Each run's part of in-time recall at an operating point, in expectation. [N]"""
-    return np.nan_to_num(card.detected(point)) / max(1, card.outcomes.failing.sum())
+    return np.asarray(np.nan_to_num(card.detected(point)) / max(1, card.outcomes.failing.sum()))
 
 
 def _diagnosed(card: Scorecard) -> np.ndarray:

@@ -88,7 +88,7 @@ def make(
     return Quiz(recipe, runs[list(LABELS)], alarms, rules, dict(families))
 
 
-def visible_step(row: Mapping[str, Any], profile: str) -> int | None:
+def visible_step(row: Mapping[Any, Any], profile: str) -> int | None:
     """The first visible step under a profile; that of all signals where a table, or an older key, has none by profile.
 
     row: labels of a run, as JSON has them.
