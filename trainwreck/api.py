@@ -280,7 +280,7 @@ def compare(
     """A detector beside others by paired tests: by how much it is ahead in in-time recall, and whether that is chance.
 
     One row a profile and other, best first. For each budget: `recall_0.05` of the other, `ahead_0.05`, and `p_0.05` of
-    an exact McNemar test with Holm's correction for the others of the profile.
+    a permutation test over scenarios, studentised, with Holm's correction for the others of the profile.
     """
     import pandas as pd
 

@@ -1,6 +1,6 @@
 """Scorecards side by side: a table with ranks, and what may be said of a difference."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from trainwreck.evaluation.constants import (
     TOP,
 )
 from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.leaderboard.columns import suffix
 from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.evaluation.scoring.metrics import skill
 from trainwreck.evaluation.scoring.metrics.bootstrap import Estimate
@@ -42,11 +43,20 @@ def easy_scenarios(cards: Sequence[Scorecard]) -> list[str]:
     return sorted(name for name in recalls[0] if all(recall[name] >= EASY_RECALL for recall in recalls))
 
 
+def recall_over(card: Scorecard, masks: Mapping[str, np.ndarray]) -> dict[str, Estimate]:
+    """Headline recall over the failing runs under each mask, [N]; NaN where there are none."""
+    at = card.at(str(HEADLINE_BUDGET))
+    failing = card.outcomes.failing
+    return card.baseline.bootstrap.ratios({name: at.mean(at.found, failing & mask) for name, mask in masks.items()})
+
+
 def recall_without(card: Scorecard, scenarios: Collection[str]) -> Estimate:
     """Headline recall over the failing runs of other scenarios; NaN where none is left."""
-    kept = card.outcomes.failing & ~np.isin(card.outcomes.scenario, list(scenarios))
-    at = card.at(str(HEADLINE_BUDGET))
-    return card.baseline.bootstrap.ratios({"": at.mean(at.found, kept)})[""]
+    return recall_over(card, {"": _of_others(card, scenarios)})[""]
+
+
+def _of_others(card: Scorecard, scenarios: Collection[str]) -> np.ndarray:
+    return ~np.isin(card.outcomes.scenario, list(scenarios))
 
 
 def table(cards: Sequence[Scorecard], hidden: Collection[str] = ()) -> pd.DataFrame:
@@ -148,14 +158,22 @@ def _row(card: Scorecard, rank: int | None, easy: Collection[str]) -> dict[str, 
         row |= _with_interval(f"recall_{point}", recall)
         row |= _with_interval(f"stopped_{point}", recall.stopped)
         row |= _with_interval(f"stopped_look_alike_{point}", recall.stopped_look_alike)
-    row |= _with_interval("recall_without_easy", recall_without(card, easy))
-    row |= _with_interval("recall_of_visible", card.in_time_recall.of_visible)
+    one = card.outcomes
+    groups = {
+        "without_easy": _of_others(card, easy),
+        "seen": one.held_out == "",
+        "unseen_cause": one.unseen("cause"),
+        "unseen_base": one.unseen("base", "shape"),
+    }
+    for name, estimate in recall_over(card, groups).items():
+        row |= _with_interval(f"recall_{name}", estimate)
     row |= _with_interval("visible_in_time", card.ceiling)
     row |= _with_interval("area", card.area)
     row |= _with_interval("volume", card.volume)
     row |= _with_interval(f"false_alarms_per_{RATE_STEPS}", card.false_alarm_rate)
     for name, at in card.points.items():
-        end = "" if name == str(HEADLINE_BUDGET) else f"_{name}"
+        end = suffix(name)
+        row |= _with_interval(f"recall_of_visible{end}", at.recall.of_visible)
         row |= _with_interval(f"skill{end}", at.skill[HEADLINE_COST][HEADLINE_PREVALENCE])
         row |= _with_interval(f"lead{end}", at.lead)
         row |= _with_interval(f"delay_share{end}", at.delay["from_onset"]["restricted_mean_share"])
@@ -176,7 +194,7 @@ def _test(card: Scorecard) -> Permutation:
 
 def _recalls(card: Scorecard, point: str) -> np.ndarray:
     """Each run's part of in-time recall at an operating point, in expectation. [N]"""
-    return np.nan_to_num(card.detected(point)) / max(1, card.outcomes.failing.sum())
+    return np.asarray(np.nan_to_num(card.detected(point)) / max(1, card.outcomes.failing.sum()))
 
 
 def _diagnosed(card: Scorecard) -> np.ndarray:

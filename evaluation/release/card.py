@@ -4,7 +4,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from trainwreck.evaluation.leaderboard.columns import RECORD, markdown
+from trainwreck.evaluation.leaderboard.columns import markdown
 from trainwreck.evaluation.release.facts import LICENCE, LICENCE_TERMS, TAGS, Facts
 
 # Classes of size as the hub names them: below the first number of rows, the first.
@@ -35,7 +35,7 @@ def card(facts: Facts, scores: dict[str, Any]) -> str:
         terms=LICENCE_TERMS,
         tags=TAGS,
         size=size_category(facts.steps),
-        board=markdown(scores["rows"], RECORD),
+        board=markdown(scores["rows"]),
         notes=scores["cards"][0]["notes"],
     )
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trainwreck.evaluation.constants import HEADLINE_BUDGET
+
 
 class Seeded(NamedTuple):
     """A detector as it is asked for, to be made with this seed."""
@@ -40,7 +42,11 @@ def spread(values: Sequence[float]) -> Spread:
 def in_words(seeds: Mapping[str, Sequence[float]]) -> str:
     """One line of a scorecard. seeds: scores by seed, as a scorecard has them."""
     parts = []
-    for name, key in (("in-time recall at 1%", "recall_0.01"), ("lead", "lead"), ("W*", "skill")):
+    for name, key in (
+        (f"in-time recall at {HEADLINE_BUDGET:.0%}", f"recall_{HEADLINE_BUDGET}"),
+        ("lead", "lead"),
+        ("W*", "skill"),
+    ):
         one = spread(seeds[key])
         parts.append(f"{name} {one.mean:.2f} (sd {one.sd:.2f}, {one.low:.2f} to {one.high:.2f})")
     return f"over {len(seeds['skill'])} seeds of the detector: {', '.join(parts)}"

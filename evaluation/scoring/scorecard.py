@@ -208,10 +208,10 @@ class Scorecard:
         lines = [
             f"{self.detector} on {self.counts['failing']} failing, {self.counts['healthy']} healthy and "
             f"{self.counts['look_alike']} look-alike runs ({self.profile} profile, {self.track} track)",
-            f"  {'':26} {' '.join(f'{point_name(point):20}' for point in self.points)}",
+            f"  {'':27} {' '.join(f'{point_name(point):20}' for point in self.points)}".rstrip(),
         ]
         for name, value in TEXT_ROWS.items():
-            lines.append(f"  {name:26} {' '.join(f'{_text(value(one)):20}' for one in self.points.values())}".rstrip())
+            lines.append(f"  {name:27} {' '.join(f'{_text(value(one)):20}' for one in self.points.values())}".rstrip())
         ceiling = self.ceiling
         within = self.diagnosis["cause_within_set"]["1"]
         lines += [

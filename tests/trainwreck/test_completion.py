@@ -10,6 +10,7 @@ from click.shell_completion import ShellComplete
 from trainwreck.cli import COMMANDS, cli
 from trainwreck.commands import choices
 from trainwreck.evaluation.detectors.registry import known_detectors
+from trainwreck.evaluation.leaderboard.columns import BY_NAME, HEADLINE
 from trainwreck.evaluation.leaderboard.run import TRACKS
 from trainwreck.evaluation.live.sources import FOLLOWED
 from trainwreck.evaluation.logs.exporters import EXPORTERS
@@ -33,6 +34,7 @@ def values(enumeration):
     [
         (choices.PROFILES, PROFILES),
         (choices.TRACKS, TRACKS),
+        (choices.AT, BY_NAME),
         (choices.SPLITS, values(run_spec.Split)),
         (choices.SEVERITIES, values(scenario.Severity)),
         (choices.SIZES, values(sizes.Size)),
@@ -53,6 +55,10 @@ def values(enumeration):
 def test_names_are_those_of_the_package(written, names):
     assert sorted(written) == sorted(names)
     assert len(set(written)) == len(written)
+
+
+def test_a_board_shows_the_headline_first():
+    assert BY_NAME[choices.AT[0]].point == HEADLINE
 
 
 def completed(*words):
@@ -76,6 +82,7 @@ def plain(*names):
         (("preflight", "start.p"), [("file", "start.p")]),
         (("run", "high_lr", "--severity", ""), plain("subtle", "clear", "severe")),
         (("run", "high_lr", "--size", "m"), plain("micro")),
+        (("leaderboard", "sample", "--at", ""), plain("5%", "1%", "default", "none")),
         (("run", "high_lr", "--device", "c"), plain("cpu", "cuda")),
         (("run", "high_lr", "--impl", ""), plain("reference", "triton")),
         (("score", "sample", "--detector", "zc"), plain("zclip")),

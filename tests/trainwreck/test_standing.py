@@ -61,12 +61,14 @@ def test_one_detector_beside_the_others(call, kept, submission):
     rows = json.loads(result.out)
     assert [row["profile"] for row in rows] == ["full"] * 4 + ["minimal"] * 4
     cards = {
-        (card["profile"], card["detector"]): card["recall"]
+        (card["profile"], card["detector"]): card["points"]
         for card in json.loads(call("rescore", "sample", kept, submission, "--json").out)
     }
     for row in rows:
         assert row["detector"] != "loss_over_minimum"
-        own, other = (cards[row["profile"], name]["0.05"]["value"] for name in ("loss_over_minimum", row["detector"]))
+        own, other = (
+            cards[row["profile"], name]["0.05"]["recall"]["value"] for name in ("loss_over_minimum", row["detector"])
+        )
         assert row["recall_0.05"] == other
         assert row["ahead_0.05"] == pytest.approx(own - other, abs=1e-12)
         assert 0 <= row["p_0.01"] <= 1
@@ -124,9 +126,24 @@ def test_a_board_from_stored_alarms_and_submissions(call, kept, submission, here
     page = (here / "board" / "leaderboard.html").read_text(encoding="utf-8")
     assert "over-six" in page
     assert FACTS["code"] in page
-    text = call("leaderboard", "sample", "--from", kept, "--from", submission)
-    assert "within" not in text.err
-    assert "over-six" in text.out
+    full = next(row for row in rows if (row["profile"], row["detector"]) == ("full", "over-six"))
+    for at, head, key in (
+        ("5%", "operating point: 5 % stopped.", "recall_0.05"),
+        ("1%", "operating point: 1 % stopped.", "recall_0.01"),
+        ("default", "operating point: published default.", "recall_default"),
+        ("none", "operating point: no threshold.", "area"),
+    ):
+        text = call("leaderboard", "sample", "--from", kept, "--from", submission, "--at", at)
+        assert "within" not in text.err
+        first, second, third, *lines = text.out.splitlines()
+        assert (
+            first
+            == f"{100 * full['visible_in_time']:.0f} % of failing runs are visible in time under the profile full."
+        )
+        assert second.endswith("under the profile minimal.")
+        assert third.startswith(head)
+        (shown,) = [line for line in lines if line.split()[1] == "over-six" and " full " in line]
+        assert shown.split(" full ")[1].split()[0] == f"{full[key]:.2f}"
 
 
 def test_an_entry_that_reads_ahead_has_no_rank(kept, submission, tmp_path):

@@ -52,7 +52,7 @@ def demo(out: Path, workers: int | None, device: str | None, impl: str | None, a
     if as_json:
         print_json({"data_set": str(out), "report": str(page), "leaderboard": rows})
     else:
-        print_board(rows)
+        print_board(rows, choices.AT[0])
         print(f"data set: {out}\nreport:   {page}")
 
 

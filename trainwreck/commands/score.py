@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainwreck.commands.choices import DETECTOR, PATH
+from trainwreck.commands.choices import AT, DETECTOR, PATH, OneOf
 from trainwreck.commands.logs import full_and_blind, print_alarms, print_real, write_real
 from trainwreck.commands.options import (
     alarms_option,
@@ -137,6 +137,13 @@ def score(
 @click.option("--out", type=PATH, help="Folder for the board as HTML, CSV, JSON and Parquet.")
 @confirmed_option
 @alarms_option
+@click.option(
+    "--at",
+    type=OneOf(AT),
+    default=AT[0],
+    show_default=True,
+    help="Operating point of the table: a share of healthy runs stopped, each detector's own alarm, or no threshold.",
+)
 @limits_options
 @as_json
 @click.pass_context
@@ -149,6 +156,7 @@ def leaderboard(
     out: Path | None,
     confirmed: Sequence[Path],
     alarms: Path | None,
+    at: str,
     limits: Limits,
     as_json: bool,
 ) -> None:
@@ -176,7 +184,7 @@ def leaderboard(
         files = write_board(out, load_labels(dir), scores, command)
     if as_json:
         return print_json(scores["rows"])
-    print_board(scores["rows"])
+    print_board(scores["rows"], at)
     for profile, easy in scores["easy"].items():
         if easy:
             print(f"easy under {profile}, solved by every one-liner: {', '.join(easy)}")
@@ -243,9 +251,9 @@ def compare(
 ) -> None:
     """Compare a detector with others by paired tests.
 
-    Of each OTHER it prints the in-time recall, by how much DETECTOR is ahead of it, and the p-value of an exact McNemar
-    test with Holm's correction. Detectors are replayed on DIR; with --from their stored alarms are read, DIR needs no
-    telemetry, and without OTHER all of them are compared.
+    Of each OTHER it prints the in-time recall, by how much DETECTOR is ahead of it, and the p-value of a permutation
+    test over scenarios, studentised, with Holm's correction. Detectors are replayed on DIR; with --from their stored
+    alarms are read, DIR needs no telemetry, and without OTHER all of them are compared.
     """
     from trainwreck.evaluation.constants import BUDGETS
     from trainwreck.evaluation.dataset.sample import named

@@ -158,8 +158,15 @@ def print_paired_tests(rows: Sequence[dict[str, Any]], name: str, budgets: Seque
     )
 
 
-def print_board(rows: Sequence[dict[str, Any]]) -> None:
-    """The rows of a leaderboard, each number with its interval. Rows that share a rank can't be told apart."""
-    from trainwreck.evaluation.leaderboard.columns import TERMINAL, cells, heads
+def print_board(rows: Sequence[dict[str, Any]], at: str) -> None:
+    """The rows of a leaderboard, each number with its interval. Rows that share a rank can't be told apart.
 
-    print_table(heads(TERMINAL), [cells(row, TERMINAL) for row in rows])
+    at: the operating point, of `choices.AT`.
+    """
+    from trainwreck.evaluation.leaderboard.columns import BY_NAME, ceilings, cells, heads, terminal
+
+    for sentence in ceilings(rows):
+        print(f"{sentence}.")
+    print(f"operating point: {BY_NAME[at].title}. {BY_NAME[at].what}")
+    columns = terminal(at)
+    print_table(heads(columns), [cells(row, columns) for row in rows])

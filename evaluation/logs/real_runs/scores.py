@@ -20,14 +20,14 @@ from trainwreck.evaluation.dataset.schema import BY_NAME
 from trainwreck.evaluation.detectors.registry import builtin_causes
 from trainwreck.evaluation.intervals import poisson_interval
 from trainwreck.evaluation.logs.labels import FAILED, HEALTHY, UNKNOWN
-from trainwreck.evaluation.logs.real_runs.estimates import NOTHING, Clusters
+from trainwreck.evaluation.logs.real_runs.estimates import Clusters
 from trainwreck.evaluation.logs.real_runs.runs import RealRun
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.replay.alarms import OK
 from trainwreck.evaluation.replay.replay import about
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.unlabelled import alarms_of, opened
-from trainwreck.evaluation.scoring.metrics.bootstrap import SMALL_STRATUM, Estimate
+from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, SMALL_STRATUM, Estimate
 from trainwreck.evaluation.scoring.scorecard import plain
 
 NOT_DEFINED = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup, escape
 
 from trainwreck.evaluation.constants import BUDGETS, HEADLINE_BUDGET, RATE_STEPS
+from trainwreck.evaluation.leaderboard.columns import HEADLINE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,13 +32,13 @@ def overview(entries: Sequence[dict[str, Any]], profile: str) -> list[tuple[str,
         (
             "Operating curves",
             "Best in-time recall at each share of healthy runs stopped, the threshold picked on these runs: a curve to "
-            "look at. The dots are scores: the threshold frozen on calibration runs, with both intervals.",
+            "look at. The dots are scores at 5 % stopped, the threshold from calibration runs, with both intervals.",
             _operating(drawn, f"Operating curves, {profile} profile: in-time recall against healthy runs stopped"),
         ),
         (
             "Delay",
-            "Share of failing runs detected by so many steps after the onset, with the detector's own alarm. Runs lost "
-            "or stopped before stay in the denominator.",
+            "Share of failing runs detected by so many steps after the onset, at 5 % stopped. Runs lost or stopped "
+            "before stay in the denominator.",
             _delays(drawn, f"Delay curves, {profile} profile: cumulative share detected against steps after the onset"),
         ),
         (
@@ -74,13 +75,13 @@ def _operating(entries: Sequence[dict[str, Any]], label: str) -> Markup:
     for entry in entries:
         curve = entry["card"]["curves"]["operating"]
         _line(axes, _held((curve["stopped"], curve["recall"]), 1.0), entry, drawstyle="steps-post")
-        frozen = entry["card"]["recall"][str(HEADLINE_BUDGET)]
+        frozen = entry["card"]["points"][HEADLINE]["recall"]
         (x, *across), (y, *up) = (
             [part[end] for end in ("value", "low", "high")] for part in (frozen["stopped"], frozen)
         )
         if entry["style"] != "other" and None not in (x, *across, y, *up):
             look: dict[str, Any] = {"color": INKS[entry["style"]], "lw": 1}
-            gid = f"{entry['detector']}, frozen at {HEADLINE_BUDGET:.0%}"
+            gid = f"{entry['detector']}, {HEADLINE_BUDGET:.0%} stopped"
             axes.plot([*across, math.nan, x, x], [y, y, math.nan, *up], gid=gid, **look)
             axes.plot(x, y, "o", ms=7, gid=gid, **look)
     return _inline(axes, label)
@@ -88,7 +89,7 @@ def _operating(entries: Sequence[dict[str, Any]], label: str) -> Markup:
 
 def _delays(entries: Sequence[dict[str, Any]], label: str, events: bool = False) -> Markup:
     """Share detected by step; with `events`, of one entry, its interval and the competing events as well."""
-    detected = [entry["card"]["delay"]["from_onset"]["detected_by"] for entry in entries]
+    detected = [entry["card"]["points"][HEADLINE]["delay"]["from_onset"]["detected_by"] for entry in entries]
     end = max((step for by in detected for step in by["steps"]), default=0.0) or 1.0
     axes = _frame("steps after the onset", "detected")
     axes.set_xlim(0.0, end)
@@ -97,7 +98,7 @@ def _delays(entries: Sequence[dict[str, Any]], label: str, events: bool = False)
         if events and None not in by["low"]:
             axes.fill_between(by["steps"], by["low"], by["high"], color=INKS[0], alpha=0.2, lw=0)
         for event, ink in (("stopped_before", 3), ("lost", 1)) if events else ():
-            curve = _thinned(entry["card"]["delay"]["from_onset"]["incidence"][event])
+            curve = _thinned(entry["card"]["points"][HEADLINE]["delay"]["from_onset"]["incidence"][event])
             _line(
                 axes, _held(curve, end), {"detector": event.replace("_", " "), "style": ink},
                 drawstyle="steps-post", lw=1.6, ls=(0, (4, 2.5)),

@@ -1,6 +1,7 @@
 """The leaderboard to look at: one HTML page that needs nothing else, made from the scores alone."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -13,7 +14,16 @@ from trainwreck.evaluation.constants import (
     PREVALENCES,
 )
 from trainwreck.evaluation.intervals import interval_text, number_text
-from trainwreck.evaluation.leaderboard.columns import PAGE, cells, claim_text
+from trainwreck.evaluation.leaderboard.columns import (
+    HEADLINE,
+    OPERATING,
+    TABLES,
+    Table,
+    ceilings,
+    cells,
+    claim_text,
+    having,
+)
 from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
 from trainwreck.evaluation.pages.leaderboard.charts import DASHES, of_entry, overview
 from trainwreck.evaluation.pages.templates import template
@@ -34,14 +44,15 @@ def page(scores: dict[str, Any], made: dict[str, Any]) -> str:
     outline = template(
         "trainwreck.evaluation.pages.leaderboard", "standings.html.jinja", number=number_text, breakable=breakable
     )
-    return outline.render(made=made, panes=panes, columns=PAGE, dashes=DASHES)
+    return outline.render(made=made, panes=panes, dashes=DASHES)
 
 
 def pane(profile: str, place: int, scores: dict[str, Any]) -> dict[str, Any]:
     """Everything of one observation profile. place: its number, which makes anchors of its own."""
     cards = {card["detector"]: card for card in scores["cards"] if card["profile"] == profile}
     rows = [row for row in scores["rows"] if row["profile"] == profile]
-    entries = [_entry(f"d{place}-{i}", row, cards[row["detector"]]) for i, row in enumerate(rows)]
+    tables = [table._replace(columns=having(rows, table.columns)) for table in TABLES]
+    entries = [_entry(f"d{place}-{i}", row, cards[row["detector"]], tables) for i, row in enumerate(rows)]
     taking_part = [entry for entry in entries if entry["rank"] is not None]
     others = [entry for entry in entries if entry["rank"] is None]
     best = [entry for entry in taking_part if entry["detector"] not in NOT_DETECTORS][: len(DASHES)]
@@ -54,6 +65,8 @@ def pane(profile: str, place: int, scores: dict[str, Any]) -> dict[str, Any]:
         "place": place,
         "counts": first["counts"],
         "notes": first["notes"],
+        "ceilings": ceilings(rows),
+        "tables": tables,
         "easy": easy,
         "groups": [(rank, list(group)) for rank, group in groupby(taking_part, key=lambda entry: entry["rank"])],
         "others": others,
@@ -75,8 +88,7 @@ def heat(value: float | None) -> int | None:
     return None if value is None else round(10 * min(max(value, 0.0), 1.0))
 
 
-def _entry(anchor: str, row: dict[str, Any], card: Card) -> dict[str, Any]:
-    headline = [row[f"{PAGE[0].key}{end}"] for end in ("_low", "", "_high")]
+def _entry(anchor: str, row: dict[str, Any], card: Card, tables: Sequence[Table]) -> dict[str, Any]:
     return {
         "anchor": anchor,
         "rank": row["rank"],
@@ -84,12 +96,18 @@ def _entry(anchor: str, row: dict[str, Any], card: Card) -> dict[str, Any]:
         "kind": _kind(row["detector"], card),
         "card": card,
         "style": "other",
-        "bar": None if None in headline else [round(4 + 92 * min(max(x, 0.0), 1.0), 1) for x in headline],
-        "cells": cells(row, PAGE),
+        "bars": {table.point: _bar(row, table.columns[0].key) for table in tables},
+        "cells": {table.point: cells(row, table.columns) for table in tables},
         "crashed": row["crashed"],
         "claim": claim_text(row),
         "runs": card["counts"]["runs"],
     }
+
+
+def _bar(row: dict[str, Any], key: str) -> list[float] | None:
+    """Low end, value and high end of an interval between 0 and 1, as places on a bar 100 wide."""
+    ends = [row[f"{key}{end}"] for end in ("_low", "", "_high")]
+    return None if None in ends else [round(4 + 92 * min(max(x, 0.0), 1.0), 1) for x in ends]
 
 
 def _kind(detector: str, card: Card) -> str:
@@ -125,7 +143,7 @@ def _scenarios(entries: Sequence[dict[str, Any]], easy: Sequence[str]) -> dict[s
             shown = [
                 {
                     "text": f"{share['value']:.0%}"[:-1],
-                    "what": f"{share['events']} of {share['exposure']}, {_text(share, '.0%')}",
+                    "what": f"{_count(share['events'])} of {share['exposure']}, {_text(share, '.0%')}",
                     "heat": heat(share["value"]),
                 }
                 for share in shares
@@ -139,18 +157,13 @@ def _scenarios(entries: Sequence[dict[str, Any]], easy: Sequence[str]) -> dict[s
 def _detail(entry: dict[str, Any], profile: str) -> dict[str, Any]:
     """What stands in an entry's own panel."""
     card = entry["card"]
-    delay = card["delay"]
     return {
         "entry": entry,
         "card": card,
         "about": _about(card),
-        "points": _points(card),
+        "tables": [table for table in TABLES if table.point in OPERATING],
+        "points": [(name, [shown(card["points"][point]) for point in OPERATING]) for name, shown in POINT_ROWS.items()],
         "skill": _skill(card),
-        "delay": [
-            (f"from {name}", _text(delay[f"from_{name}"]["restricted_mean_steps"], ".1f"))
-            for name in ("onset", "visible")
-        ],
-        "lead": _text(card["lead"]),
         "monitor": _text(card["monitor_recall"]),
         "rate": _text(card["false_alarm_rate"], ".1f"),
         "stops": [(kind, facts["exposure"], _text(facts, ".0%")) for kind, facts in card["false_stop"].items()],
@@ -177,33 +190,65 @@ def _about(card: Card) -> str:
     return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
 
 
-def _points(card: Card) -> list[dict[str, Any]]:
-    rows = []
-    for point, recall in card["recall"].items():
-        rows.append(
-            {
-                "name": "own alarm" if point == "default" else f"budget {float(point):.0%}",
-                "threshold": None if point == "default" else number_text(recall["threshold"], ".4g"),
-                "recall": _text(recall),
-                "stopped": _text(recall["stopped"], ".0%"),
-                "look_alike": _text(recall["stopped_look_alike"], ".0%"),
-            }
-        )
-    return rows
+def threshold_text(levels: Sequence[Mapping[str, Any]] | None) -> str:
+    """A threshold in words. levels: as a scorecard has them, the highest first; None is the detector's own alarm.
+
+    >>> threshold_text([{"level": "3.2", "chance": 0.7}, {"level": "2.9", "chance": 0.3}])
+    'score over 3.2 or, in 30 % of runs, over 2.9'
+    >>> threshold_text([{"level": "inf", "chance": 0.5}, {"level": "0.9999999999999999", "chance": 0.5}])
+    'in 50 % of runs, score of 1 or more'
+    """
+    if levels is None:
+        return "its own alarm"
+    parts, left, above = [], 1.0, math.inf
+    for one in levels:
+        level = float(one["level"])
+        if level < math.inf:
+            # A level just below a number stops at that number too.
+            inclusive = math.nextafter(level, math.inf) + 0.0  # no -0
+            at = inclusive == above or len(repr(inclusive)) < len(one["level"])
+            what = "any score" if level == -math.inf else f"of {inclusive:.4g} or more" if at else f"over {level:.4g}"
+            parts.append(what if left > 1.0 - 1e-9 else f"in {100 * left:.2g} % of runs, {what}")
+        left, above = left - one["chance"], level
+    if not parts:
+        return "never" if levels else "none: no calibration runs"
+    first, *rest = parts
+    where, comma, what = first.rpartition(", ")
+    first = f"{where}{comma}{what}" if what == "any score" else f"{where}{comma}score {what}"
+    return " or, ".join([first, *rest])
+
+
+POINT_ROWS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "alarm": lambda point: threshold_text(point["recall"]["threshold"]),
+    "in-time recall": lambda point: _text(point["recall"]),
+    "of visible": lambda point: _text(point["recall"]["of_visible"]),
+    "healthy stopped": lambda point: _text(point["recall"]["stopped"], ".0%"),
+    "look-alikes stopped": lambda point: _text(point["recall"]["stopped_look_alike"], ".0%"),
+    "steps from onset to alarm": lambda point: _text(point["delay"]["from_onset"]["restricted_mean_steps"], ".1f"),
+    "steps from visible to alarm": lambda point: _text(point["delay"]["from_visible"]["restricted_mean_steps"], ".1f"),
+    "lead": lambda point: _text(point["lead"]),
+    "W*": lambda point: _text(point["skill"][HEADLINE_COST][str(HEADLINE_PREVALENCE)]),
+    "cause, top 1": lambda point: _text(point["diagnosis"]["cause"]["1"]["macro"]),
+    "cause, top 3": lambda point: _text(point["diagnosis"]["cause"]["3"]["macro"]),
+    "within set, top 1": lambda point: _text(point["diagnosis"]["cause_within_set"]["1"]["macro"]),
+    "within set, top 3": lambda point: _text(point["diagnosis"]["cause_within_set"]["3"]["macro"]),
+}
+"""What an entry's panel has at each operating point; a miss counts to the point of no return."""
 
 
 def _skill(card: Card) -> dict[str, Any]:
     rows = []
+    skill = card["points"][HEADLINE]["skill"]
     for cost in COSTS:
-        rows.append((cost, [_text(card["skill"][cost][str(prevalence)]) for prevalence in PREVALENCES]))
-    return {"prevalences": PREVALENCES, "rows": rows, "headline": (HEADLINE_COST, HEADLINE_PREVALENCE)}
+        rows.append((cost, [_text(skill[cost][str(prevalence)]) for prevalence in PREVALENCES]))
+    return {"prevalences": PREVALENCES, "rows": rows}
 
 
 def _diagnosis(card: Card) -> list[dict[str, Any]]:
     rows = []
     levels = (("cause", "cause"), ("cause_within_set", "cause, within its set"), ("family", "family"))
     for level, name in levels:
-        for k, facts in card["diagnosis"][level].items():
+        for k, facts in card["points"][HEADLINE]["diagnosis"][level].items():
             if k == "confusion":
                 continue
             macro = _text(facts["macro"])
@@ -216,7 +261,8 @@ def _confusion(card: Card, sets: Sets) -> dict[str, Any] | None:
     """Answers by family as a matrix and by cause as a list (and a matrix where causes are few); None for one that
     never names a cause.
     """
-    cause, family = card["diagnosis"]["cause"]["confusion"], card["diagnosis"]["family"]["confusion"]
+    diagnosis = card["points"][HEADLINE]["diagnosis"]
+    cause, family = diagnosis["cause"]["confusion"], diagnosis["family"]["confusion"]
     named = [i for i, answer in enumerate(cause["answers"]) if answer not in (NOT_NAMED, NOT_IN_TIME)]
     if not any(row[i] for row in cause["counts"] for i in named):
         return None
@@ -228,10 +274,10 @@ def _confusion(card: Card, sets: Sets) -> dict[str, Any] | None:
         )
         strict = allowed(true)
         shown = [
-            (answer, count, "right" if answer in strict else "in set" if answer in right else "")
+            (answer, _count(count), "right" if answer in strict else "in set" if answer in right else "")
             for count, answer in answers
         ]
-        found.append({"cause": true, "runs": sum(counts), "answers": shown, "set": sorted(right - strict)})
+        found.append({"cause": true, "runs": _count(sum(counts)), "answers": shown, "set": sorted(right - strict)})
     return {
         "causes": found,
         "family": _matrix(family, {name: set(allowed(name)) for name in family["causes"]}, {}),
@@ -250,9 +296,20 @@ def _matrix(confusion: dict[str, Any], right: dict[str, set[str]], sets: Sets) -
         for i in used:
             answer = confusion["answers"][i]
             mark = "right" if answer in right[true] else "in set" if answer in allowed(true, sets) else ""
-            shown.append({"count": counts[i], "heat": heat(counts[i] / max(1, sum(counts))), "mark": mark})
-        rows.append((true, sum(counts), shown))
+            shown.append(
+                {
+                    "count": _count(counts[i]) if counts[i] else "",
+                    "heat": heat(counts[i] / max(1, sum(counts))),
+                    "mark": mark,
+                }
+            )
+        rows.append((true, _count(sum(counts)), shown))
     return {"answers": [confusion["answers"][i] for i in used], "rows": rows}
+
+
+def _count(runs: float) -> str:
+    """A number of runs, which is an expectation where the threshold is drawn."""
+    return f"{round(runs, 1):g}"
 
 
 def _text(estimate: dict[str, Any], form: str = ".2f") -> str:

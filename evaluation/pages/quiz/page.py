@@ -78,7 +78,7 @@ def page_data(dataset: DataSet, quiz: Quiz, titles: Mapping[str, str], *, sealed
 
 def scale(quiz: Quiz) -> dict[str, Any]:
     """What W* uses on these runs: the constants, and the utilities of the best blind policy and of an oracle."""
-    blind = baseline(quiz.runs).blind[HEADLINE_COST, HEADLINE_PREVALENCE]
+    blind = baseline(quiz.runs, quiz.recipe.profile).blind[HEADLINE_COST, HEADLINE_PREVALENCE]
     known = blind.value == blind.value and blind.ceiling > blind.value
     return {
         "response": RESPONSE,

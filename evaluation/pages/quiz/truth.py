@@ -8,7 +8,7 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import JOINT, SECTIONS
 from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.pages.quiz.curves import curves
-from trainwreck.evaluation.pages.quiz.quiz import BAR, Quiz, label
+from trainwreck.evaluation.pages.quiz.quiz import BAR, Quiz, label, visible_step
 from trainwreck.evaluation.scoring.equivalence_sets import shipped
 from trainwreck.evaluation.scoring.metrics.diagnosis import allowed
 
@@ -41,7 +41,7 @@ def truth(dataset: DataSet, quiz: Quiz, run_id: str, pages: dict[str, Any]) -> d
         "outcome": row["outcome"] or "",
         "gap": row["final_gap"],
         "onset": row["onset_step"],
-        "visible": row["visible_step"],
+        "visible": visible_step(row, profile),
         "no_return": row["last_step"] if row["no_return_step"] is None else row["no_return_step"],
         "no_return_measured": row["no_return_step"] is not None,
         "last": row["last_step"],

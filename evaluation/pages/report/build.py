@@ -1,6 +1,7 @@
 """From a data set and its scores to one HTML file, pictures included."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from trainwreck.evaluation.dataset.schema import FAILURES, SECTIONS, RunKind
 from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.intervals import number_text
 from trainwreck.evaluation.leaderboard.cache import at_hand
-from trainwreck.evaluation.leaderboard.columns import REPORT, cells, heads
+from trainwreck.evaluation.leaderboard.columns import TABLES, UPDATE, Table, ceilings, cells, having, heads, record
 from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
 from trainwreck.evaluation.pages.figures import Story, draw, png_url
 from trainwreck.evaluation.pages.templates import template
@@ -44,13 +45,19 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
         manifest=dataset.manifest,
         kinds=dataset.runs["kind"].value_counts().to_dict(),
         runs=len(dataset),
-        heads=heads(REPORT),
-        board=[(row, rules[row["detector"], row["profile"]], cells(row, REPORT)) for row in scores["rows"]],
+        boards=[_board(scores["rows"], table) for table in TABLES],
+        ceilings=ceilings(scores["rows"]),
+        rules=rules,
         notes=scores["cards"][0]["notes"],
         sections=sections,
     )
     write_text(out, page)
     return out
+
+
+def _board(rows: Sequence[dict[str, Any]], table: Table) -> dict[str, Any]:
+    columns = having(rows, record(table, UPDATE.key))
+    return {"table": table, "heads": heads(columns), "rows": [(row, cells(row, columns)) for row in rows]}
 
 
 def examples(dataset: DataSet) -> pd.DataFrame:

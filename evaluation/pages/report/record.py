@@ -8,7 +8,7 @@ import pandas as pd
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.files import read_json, write_json, write_text
 from trainwreck.evaluation.leaderboard.cache import at_hand
-from trainwreck.evaluation.leaderboard.columns import RECORD, markdown
+from trainwreck.evaluation.leaderboard.columns import markdown
 from trainwreck.evaluation.pages.figures import save
 from trainwreck.evaluation.pages.report.build import examples, step, story
 from trainwreck.evaluation.progress import Tick
@@ -55,7 +55,7 @@ def readme(dataset: DataSet, scores: dict[str, Any], rows: pd.DataFrame) -> str:
         "`trainwreck report DIR --record`; what each column means is in [docs/scoring.md](../../docs/scoring.md).",
         *(f"\nNote: {note}." for note in scores["cards"][0]["notes"]),
         "",
-        *markdown(scores["rows"], RECORD),
+        *markdown(scores["rows"]),
     ]
     lines += [
         "",

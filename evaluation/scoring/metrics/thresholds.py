@@ -32,6 +32,15 @@ class Randomised(NamedTuple):
     chances: np.ndarray
     samples: np.ndarray
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Randomised) and all(map(np.array_equal, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.levels.tolist()))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def exact(self) -> Self:
         """Without the resamples, and without levels that only they have."""
         used = self.chances > 0

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from trainwreck.evaluation.constants import SCORING_VERSION
-from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest
+from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs
 from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.cache import SCORES, kept, leaderboard_of, stamp
-from trainwreck.evaluation.leaderboard.run import board_cards
+from trainwreck.evaluation.leaderboard.run import board_cards, leaderboard
 from trainwreck.evaluation.replay.oracles import ORACLES
 
 
@@ -154,3 +156,38 @@ def test_two_processes_say_what_one_does(scored: Path) -> None:
         return cards
 
     assert json.dumps(said(2)) == json.dumps(said(1))
+
+
+@pytest.mark.parametrize("base", ["base", "shape"])
+def test_recall_on_seen_runs_unseen_causes_and_unseen_bases(
+    base: str, tmp_path: Path, write_small_data_set: Callable[..., DataSet]
+) -> None:
+    """A run counts wherever one of its words does; a severity or a pair alone is in neither column, nor is it seen."""
+    root = write_small_data_set(tmp_path / "data").path
+    words = {
+        "run-0-0": "cause", "run-0-1": f"cause+{base}", "run-0-2": base, "run-1-0": "severity", "run-1-1": "pair"
+    }  # fmt: skip
+    runs = pq.read_table(root / "runs.parquet").to_pylist()
+    write_runs(root, [run | {"held_out": words.get(run["run_id"], "")} for run in runs])
+    write_manifest(root, {"plan": "small"})
+    board = leaderboard(load(root), ["loss_over_minimum", "nonfinite_loss"])
+    rows = board.to_frame().set_index("detector")
+    for card in board.cards[:2]:
+        found = dict(zip(card.outcomes.run_id.tolist(), card.detected("0.05").tolist(), strict=True))
+        row = rows.loc[card.detector]
+        for column, members in (
+            ("recall_seen", ["run-1-2"]),
+            ("recall_unseen_cause", ["run-0-0", "run-0-1"]),
+            ("recall_unseen_base", ["run-0-1", "run-0-2"]),
+        ):
+            assert row[column] == pytest.approx(np.mean([found[name] for name in members]), abs=1e-12)
+        assert {name: share.exposure for name, share in card.breakdown["held_out"].items()} == {
+            "cause": 2, "severity": 1, "pair": 1, base: 2
+        }  # fmt: skip
+    assert rows.loc["loss_over_minimum", "recall_unseen_cause"] > 0 == rows.loc["nonfinite_loss", "recall_unseen_cause"]
+
+
+def test_without_held_out_runs_their_recall_is_undefined(scores: dict[str, Any]) -> None:
+    for row in scores["rows"]:
+        assert row["recall_unseen_cause"] is row["recall_unseen_base"] is None
+        assert row["recall_seen"] == row["recall_0.05"]

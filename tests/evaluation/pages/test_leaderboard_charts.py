@@ -19,8 +19,12 @@ def entry(name: str, style: int | str = 0) -> dict[str, Any]:
             "operating": {"stopped": [0.0, 0.1], "recall": [0.5, 1.0]},
             "alarm_delay": {"rate": [0.0, 1.0, 100.0, None], "delay": [1.0, 0.5, 0.0, 1.0]},
         },
-        "recall": {"0.05": {"value": 0.5, "low": 0.25, "high": 0.75, "stopped": share}},
-        "delay": {"from_onset": {"detected_by": detected, "incidence": events}},
+        "points": {
+            "0.05": {
+                "recall": {"value": 0.5, "low": 0.25, "high": 0.75, "stopped": share},
+                "delay": {"from_onset": {"detected_by": detected, "incidence": events}},
+            }
+        },
     }
     return {"detector": name, "style": style, "card": card}
 
@@ -44,14 +48,14 @@ def test_a_line_goes_through_its_points() -> None:
     assert LEFT < points[1][0] < RIGHT
 
 
-def test_steps_hold_their_value_and_the_dot_is_the_frozen_threshold() -> None:
+def test_steps_hold_their_value_and_the_dot_is_the_score_within_the_budget() -> None:
     (_, _, chart), *_ = overview([entry("mine"), entry("other one", "other")], "full")
     corners = [y for _, y in curve(chart, "mine")]
     assert sorted({round(y, 1) for y in corners}, reverse=True) == [round((LOW + HIGH) / 2, 1), round(HIGH, 1)]
     assert curve(chart, "mine")[-1][0] == pytest.approx(RIGHT, abs=0.01)
-    across = curve(chart, "mine, frozen at 5%")
+    across = curve(chart, "mine, 5% stopped")
     assert across[0][1] == across[1][1] == pytest.approx((LOW + HIGH) / 2, abs=0.01)
-    assert "other one, frozen" not in chart
+    assert "other one, 5%" not in chart
 
 
 def test_a_chart_brings_no_markup_no_address_and_no_colour_of_its_own() -> None:

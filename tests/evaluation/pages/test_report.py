@@ -115,17 +115,37 @@ def test_names_bring_no_markup_and_stand_as_they_are(page: Page, scored: Path) -
     assert EVIL_RULE in [attrs.get("title") for attrs in page.all("td")]
 
 
-def test_the_table_has_a_row_a_detector_as_the_scores_say(page: Page, scored: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "keys"),
+    [
+        (0, {"in-time recall": "recall_0.05", "of visible": "recall_of_visible", "lead": "lead", "W*": "skill"}),
+        (1, {"in-time recall": "recall_0.01", "lead": "lead_0.01", "W*": "skill_0.01", "cause, top 1": "top1_0.01"}),
+        (2, {"in-time recall": "recall_default", "lead": "lead_default", "W*": "skill_default"}),
+        (3, {"area": "area", "volume": "volume"}),
+    ],
+)
+def test_each_table_has_a_row_a_detector_as_the_scores_say(
+    place: int, keys: dict[str, str], page: Page, scored: Path
+) -> None:
     scores = kept(load(scored))
     assert scores is not None
-    head, *rows = page.rows
+    size = 1 + len(scores["rows"])
+    assert len(page.rows) == 4 * size
+    head, *rows = page.rows[place * size : (place + 1) * size]
     assert all(len(row) == len(head) for row in rows)
     assert [row[1] for row in rows] == [row["detector"] for row in scores["rows"]]
     assert {row[1] for row in rows} == {*builtin_detectors(), *ORACLES, Path(mine(scored)).name}
     for shown, row in zip(rows, scores["rows"], strict=True):
         assert shown[0] == ("-" if row["rank"] is None else f"{row['rank']:g}")
-        assert shown[3].startswith(f"{row['recall_0.05']:.2f} [")
-        assert shown[8].startswith(f"{row['skill']:.2f} [")
+        for name, key in keys.items():
+            assert shown[head.index(name)].startswith(f"{row[key]:.2f} [")
+
+
+def test_the_share_that_is_visible_in_time_stands_above_the_tables(page: Page, scored: Path) -> None:
+    scores = kept(load(scored))
+    assert scores is not None
+    share = scores["rows"][0]["visible_in_time"]
+    assert f"{100 * share:.0f} % of failing runs are visible in time under the profile full." in page.within("p")
 
 
 def test_there_is_a_figure_a_scenario(page: Page, scored: Path) -> None:
@@ -191,4 +211,9 @@ def test_the_record_holds_the_same_scores_and_a_picture_a_scenario(
     text = (out / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\(pictures/(.*?)\)", text)) == names
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:2] == "| "]
-    assert [row[1] for row in rows if len(row) == 10][1:] == [row["detector"] for row in scores["rows"]]
+    detectors = [row["detector"] for row in scores["rows"]]
+    tables = [row for row in rows if row[2:3] in (["profile"], ["full"])]
+    assert [row[1] for row in tables] == 4 * ["detector", *detectors]
+    assert [row[3] for row in tables[:: 1 + len(detectors)]] == [*3 * ["in-time recall"], "area"]
+    share = scores["rows"][0]["visible_in_time"]
+    assert f"\n{100 * share:.0f} % of failing runs are visible in time under the profile full.\n" in text

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,8 +16,9 @@ import pytest
 from trainwreck.evaluation.dataset.dataset import DataSet, load_labels, telemetry_digest, write_manifest, write_runs
 from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.leaderboard.cache import leaderboard_of
+from trainwreck.evaluation.leaderboard.columns import OPERATING, TABLES
 from trainwreck.evaluation.pages.leaderboard.board_files import write_board
-from trainwreck.evaluation.pages.leaderboard.standings import breakable, heat
+from trainwreck.evaluation.pages.leaderboard.standings import breakable, heat, threshold_text
 
 EVIL = "<script>alert(1)</script>"
 COMMAND = f"trainwreck leaderboard 'data {EVIL}' --out board"
@@ -103,6 +106,18 @@ def rows_of(scores: dict[str, Any], profile: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["rank"] is None)
 
 
+def boards(page: Page) -> list[list[list[str]]]:
+    """The standings: for each profile a table an operating point."""
+    return [table for table in page.tables if table[0][0] == "detector" and table[0][1] in ("in-time recall", "area")]
+
+
+def shown(row: dict[str, Any], key: str, form: str = ".2f") -> str:
+    """A number and its interval as a cell has them."""
+    value, low, high = (row[f"{key}{end}"] for end in ("", "_low", "_high"))
+    low, high = ("-" if end is None else format(end, form) for end in (low, high))
+    return f"{value:{form}}|[{low}, {high}]"
+
+
 def test_it_needs_nothing_from_anywhere(page: Page, source: str) -> None:
     assert not {"script", "link", "iframe", "object", "embed", "base", "img"} & {tag for tag, _ in page.tags}
     assert not re.search(r"https?://|@import|url\(|\bon[a-z]+=", source.replace("http://www.w3.org/2000/svg", ""))
@@ -125,22 +140,90 @@ def test_names_bring_no_markup_and_stand_as_they_are(page: Page, source: str) ->
 def test_every_row_and_number_of_the_scores_is_on_it(
     place: int, profile: str, page: Page, scores: dict[str, Any]
 ) -> None:
-    boards = [table for table in page.tables if table[0][:2] == ["detector", "recall at 5 %"]]
-    assert len(boards) == 2
-    shown = [row for row in boards[place][1:] if len(row) > 1]
+    assert len(boards(page)) == 2 * len(TABLES)
     expected = rows_of(scores, profile)
-    assert [row[0].split("|")[0].removesuffix("ignores its inputs") for row in shown] == [
-        r["detector"] for r in expected
-    ]
-    for cells, row in zip(shown, expected, strict=True):
-        value, low, high = (row[f"recall_0.05{end}"] for end in ("", "_low", "_high"))
-        assert cells[1] == f"{value:.2f}|[{low:.2f}, {high:.2f}]"
-        value, low, high = (row[f"top1_within_set{end}"] for end in ("", "_low", "_high"))
-        assert cells[13] == f"{value:.2f}|[{low:.2f}, {high:.2f}]"
+    keys = {
+        "0.05": {
+            "in-time recall": "recall_0.05", "of visible": "recall_of_visible", "healthy stopped": "stopped_0.05",
+            "look-alikes stopped": "stopped_look_alike_0.05", "delay": "delay_share", "lead": "lead", "W*": "skill",
+            "cause, top 1": "top1", "within set, top 1": "top1_within_set",
+        },
+        "0.01": {
+            "in-time recall": "recall_0.01", "of visible": "recall_of_visible_0.01", "healthy stopped": "stopped_0.01",
+            "look-alikes stopped": "stopped_look_alike_0.01", "delay": "delay_share_0.01", "lead": "lead_0.01",
+            "W*": "skill_0.01", "cause, top 1": "top1_0.01", "within set, top 1": "top1_within_set_0.01",
+        },
+        "default": {
+            "in-time recall": "recall_default", "of visible": "recall_of_visible_default",
+            "healthy stopped": "stopped_default", "look-alikes stopped": "stopped_look_alike_default",
+            "false alarms": "false_alarms_per_10000", "delay": "delay_share_default", "lead": "lead_default",
+            "W*": "skill_default", "cause, top 1": "top1_default", "within set, top 1": "top1_within_set_default",
+        },
+        "none": {"area": "area", "volume": "volume"},
+    }  # fmt: skip
+    forms = {"healthy stopped": ".0%", "look-alikes stopped": ".0%", "false alarms": ".1f"}
+    for table, board in zip(TABLES, boards(page)[place * len(TABLES) :], strict=False):
+        heads, *lines = board
+        found = [line for line in lines if len(line) > 1]
+        assert [line[0].split("|")[0].removesuffix("ignores its inputs") for line in found] == [
+            row["detector"] for row in expected
+        ]
+        for line, row in zip(found, expected, strict=True):
+            for head, key in keys[table.point].items():
+                assert line[heads.index(head)] == shown(row, key, forms.get(head, ".2f")), (table.point, head)
+
+
+def test_the_panel_of_an_entry_has_a_column_an_operating_point(page: Page, scores: dict[str, Any]) -> None:
+    panels = [table for table in page.tables if table[1][0] == "alarm"]
+    titles = [table.title for table in TABLES if table.point in OPERATING]
+    cards = {(card["profile"], card["detector"]): card for card in scores["cards"]}
+    assert len(panels) == len(cards)
+    for panel, row in zip(panels, scores["rows"], strict=True):
+        points = [cards[row["profile"], row["detector"]]["points"][point] for point in OPERATING]
+        assert panel[0][1:] == titles
+        lines = {line[0].split("|")[0]: line[1:] for line in panel[1:]}
+        assert lines["alarm"] == [f"|{threshold_text(point['recall']['threshold'])}" for point in points]
+        assert lines["in-time recall"] == [shown_of(point["recall"]) for point in points]
+        assert lines["lead"] == [shown_of(point["lead"]) for point in points]
+        assert lines["cause, top 3"] == [shown_of(point["diagnosis"]["cause"]["3"]["macro"]) for point in points]
+        delays = [point["delay"]["from_onset"]["restricted_mean_steps"] for point in points]
+        assert lines["steps from onset to alarm"] == [shown_of(delay, ".1f") for delay in delays]
+
+
+def shown_of(estimate: dict[str, Any], form: str = ".2f") -> str:
+    return shown({"x": estimate["value"], "x_low": estimate["low"], "x_high": estimate["high"]}, "x", form)
+
+
+def test_the_share_that_is_visible_in_time_stands_above_each_board(source: str, scores: dict[str, Any]) -> None:
+    for profile in ("full", "filtered"):
+        share = rows_of(scores, profile)[0]["visible_in_time"]
+        assert f"{100 * share:.0f} % of failing runs are visible in time under the profile {profile}" in source
+
+
+@pytest.mark.parametrize(
+    ("levels", "text"),
+    [
+        (None, "its own alarm"),
+        ([], "none: no calibration runs"),
+        ([("inf", 1.0)], "never"),
+        ([("3.25", 1.0)], "score over 3.25"),
+        ([("3.2", 0.7), ("2.9", 0.3)], "score over 3.2 or, in 30 % of runs, over 2.9"),
+        ([("inf", 0.5), ("0.9999999999999999", 0.5)], "in 50 % of runs, score of 1 or more"),
+        ([("inf", 0.95), ("-inf", 0.05)], "in 5 % of runs, any score"),
+        ([("0.0", 0.95), ("-5e-324", 0.05)], "score over 0 or, in 5 % of runs, of 0 or more"),
+        (
+            [("0.1234567891234", 0.5), (repr(math.nextafter(0.1234567891234, 0)), 0.25), ("-inf", 0.25)],
+            "score over 0.1235 or, in 50 % of runs, of 0.1235 or more or, in 25 % of runs, any score",
+        ),
+    ],
+)
+def test_a_threshold_in_words(levels: list[tuple[str, float]] | None, text: str) -> None:
+    """A run is stopped by the lowest level that is drawn, so the chances of lower levels add up."""
+    assert threshold_text(levels and [{"level": level, "chance": chance} for level, chance in levels]) == text
 
 
 def test_tie_groups_are_those_of_the_ranks(page: Page, scores: dict[str, Any]) -> None:
-    board = next(table for table in page.tables if table[0][:2] == ["detector", "recall at 5 %"])
+    board = boards(page)[0]
     heads = [row[0] for row in board if len(row) == 1]
     ranks = [row["rank"] for row in rows_of(scores, "full")]
     for rank in sorted({rank for rank in ranks if rank is not None}):
@@ -154,26 +237,39 @@ def test_heat_maps_have_every_scenario_with_its_colour(page: Page, scores: dict[
     detectors, rows = table[0][2:], {row[0]: row for row in table[1:]}
     cards = {card["detector"]: card for card in scores["cards"] if card["profile"] == "full"}
     for name in ("high_lr", EVIL):
-        for detector, shown in zip(detectors, rows[name][2:], strict=True):
+        for detector, cell in zip(detectors, rows[name][2:], strict=True):
             share = cards[detector]["breakdown"]["scenario"][name]
-            assert shown == f"{share['value']:.0%}"[:-1]
+            assert cell == f"{share['value']:.0%}"[:-1]
     spike = {d: cards[d]["breakdown"]["look_alike"]["benign_single_spike"]["value"] for d in detectors}
     assert rows["benign_single_spike"][2:] == [f"{100 * share:.0f}" for share in spike.values()]
-    assert source.count('class="h10"') > 3
+    ranks = {(row["profile"], row["detector"]): row["rank"] for row in scores["rows"]}
+    values = [
+        share["value"]
+        for card in scores["cards"]
+        if ranks[card["profile"], card["detector"]] is not None
+        for share in card["breakdown"]["scenario"].values()
+    ]
+    colours = Counter(map(int, re.findall(r'<td class="h(\d+)" title=', source)))
+    assert colours == Counter(map(heat, values))
+    assert len(colours) > 1
 
 
 def test_a_detector_that_failed_says_so_where_it_stands(page: Page, source: str) -> None:
-    board = next(table for table in page.tables if table[0][:2] == ["detector", "recall at 5 %"])
+    board = boards(page)[0]
     row = next(row for row in board if row[0].startswith("mine.py:Mine"))
     assert row[0] == "mine.py:Mine|failed on 20 of 20 runs"
     assert "Failed on 20 of 20 runs, which are misses: crashed: ValueError" in source
 
 
-def test_the_profiles_are_radio_buttons_with_names(page: Page) -> None:
+def test_profiles_and_operating_points_are_radio_buttons_with_names(page: Page) -> None:
     tabs = page.all("input")
-    assert [tab["type"] for tab in tabs] == ["radio", "radio"]
+    assert {tab["type"] for tab in tabs} == {"radio"}
     assert {tab["id"] for tab in tabs} == {label["for"] for label in page.all("label")}
-    assert ["checked" in tab for tab in tabs] == [True, False]
+    by_name: dict[str, list[bool]] = {str(tab["name"]): [] for tab in tabs}
+    for tab in tabs:
+        by_name[str(tab["name"])].append("checked" in tab)
+    first = [True, *(False for _ in TABLES[1:])]
+    assert by_name == {"profile": [True, False], "point0": first, "point1": first}
     assert all(chart.get("aria-label") for chart in page.all("svg") if chart.get("role") == "img")
     assert all(chart.get("role") == "img" or chart.get("aria-hidden") for chart in page.all("svg"))
     assert all(area.get("tabindex") == "0" for _, area in page.tags if area.get("role") == "region")
@@ -205,10 +301,20 @@ def test_csv_json_and_parquet_say_the_same(out: Path, scores: dict[str, Any]) ->
     with (out / "scenarios.csv").open(encoding="utf-8", newline="") as file:
         parts = list(csv.DictReader(file))
     assert len(parts) == len(content["parts"]) > len(lines)
-    for part in parts:
-        assert 0.0 <= float(part["low"]) <= float(part["share"]) <= float(part["high"]) <= 1.0
+    for part, facts in zip(parts, content["parts"], strict=True):
+        if facts["low"] is None:  # no run differs from another
+            assert part["low"] == part["high"] == ""
+        else:
+            low, share, high = (float(part[name]) for name in ("low", "share", "high"))
+            assert 0.0 <= low <= share + 1e-12  # of an interval of hardly any width
+            assert share - 1e-12 <= high <= 1.0
+        assert 0.0 <= float(part["share"]) == facts["share"] <= 1.0
+    assert any(part["low"] for part in parts)
     every = [name for name in scores["rows"][0] if f"{name}_low" in scores["rows"][0]]
-    assert {"recall_without_easy", "top1_within_set", "stopped_default", "lead", "delay_share"} <= set(every)
+    assert {"recall_without_easy", "top1_within_set", "stopped_default", "lead", "delay_share"} | {
+        "area",
+        "volume",
+    } <= set(every)
 
 
 def test_the_same_scores_give_the_same_files(out: Path, folder: Path, scores: dict[str, Any]) -> None:

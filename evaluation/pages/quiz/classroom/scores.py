@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from trainwreck.evaluation.constants import HEADLINE_COST, HEADLINE_PREVALENCE
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.run import BLIND
 from trainwreck.evaluation.pages.quiz.answers import Answer, Sheet, check_sheet
@@ -19,6 +20,7 @@ from trainwreck.evaluation.pages.quiz.classroom.people import (
     room_alarms,
 )
 from trainwreck.evaluation.pages.quiz.quiz import Quiz, spoken
+from trainwreck.evaluation.scoring.operating_points import DEFAULT
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.scorecard import Scorecard, measure
 
@@ -61,8 +63,8 @@ def results(sheets: Sequence[Sheet], quizzes: Mapping[str, Quiz]) -> Results:
     families = {cause: family for quiz in used for cause, family in quiz.families.items()}
     shown = {run_id: quiz.shown(run_id) for quiz in used for run_id in quiz.runs["run_id"]}
 
-    frames = {quiz.recipe.id: _frame(quiz.runs, families) for quiz in used}
-    whole = frames[used[0].recipe.id] if len(used) == 1 else _frame(runs, families)
+    frames = {quiz.recipe.id: _frame(quiz.runs, families, profile) for quiz in used}
+    whole = frames[used[0].recipe.id] if len(used) == 1 else _frame(runs, families, profile)
     people = []
     for sheet in sheets:
         quiz = quizzes[sheet.recipe.id]
@@ -102,25 +104,26 @@ def check_room(sheets: Sequence[Sheet]) -> None:
                 )
 
 
-def _frame(runs: pd.DataFrame, families: Mapping[str, str]) -> Baseline:
+def _frame(runs: pd.DataFrame, families: Mapping[str, str], profile: str) -> Baseline:
     """The runs' baseline, with the family of every cause that could be named and not only of those in the runs."""
-    found = baseline(runs)
+    found = baseline(runs, profile)
     return replace(found, family_of={**families, **found.family_of})
 
 
 def _row(card: Scorecard, kind: str) -> dict[str, Any]:
-    recall = card.recall["default"]
+    own = card.points[DEFAULT]  # people have no other threshold
+    recall = own.recall
     estimates: dict[str, Sequence[float]] = {
         "recall": recall[:3],
         "stopped": recall.stopped[:3],
         "stopped_look_alike": recall.stopped_look_alike[:3],
-        "skill": card.headline_skill,
-        "lead": card.lead,
-        "delay_share": card.delay["from_onset"]["restricted_mean_share"],
-        "top1": card.diagnosis["cause"]["1"]["macro"],
-        "top3": card.diagnosis["cause"]["3"]["macro"],
-        "top1_within_set": card.diagnosis["cause_within_set"]["1"]["macro"],
-        "family": card.diagnosis["family"]["1"]["macro"],
+        "skill": own.skill[HEADLINE_COST][HEADLINE_PREVALENCE],
+        "lead": own.lead,
+        "delay_share": own.delay["from_onset"]["restricted_mean_share"],
+        "top1": own.diagnosis["cause"]["1"]["macro"],
+        "top3": own.diagnosis["cause"]["3"]["macro"],
+        "top1_within_set": own.diagnosis["cause_within_set"]["1"]["macro"],
+        "family": own.diagnosis["family"]["1"]["macro"],
     }
     counts = {name: card.counts[name] for name in ("failing", "healthy", "look_alike", "crashed")}
     row: dict[str, Any] = {"name": card.detector, "kind": kind, "runs": card.counts["measured"], **counts}

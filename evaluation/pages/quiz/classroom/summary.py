@@ -8,7 +8,7 @@ from typing import Any
 from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.pages.quiz.answers import Answer
 from trainwreck.evaluation.pages.quiz.classroom.scores import Results
-from trainwreck.evaluation.pages.quiz.quiz import label
+from trainwreck.evaluation.pages.quiz.quiz import label, visible_step
 from trainwreck.evaluation.scoring.equivalence_sets import shipped
 from trainwreck.evaluation.scoring.metrics.diagnosis import allowed
 
@@ -47,7 +47,7 @@ def confusions(found: Results) -> list[dict[str, Any]]:
 
 def _run_row(found: Results, run_id: str) -> dict[str, Any]:
     row = {name: label(value) for name, value in found.runs.loc[run_id].items()}
-    answers = found.answers[run_id]
+    answers, visible = found.answers[run_id], visible_step(row, found.profile)
     facts = {
         "run_id": run_id,
         "scenario": row["scenario"] or "",
@@ -57,12 +57,12 @@ def _run_row(found: Results, run_id: str) -> dict[str, Any]:
     stops = [answer for answer in answers if answer.step is not None]
     facts |= {
         "onset": row["onset_step"],
-        "visible": row["visible_step"],
+        "visible": visible,
         "answered": len(answers),
         "stopped": len(stops),
     }
     blank = dict.fromkeys(OF_FAILING)
-    if row["kind"] not in FAILURES or row["visible_step"] is None:
+    if row["kind"] not in FAILURES or visible is None:
         return facts | blank | {"wrong": len(stops), "named_instead": _most([n for a in stops for n in a.named[:1]])}
     timely = _in_time(row, answers)
     early = [answer for answer in stops if answer.step is not None and answer.step < row["onset_step"]]
@@ -73,7 +73,7 @@ def _run_row(found: Results, run_id: str) -> dict[str, Any]:
         "too_early": len(early),
         "too_late_or_missed": len(answers) - len(timely) - len(early),
         "mean_delay": _mean_from(row["onset_step"], timely),
-        "mean_delay_visible": _mean_from(row["visible_step"], timely),
+        "mean_delay_visible": _mean_from(visible, timely),
         "right_cause": sum(name in allowed(row["cause"]) for name in firsts),
         "right_within_set": sum(name in within for name in firsts),
         "wrong": len(answers) - len(timely),

@@ -30,8 +30,11 @@ def marks(shipped, on_show):
 def test_thresholds_and_alarms_are_the_scorecards(cards, marks, on_show):
     alarmed = 0
     for card in cards:
-        assert marks.thresholds[card.detector] == card.recall["0.05"].threshold
-        first = dict(zip(card.outcomes.run_id, card.first_alarms("0.05"), strict=True))
+        at = card.at("0.05")
+        assert at.threshold is not None
+        likeliest = at.threshold.chances.argmax()
+        assert marks.thresholds[card.detector] == at.threshold.levels[likeliest]
+        first = dict(zip(card.outcomes.run_id, at.firsts[likeliest], strict=True))
         edges = {one.run_id: one.edges.tolist() for one in card.alarms}
         for one in on_show:
             run_id = one.faulty["run_id"]
