@@ -46,7 +46,7 @@ def test_each_seed_scores_as_if_it_were_alone(data: DataSet) -> None:
     assert len(set(card.seeds["recall_default"])) > 1
     assert card.detector == "after_seed"
     assert card.recall["default"] == alone[0].recall["default"]
-    assert "over 3 seeds of the detector: in-time recall at 1%" in card.text()
+    assert "over 3 seeds of the detector: in-time recall at 5%" in card.text()
     assert not alone[0].seeds
     assert "seeds of the detector" not in alone[0].text()
 
