@@ -4,7 +4,7 @@ The variance of a score is that of resampling scenarios, plus that of resampling
 runs that share both (Cameron, Gelbach and Miller 2011), and never less than either of the first two. The interval is
 Student's, with the degrees of freedom of Satterthwaite (1946): with ten seeds and most of the variance between them
 there are nine. That of a share is the Jeffreys interval of as many independent runs as would have that variance (Korn
-and Graubard 1998); rates are transformed by the logarithm.
+and Graubard 1998), that of a rate the one of as many independent events.
 """
 
 import math
@@ -167,19 +167,21 @@ class Bootstrap:
             among = max(clusters[: max(1, len(clusters) - 1)])
             return binomial_interval(round(value * among), among, self.confidence)
         variance, freedom = self._variance(samples, clusters)
-        if not variance > 0:
+        if not variance > (ROUNDING * max(1.0, abs(value))) ** 2:
             return math.nan, math.nan
-        from scipy.special import betaincinv, stdtrit
+        from scipy.special import betaincinv, gammaincinv, stdtrit
 
         tail = (1.0 - self.confidence) / 2.0
         times = float(stdtrit(freedom, 1.0 - tail))
-        wide = times * math.sqrt(variance)
+        normal, wide = float(stdtrit(math.inf, 1.0 - tail)), times * math.sqrt(variance)
         if bounds == SHARE:
-            runs = value * (1.0 - value) / variance * (float(stdtrit(math.inf, 1.0 - tail)) / times) ** 2
+            runs = value * (1.0 - value) / variance * (normal / times) ** 2
             shape = value * runs + 0.5, (1.0 - value) * runs + 0.5
             return float(betaincinv(*shape, tail)), float(betaincinv(*shape, 1.0 - tail))
         if bounds == RATE and value > 0:
-            return value * math.exp(-min(wide / value, 700.0)), value * math.exp(min(wide / value, 700.0))
+            events = value**2 / variance * (normal / times) ** 2
+            low, high = (value * float(gammaincinv(events + 0.5, share)) / events for share in (tail, 1.0 - tail))
+            return low, high
         return value - wide, value + wide
 
     def _clusters(self, mask: np.ndarray) -> list[int]:
