@@ -45,7 +45,7 @@ HEADLINE_COST = "rollback"
 HEADLINE_PREVALENCE = 0.1
 
 # Uncertainty.
-RESAMPLES = 700  # of scenarios, of seeds, and of the cells of both: 2,100 in all
+RESAMPLES = 400  # of scenarios, of seeds, and of the cells of both; a standard error is then known to 4 %
 PERMUTATIONS = 10_000
 CONFIDENCE = 0.95
 CLUSTERS = 8  # scenarios, and seeds; with fewer, a note is printed

@@ -7,7 +7,6 @@ import numpy as np
 from trainwreck.evaluation.constants import RATE_STEPS
 from trainwreck.evaluation.dataset.schema import FAILURES, HELD_OUT, JOINT
 from trainwreck.evaluation.scoring.metrics.bootstrap import Ratio, Share
-from trainwreck.evaluation.scoring.metrics.curves import frontier, operating_curve, stop_rate
 from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, peak, threshold_range
 from trainwreck.evaluation.scoring.operating_points import At, peaks
@@ -89,3 +88,38 @@ def exposure(one: Outcomes) -> np.ndarray:
     healthy = np.where(one.negative, one.last + 1, np.minimum(one.onset, one.last + 1))
     steps = np.minimum(healthy, one.judged + 1).astype(np.int64)
     return np.where(one.negative | np.isin(one.kind, FAILURES), steps, 0)
+
+
+def operating_curve(low: np.ndarray, high: np.ndarray, peaks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """In-time recall against the share of healthy runs stopped, over every threshold.
+
+    low, high: [F], `recall.threshold_range` of the failing runs. peaks: [H], largest scores of the
+    healthy runs. Returns the share stopped and the recall, [K] each, by falling threshold, from
+    (0, .) up. Recall need not rise with it: a lower threshold also stops failing runs too soon.
+    """
+    thresholds = np.unique(np.concatenate([low, high, peaks]))[::-1]
+    stopped = (peaks[None, :] > thresholds[:, None]).mean(axis=1) if len(peaks) else np.zeros(len(thresholds))
+    found = (low[None, :] <= thresholds[:, None]) & (thresholds[:, None] < high[None, :])
+    return stopped, found.mean(axis=1) if len(low) else np.zeros(len(thresholds))
+
+
+def frontier(stopped: np.ndarray, recall: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The steps of the best recall at a share stopped of at most x: where it rises, and to what. [J], [J]
+
+    stopped, recall: [K], of `operating_curve`. The threshold is picked on the runs that it is measured on: a curve to
+    look at, not a score to claim.
+    """
+    order = np.lexsort((-recall, stopped))
+    best = np.maximum.accumulate(recall[order])
+    rises = np.diff(best, prepend=-1.0) > 0
+    return stopped[order][rises], best[rises]
+
+
+def stop_rate(first: np.ndarray, end: np.ndarray, per: float) -> np.ndarray:
+    """False alarms for `per` healthy steps watched, at each of T thresholds, under the stop protocol. [T]
+
+    first: [T, N], first alarm of each run. end: [N], the step before which each run is healthy. A stretch is watched
+    to its end, or to the alarm that stops it. NaN where nothing is watched.
+    """
+    stops, watched = (first < end).sum(axis=1), np.minimum(first + 1, end).sum(axis=1)
+    return np.asarray(np.divide(per * stops, watched, out=np.full(len(stops), np.nan), where=watched > 0))

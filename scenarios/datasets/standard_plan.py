@@ -128,7 +128,8 @@ def elsewhere() -> tuple[Case, ...]:
     """Cases on bases that are not their scenario's own, where so many scenarios are proven on one of them."""
     found: dict[str, list[Case]] = {}
     for row in recorded():
-        mine = scenario(row["scenario"]).sizes[0].value == row["size"]
+        entry = scenario(row["scenario"])
+        mine = entry.sizes[0].value == row["size"] and entry.version == row["version"]
         if row["proven"] and mine and row["overrides"] and not any(o.startswith("fault.") for o in row["overrides"]):
             severity = Severity(row["severity"]) if row["severity"] else None
             case = Case(row["scenario"], severity, tuple(sorted(row["overrides"])))

@@ -166,7 +166,7 @@ def test_one_that_knows_the_public_runs_is_at_chance_on_private_ones(made: Made)
     assert entry["claimed"]["recall"]["value"] == claim.in_time_recall.value
     assert part["recall"]["value"] <= 0.1
     assert part["recall_differs"]
-    assert part["recall_difference"]["low"] > 0.7
+    assert part["recall_difference"]["low"] > 0.5
 
 
 def test_alarms_that_the_code_does_not_raise_are_not_reproduced(made: Made) -> None:

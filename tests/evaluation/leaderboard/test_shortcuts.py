@@ -246,4 +246,4 @@ def test_a_board_has_them_and_its_page_says_what_they_are(
     scores = board_from(by_rows.path, [tmp_path / "alarms"])
     assert {row["detector"] for row in scores["rows"]} == {*ONE_LINERS, *SHORTCUTS, *ORACLES}
     (page, *_) = write_board(tmp_path / "board", by_rows, scores, "trainwreck leaderboard")
-    assert page.read_text(encoding="utf-8").count("uses a shortcut") == 2 * len(SHORTCUTS), "table and details"
+    assert page.read_text(encoding="utf-8").count("uses a shortcut") == 5 * len(SHORTCUTS), "four tables and details"

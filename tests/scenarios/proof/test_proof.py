@@ -247,9 +247,12 @@ def test_fresh_seeds_are_the_second_half_of_a_proof(judged, record, tmp_path):
     assert [(row["proven"], row["fresh"]["first_seed"], row["seeds"]) for row in recorded()] == [(True, 77, 8)]
     line = (tmp_path / "results" / "README.md").read_text("utf-8").splitlines()[-1]
     assert "| yes | 8 + 8 | 100% + 100% [79%, 100%] | 0% + 0% [0%, 21%] |" in line
-    enter([second], tmp_path / "results", fresh=78)  # 15 of 16 are under 95 %
+    enter([second], tmp_path / "results", fresh=78)  # 15 of 16: its honest rate
+    assert [(row["proven"], row["fresh"]["first_seed"]) for row in recorded()] == [(True, 78)]
+    assert "| yes | 8 + 8 | 100% + 88% [70%, 100%] |" in (tmp_path / "results" / "README.md").read_text("utf-8")
+    enter([dataclasses.replace(second, signature_faulty=6 / 8)], tmp_path / "results", fresh=78)
     assert [(row["proven"], row["fresh"]["first_seed"]) for row in recorded()] == [(False, 78)]
-    assert "| **no** | 8 + 8 | 100% + 88% [70%, 100%] |" in (tmp_path / "results" / "README.md").read_text("utf-8")
+    assert "| **no** | 8 + 8 | 100% + 75% [62%, 98%] |" in (tmp_path / "results" / "README.md").read_text("utf-8")
     enter([first], tmp_path / "results")  # again, and nothing was touched
     assert [(row["proven"], row["fresh"]["first_seed"]) for row in recorded()] == [(False, 78)]
 

@@ -51,7 +51,7 @@ TIGHT = {"memory_mb": 100.0, "output_kb": 128.0}
         ("no_score", "garbage: verdict: has no 'score'"),
         ("huge", "garbage: score: 1000"),
         ("says_so", "crashed: out of ideas"),
-        ("word", "garbage: score: '1.0' is not allowed; allowed: a finite number"),
+        ("word", "garbage: score: '1.0' is not allowed; allowed: a number"),
         ("true", "garbage: score: True is not allowed; allowed: a finite number"),
         ("alarm_of_one", "garbage: alarm: 1 is not allowed; allowed: True, False"),
         ("strange_cause", "garbage: causes: 'hi_lr' is not allowed; did you mean 'high_lr'?"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.scoring.metrics.curves import best_within, frontier, operating_curve, stop_rate
+from trainwreck.evaluation.scoring.breakdown import frontier, operating_curve, stop_rate
 
 INF = np.inf
 
@@ -13,12 +13,6 @@ def test_curve_by_hand() -> None:
     stopped, recall = operating_curve(np.array([1.0, 2.0]), np.array([5.0, 3.0]), np.array([3.0, -INF]))
     assert stopped.tolist() == [0.0, 0.0, 0.5, 0.5, 0.5]
     assert recall.tolist() == [0.0, 0.5, 1.0, 0.5, 0.0]
-
-
-def test_best_within() -> None:
-    stopped, recall = np.array([0.0, 0.0, 0.5, 1.0]), np.array([0.0, 0.5, 0.4, 0.9])
-    assert best_within(stopped, recall, np.array([0.0, 0.5, 1.0])).tolist() == [0.5, 0.5, 0.9]
-    assert best_within(stopped + 0.1, recall, np.array([0.0])).tolist() == [0.0]
 
 
 @pytest.mark.parametrize("transform", [np.exp, np.cbrt, lambda x: 3.0 * x - 7.0])
@@ -34,7 +28,7 @@ def test_a_monotone_transform_leaves_the_curve(transform: object) -> None:
 
 def test_a_constant_score_finds_nothing_within_any_budget_under_one() -> None:
     stopped, recall = operating_curve(np.full(9, 3.0), np.full(9, 3.0), np.full(7, 3.0))
-    assert best_within(stopped, recall, np.array([0.99])).tolist() == [0.0]
+    assert recall[stopped <= 0.99].max(initial=0.0) == 0.0
 
 
 def test_frontier_by_hand() -> None:
@@ -42,8 +36,7 @@ def test_frontier_by_hand() -> None:
     recall = np.array([0.1, 0.3, 0.2, 0.6, 0.4, 0.6])
     found = frontier(stopped, recall)
     assert (found[0].tolist(), found[1].tolist()) == ([0.0, 0.5], [0.3, 0.6])
-    best = best_within(stopped, recall, found[0])
-    assert best.tolist() == found[1].tolist()
+    assert [recall[stopped <= share].max() for share in found[0]] == found[1].tolist()
 
 
 def test_stop_rate_by_hand() -> None:
