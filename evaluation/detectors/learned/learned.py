@@ -1,5 +1,6 @@
 """The trained detector: boosted trees over the rows so far, and an estimate of the cause."""
 
+import math
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from trainwreck.evaluation.detectors.learned.smoothing import Smoothed
 from trainwreck.evaluation.detectors.registry import register
 
 SHIPPED = read_model(shipped())
+CLEARLY = 0.5  # log odds by which a score is over the one at which causes were named last
 
 
 @register
@@ -17,13 +19,14 @@ class Learned(Detector):
     """Trees on the train split of a data set; `model.about` says which. `trainwreck learn DIR` trains others.
 
     The score is the trees' log odds, averaged over the latest rows: 0 is as much like a run that fails as like one
-    that does not. Causes are named at alarms only, `unknown` first where none fits well.
+    that does not. Causes are named at alarms, and before them when the score has risen, for whoever sets a lower
+    threshold; `unknown` first where none fits well.
 
     >>> detector = Learned()
     >>> detector.reset(None)
     >>> verdict = detector.update({"step": 0, "loss": 4.2, "lr": 1e-3})
-    >>> verdict.alarm, verdict.causes
-    (False, ())
+    >>> verdict.alarm, len(verdict.causes) > 0
+    (False, True)
     """
 
     name = "learned"
@@ -40,19 +43,18 @@ class Learned(Detector):
     def reset(self, context: Context | None) -> None:
         self.features = Features()
         self.smoothed = Smoothed()
-        self.alarmed = 0
+        self.alarmed, self.named_at = 0, -math.inf
         self.named: tuple[str, ...] = ()
 
     def update(self, row: Row) -> Verdict:
         seen = self.features.see(row)
         score = self.smoothed.push(self.model.trees(seen), row["step"])
-        if score <= self.model.threshold:
-            self.alarmed, self.named = 0, ()
-            return Verdict(score)
-        self.alarmed += 1
-        if self.alarmed & (self.alarmed - 1) == 0:  # at rows 1, 2, 4, 8 ... of the alarm: a forest takes its time
-            self.named = self.model.head.ranked(seen)
-        return Verdict(score, True, self.named)
+        alarm = score > self.model.threshold
+        self.alarmed = self.alarmed + 1 if alarm else 0
+        # A forest takes its time: at rows 1, 2, 4, 8 ... of an alarm, and below, for lower thresholds, at clear rises.
+        if self.alarmed & (self.alarmed - 1) == 0 if alarm else score > self.named_at + CLEARLY:
+            self.named, self.named_at = self.model.head.ranked(seen), max(score, self.named_at)
+        return Verdict(score, alarm, self.named)
 
 
 def with_weights(path: str | Path) -> type[Learned]:

@@ -1,5 +1,6 @@
 """The shipped weights and other ones, as a detector."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.detectors.learned.features import NAMES
-from trainwreck.evaluation.detectors.learned.learned import Learned, with_weights
+from trainwreck.evaluation.detectors.learned.learned import CLEARLY, Learned, with_weights
 from trainwreck.evaluation.detectors.learned.model import CauseHead, Model, write_model
 from trainwreck.evaluation.detectors.learned.trees import Forest, Trees
 from trainwreck.evaluation.detectors.registry import load_detector
@@ -15,6 +16,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.replay import replay
 
 STEPS, ONSET = 120, 60
+KNOWN = sorted(Learned.causes)
 
 
 @pytest.fixture
@@ -66,14 +68,20 @@ def test_causes_are_looked_at_again_ever_more_rarely(
 
     def ranked(self: CauseHead, row: np.ndarray) -> tuple[str, ...]:
         calls.append(1)
-        return ("high_lr",) if len(calls) > 2 else ("corrupt_tokens",)
+        return (KNOWN[len(calls) - 1],)
 
     monkeypatch.setattr(CauseHead, "ranked", ranked)
     alarms = replay(with_weights(weights), jumped(make_trace))
-    rows = int(alarms.alarm.sum())
+    rows, first = int(alarms.alarm.sum()), int(alarms.alarm.argmax())
     assert rows > 40
-    assert len(calls) == rows.bit_length()  # at the 1st, 2nd, 4th, 8th ... of them
-    assert alarms.causes == ("corrupt_tokens",)
+    named, below = -math.inf, 0
+    for score in alarms.scores[:first].tolist():
+        if score > named + CLEARLY:
+            named, below = score, below + 1
+    assert 0 < below <= (alarms.scores.max() - alarms.scores.min()) / CLEARLY + 1
+    assert len(calls) == below + rows.bit_length()  # at clear rises, and at the 1st, 2nd, 4th, 8th ... row of the alarm
+    assert alarms.causes == (KNOWN[below],)
+    assert alarms.answers[0] == (int(alarms.steps[0]), (KNOWN[0],))
 
 
 @pytest.mark.parametrize("profile", ["full", "standard", "minimal", "filtered"])
