@@ -77,3 +77,9 @@ def test_no_file_names_a_place_of_one_machine():
             continue
         found += [f"{file}: {place}" for place in places if place in text]
     assert not found
+
+
+def test_every_test_that_make_check_runs_is_there():
+    listed = (ROOT / "tests" / "check.txt").read_text(encoding="utf-8").split()
+    assert len(listed) > 50
+    assert not [name for name in listed if not (ROOT / name.partition("::")[0]).exists()]
