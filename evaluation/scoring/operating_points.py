@@ -85,9 +85,9 @@ def area(one: Outcomes, frame: Baseline) -> Area:
     return Area(**found)
 
 
-def measured_at(one: Outcomes, frame: Baseline, threshold: Randomised | None, sets: Sets) -> Point:
-    """Every score at one threshold. one: outcomes of the measured runs."""
-    at = At(one, frame, threshold)
+def measured_at(at: "At", sets: Sets) -> Point:
+    """Every score at one threshold of the measured runs. sets: cause to the others of its equivalence set."""
+    one, frame, threshold = at.one, at.frame, at.threshold
     delays = {
         "from_onset": _Delay(at, one.failing, one.onset),
         "from_visible": _Delay(at, one.visible_in_time, one.visible),
@@ -190,8 +190,8 @@ class _Delay:
 
     def __init__(self, at: At, mask: np.ndarray, origin: np.ndarray) -> None:
         self.at, self.mask = at, mask
-        self.bounds = at.one.onset[mask], at.one.no_return[mask], origin[mask]
-        pairs = [delay.events(first[mask], *self.bounds) for first in at.firsts]
+        self.clocks = at.one.onset[mask], at.one.no_return[mask], origin[mask]
+        pairs = [delay.events(first[mask], *self.clocks) for first in at.firsts]
         self.time, self.event = (np.array([pair[i] for pair in pairs]).reshape(len(pairs), -1) for i in range(2))
         self.used = at.chances != 0
         self.instants = np.unique(np.linspace(0.0, self.time[self.used].max(initial=0.0), INSTANTS).round())
@@ -199,7 +199,7 @@ class _Delay:
     def ratios(self) -> dict[tuple[str, ...], Ratio]:
         steps, share = np.zeros((2, len(self.at.firsts), len(self.mask)))
         for i, first in enumerate(self.at.firsts):
-            steps[i, self.mask], share[i, self.mask] = delay.restricted_delay(first[self.mask], *self.bounds)
+            steps[i, self.mask], share[i, self.mask] = delay.restricted_delay(first[self.mask], *self.clocks)
         wanted = {("steps",): self.at.mean(steps, self.mask, RATE), ("share",): self.at.mean(share, self.mask)}
         detected = np.zeros((len(self.mask), len(self.instants)))
         for i, instant in enumerate(self.instants.tolist()):

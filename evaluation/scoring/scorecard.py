@@ -265,11 +265,9 @@ def measure(
     in_order = [replayed[run_id] for run_id in runs["run_id"] if run_id in replayed]
     one = everything.select(frame.measured)
     calibration = everything.select(frame.calibration)
-    levels = thresholds(calibration, frame)
-    points = {name: measured_at(one, frame, threshold, shipped(profile)) for name, threshold in levels.items()}
-    headline = At(one, frame, levels[str(HEADLINE_BUDGET)])
+    at = {name: At(one, frame, threshold) for name, threshold in thresholds(calibration, frame).items()}
+    headline = at[str(HEADLINE_BUDGET)]
     found = headline.expected(headline.found)
-    own = At(one, frame, None)
     monitored = np.array(
         [_first_from(edges, onset) for edges, onset in zip(one.edges, one.onset, strict=True)], dtype=np.float64
     )
@@ -283,11 +281,11 @@ def measure(
         counts=_counts(everything, one),
         statuses=dict(sorted(Counter(alarms.outcome for alarms in replayed.values()).items())),
         notes=(*frame.notes, *_notes(everything, one), *_failures(replayed)),
-        points=points,
+        points={name: measured_at(point, shipped(profile)) for name, point in at.items()},
         free=area(one, frame),
         ceiling=mean(one.visible_in_time, one.failing),
         false_alarm_rate=_false_alarm_rate(one, frame),
-        false_stop=_false_stop(own),
+        false_stop=_false_stop(at[DEFAULT]),
         monitor_recall=mean(in_time(monitored, one.onset, one.no_return), one.failing),
         cost=_cost(in_order),
         recall_by_scenario={
