@@ -216,11 +216,13 @@ def same(one: StoredAlarms, other: StoredAlarms, tolerance: float = 0.0) -> bool
 
     Of the scores those are compared that `stored_alarms` keeps: the largest so far, at each step at which it rises.
     """
+    answers = [[causes for _, causes in a.answers] for a in (one, other)]  # by threshold; steps may move with last bits
     facts = [(a.outcome, a.rows, a.last_judged, a.edges.tolist(), a.causes) for a in (one, other)]
-    if facts[0] != facts[1]:
+    if facts[0] != facts[1] or answers[0] != answers[1]:
         return False
     if tolerance == 0.0:
-        return one.steps.tolist() == other.steps.tolist() and one.scores.tobytes() == other.scores.tobytes()
+        same_steps = one.steps.tolist() == other.steps.tolist() and one.answers == other.answers
+        return same_steps and one.scores.tobytes() == other.scores.tobytes()
     steps = np.union1d(one.steps, other.steps)
     if not len(steps):
         return True

@@ -384,6 +384,7 @@ def run(**changed: Any) -> StoredAlarms:
         ({"edges": np.array([8])}, False, False),
         ({"edges": np.array([], int), "causes": ()}, False, False),
         ({"causes": ("corrupt_tokens",)}, False, False),
+        ({"answers": ((0, ("corrupt_tokens",)),)}, False, False),
         ({"status": "crashed: ValueError"}, False, False),
         ({"judged": 19, "judged_until": 18}, False, False),
     ],
