@@ -253,6 +253,10 @@ def test_fresh_seeds_are_the_second_half_of_a_proof(judged, record, tmp_path):
     enter([dataclasses.replace(second, signature_faulty=6 / 8)], tmp_path / "results", fresh=78)
     assert [(row["proven"], row["fresh"]["first_seed"]) for row in recorded()] == [(False, 78)]
     assert "| **no** | 8 + 8 | 100% + 75% [62%, 98%] |" in (tmp_path / "results" / "README.md").read_text("utf-8")
+    enter([dataclasses.replace(second, holds=False)], tmp_path / "results")  # the first half has to hold by itself
+    enter([dataclasses.replace(first, proven=False)], tmp_path / "results", fresh=78)
+    assert [(row["proven"], row["fresh"]["signature_faulty"]) for row in recorded()] == [(False, 1.0)]
+    enter([dataclasses.replace(first, signature_faulty=6 / 8)], tmp_path / "results", fresh=78)
     enter([first], tmp_path / "results")  # again, and nothing was touched
     assert [(row["proven"], row["fresh"]["first_seed"]) for row in recorded()] == [(False, 78)]
 

@@ -53,7 +53,14 @@ def test_no_difference_is_no_evidence(values: list[float], scenarios: int) -> No
 
 @pytest.mark.parametrize(
     ("scenarios", "seeds", "of_scenario", "of_seed"),
-    [(60, 10, 1.0, 0.2), (60, 10, 0.5, 0.5), (60, 10, 0.0, 1.0), (20, 10, 0.5, 0.3), (8, 10, 1.0, 0.3)],
+    [
+        (60, 10, 1.0, 0.2),
+        (60, 10, 0.5, 0.5),
+        (60, 10, 0.0, 1.0),
+        (20, 10, 0.5, 0.3),
+        (8, 10, 1.0, 0.3),
+        (60, 3, 0.5, 0.5),
+    ],
 )
 def test_detectors_that_are_equally_good_are_seldom_told_apart(
     scenarios: int, seeds: int, of_scenario: float, of_seed: float
