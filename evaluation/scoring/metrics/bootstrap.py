@@ -182,7 +182,7 @@ class Bootstrap:
             events = value**2 / variance * (normal / times) ** 2
             low, high = (value * float(gammaincinv(events + 0.5, share)) / events for share in (tail, 1.0 - tail))
             return low, high
-        return value - wide, value + wide
+        return max(bounds[0], value - wide), value + wide
 
     def _clusters(self, mask: np.ndarray) -> list[int]:
         """How many clusters of each part have a run under mask [N]."""

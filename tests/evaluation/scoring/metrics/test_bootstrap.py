@@ -90,6 +90,11 @@ def test_intervals_stay_within_bounds() -> None:
     share, rate = boot.mean(values, ALL), boot.mean(values, ALL, RATE)
     assert 0.0 <= share.low < 1 / 40 < share.high < 1.0
     assert 0.0 < rate.low < 1 / 40 < rate.high
+    # Nothing at the threshold itself, something at those of resamples.
+    unsure = np.tile([[1.0, 0.0], [0.0, 1.0]], (boot.resamples * 3 // 2, 1))
+    nothing = Ratio(np.stack([np.zeros(40), values], axis=1), ALL, RATE, np.array([1.0, 0.0]), unsure)
+    found = boot.ratios({"": nothing})[""]
+    assert found.value == found.low == 0.0 < found.high
 
 
 def test_a_ratio_over_thresholds_is_its_expectation() -> None:
