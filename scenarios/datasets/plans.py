@@ -9,8 +9,8 @@ from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json
 from trainwreck.scenarios.config.sizes import Size
-from trainwreck.scenarios.datasets import standard_plan
-from trainwreck.scenarios.datasets.named_plans import demo, full, private, sample, standard
+from trainwreck.scenarios.datasets.named_plans import demo, sample
+from trainwreck.scenarios.datasets.standard_plan import full, private, standard
 from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.overrides import sweep
 from trainwreck.scenarios.spec.proofs import proven_severities
@@ -20,8 +20,7 @@ from trainwreck.scenarios.spec.scenario import Severity
 
 E = TypeVar("E", bound=Enum)
 
-# `standard`, `full` and `private` are of version 1, as results/standard is; standard_plan has the three of version 2.
-PLANS = {"demo": demo, "sample": sample, "standard": standard, "standard2": standard_plan.standard, "full": full}
+PLANS = {"demo": demo, "sample": sample, "standard": standard, "full": full}
 PRIVATE = "private"
 
 

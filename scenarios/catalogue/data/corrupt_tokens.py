@@ -44,11 +44,12 @@ class CorruptTokens(Scenario):
 
     id = "corrupt_tokens"
     family = Family.DATA
+    version = 2
     kinds = (FaultKind.DATA,)
     sources = (citations.INSTABILITY, citations.READING_CURVES)
     telling = "grad_norm"
     severities = {
-        Severity.SUBTLE: Rows(rows=0.25),
+        Severity.SUBTLE: Rows(rows=0.32),
         Severity.CLEAR: Rows(rows=0.4),
         Severity.SEVERE: Rows(rows=0.9),
     }
