@@ -105,22 +105,22 @@ def rescore(dataset: DataSet, files: Sequence[AlarmFile], *, oracles: bool = Fal
             )
         check(file, dataset.runs, causes)
     order = {profile: place for place, profile in enumerate(PROFILES)}
-    cards = [_card(file, dataset, frames[file.profile]) for file in sorted(files, key=lambda file: order[file.profile])]
+    cards = [_card(file, frames[file.profile]) for file in sorted(files, key=lambda file: order[file.profile])]
     if oracles:
         for profile in dict.fromkeys(card.profile for card in cards):
             cards += [_oracle(name, profile, dataset, frames[profile]) for name in ORACLES]
     return cards
 
 
-def _card(file: AlarmFile, dataset: DataSet, frame: Baseline) -> Scorecard:
+def _card(file: AlarmFile, frame: Baseline) -> Scorecard:
     alarms = {one.run_id: one for one in file.alarms}
-    card = measure(file.detector, file.profile, file.track, file.about, dataset.runs, alarms, frame)
+    card = measure(file.detector, file.track, file.about, alarms, frame)
     return replace(card, notes=(*card.notes, OF_OLD)) if file.version == OLD else card
 
 
 def _oracle(name: str, profile: str, dataset: DataSet, frame: Baseline) -> Scorecard:
     alarms = {run["run_id"]: oracle_alarms(name, run, profile) for _, run in dataset.runs.iterrows()}
-    return measure(name, profile, BLIND, ABOUT_ORACLES, dataset.runs, alarms, frame)
+    return measure(name, BLIND, ABOUT_ORACLES, alarms, frame)
 
 
 def check(file: AlarmFile, runs: pd.DataFrame, causes: Iterable[str]) -> None:

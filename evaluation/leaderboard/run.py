@@ -295,7 +295,7 @@ def _score_all(
                 if progress is not None:
                     progress(done, len(replayed), run_id)
     return [
-        measure(entry.name, profile, track, entry.about, dataset.runs, found[profile, entry.name], frames[profile])
+        measure(entry.name, track, entry.about, found[profile, entry.name], frames[profile])
         for profile in profiles
         for entry in entries
     ]

@@ -1,6 +1,7 @@
 """Everything that depends on where a detector's threshold is, measured at one threshold after the other."""
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -10,7 +11,6 @@ import numpy as np
 
 from trainwreck.evaluation.constants import BUDGETS, COSTS, LARGEST_STOPPED, PREVALENCES, TOP
 from trainwreck.evaluation.dataset.schema import FAILURES
-from trainwreck.evaluation.scoring.equivalence_sets import Sets
 from trainwreck.evaluation.scoring.metrics import delay, diagnosis, skill
 from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, SHARE, Estimate, Ratio, Share
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, in_time, peak
@@ -85,14 +85,14 @@ def area(one: Outcomes, frame: Baseline) -> Area:
     return Area(**found)
 
 
-def measured_at(at: "At", sets: Sets) -> Point:
-    """Every score at one threshold of the measured runs. sets: cause to the others of its equivalence set."""
+def measured_at(at: "At") -> Point:
+    """Every score at one threshold of the measured runs."""
     one, frame, threshold = at.one, at.frame, at.threshold
     delays = {
         "from_onset": _Delay(at, one.failing, one.onset),
         "from_visible": _Delay(at, one.visible_in_time, one.visible),
     }
-    diagnoses = _Diagnosis(at, sets)
+    diagnoses = _Diagnosis(at)
     found = frame.bootstrap.ratios(
         {
             ("recall",): at.mean(at.found, one.failing),
@@ -227,20 +227,28 @@ class _Delay:
 
 
 class _Diagnosis:
-    """In time and right, by level and by how many answers count. sets: cause to the others of its equivalence set."""
+    """In time and right, by level and by how many answers count.
 
-    def __init__(self, at: At, sets: Sets) -> None:
-        self.at = at
-        one, frame = at.one, at.frame
+    named: level of a threshold to the causes named in time by each run. places: by level of the diagnosis, [T, N], how
+    many of them come before the first that is right.
+    """
+
+    def __init__(self, at: At) -> None:
+        self.at, self.levels = at, at.frame.levels
         self.used = [i for i in np.flatnonzero(at.chances).tolist() if not np.isnan(at.chances[i])]
-        named = {i: one.named if at.threshold is None else one.named_at(at.firsts[i]) for i in self.used}
-        families = {i: diagnosis.by_family(answers, frame.family_of) for i, answers in named.items()}
-        no_sets: Sets = {}
-        self.levels: dict[str, tuple[np.ndarray, dict[int, Any], Collection[str], Sets]] = {
-            "cause": (one.cause, named, frame.unseen, no_sets),
-            "family": (one.family, families, (), no_sets),
-            "cause_within_set": (one.cause, named, frame.unseen, sets),
+        causes = [self._in_time(i) for i in self.used]
+        families = [diagnosis.by_family(answers, at.frame.family_of) for answers in causes]
+        self.named = {name: families if name == "family" else causes for name in self.levels}
+        self.places = {
+            name: np.array([level.places(answers) for answers in self.named[name]])
+            for name, level in self.levels.items()
         }
+
+    def _in_time(self, level: int) -> list[tuple[str, ...]]:
+        found, one = self.at.found[level], self.at.one
+        if self.at.threshold is None:
+            return [answer if hit else () for hit, answer in zip(found.tolist(), one.named, strict=True)]
+        return one.named_at(np.where(found, self.at.firsts[level], np.inf))
 
     def ratios(self) -> dict[tuple[str, ...], Ratio]:
         return {("diagnosis", level, str(k)): self._macro(level, k) for level in self.levels for k in TOP}
@@ -249,36 +257,25 @@ class _Diagnosis:
         """As in `Point.diagnosis`. found: the estimates of `ratios`."""
         failing = self.at.one.failing
         facts: dict[str, Any] = {}
-        for level, (truth, answers, _, within) in self.levels.items():
-            facts[level] = {
-                str(k): {
-                    "macro": found["diagnosis", level, str(k)],
-                    "chance": diagnosis.chance(truth[failing], k, within),
-                    "majority_prior": diagnosis.majority_prior(truth[failing], k),
-                }
-                for k in TOP
+        for name, level in self.levels.items():
+            facts[name] = {
+                str(k): {"macro": found["diagnosis", name, str(k)], **guesses} for k, guesses in level.guesses.items()
             }
-            if level != "cause_within_set":
-                facts[level]["confusion"] = diagnosis.confusion(
+            if name != "cause_within_set":
+                facts[name]["confusion"] = diagnosis.confusion(
                     self.at.found[self.used][:, failing].ravel(),
-                    np.tile(truth[failing], len(self.used)),
-                    [answer for given in answers.values() for answer in compress(given, failing)],
+                    np.tile(level.truth[failing], len(self.used)),
+                    [answer for given in self.named[name] for answer in compress(given, failing)],
                     np.repeat(self.at.chances[self.used], failing.sum()),
                 )
         return facts
 
     def _macro(self, level: str, k: int) -> Ratio:
         """Mean over causes of the mean over each cause's failing runs."""
-        truth, answers, unseen, within = self.levels[level]
-        failing = self.at.one.failing
-        right, weights = (
-            np.full(len(failing), np.nan if np.isnan(self.at.chances).any() else 0.0),
-            np.zeros(len(failing)),
-        )
-        for i, given in answers.items():
-            right += self.at.chances[i] * diagnosis.diagnosed(self.at.found[i], truth, given, k, unseen, within)
-        _, code, counts = np.unique(truth[failing], return_inverse=True, return_counts=True)
-        weights[failing] = 1.0 / counts[code]
+        weights = self.levels[level].weights
+        if not self.used:
+            return Ratio(np.full(len(weights), math.nan), weights)
+        right = self.at.chances[self.used] @ (self.places[level] < k)
         return Ratio(right * weights, weights)
 
 
@@ -294,8 +291,7 @@ def _skill(at: At) -> dict[str, dict[float, Estimate]]:
         for i, first in enumerate(at.firsts):
             gain[c, i, failing] = skill.gains(first[failing], labels, cost)
             loss[c, i, negative] = skill.losses(first[negative], labels.healthy_last, cost)
-    sampled = frame.expectations(*(part.reshape(-1, len(one)).T for part in (gain, loss)))
-    gains, losses = ((part.reshape(len(part), len(COSTS), -1) * at.samples[:, None]).sum(axis=2) for part in sampled)
+    gains, losses = frame.expectations(*(part.transpose(2, 1, 0) for part in (gain, loss)), at.samples)
     found: dict[str, dict[float, Estimate]] = {}
     for c, cost in enumerate(COSTS):
         found[cost] = {}

@@ -1,15 +1,14 @@
 """Alarms of a detector on many runs with their labels: the input of every metric."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
-import pandas as pd
 
-from trainwreck.evaluation.constants import DEFAULT_PROFILE
 from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.replay.replay import Alarms
-from trainwreck.evaluation.scoring.run_labels import RunLabels, run_labels
+from trainwreck.evaluation.scoring.run_labels import RunLabels
 
 
 @dataclass(frozen=True)
@@ -37,20 +36,19 @@ class Outcomes(RunLabels):
         """The causes that stood when each run's score first exceeded a threshold. first: [N], inf where it did not."""
         found = []
         for step, answers in zip(first.tolist(), self.answers, strict=True):
-            given = [causes for since, causes in answers if since <= step] if np.isfinite(step) else []
+            given = [causes for since, causes in answers if since <= step < math.inf]
             found.append(given[-1] if given else ())
         return found
 
 
-def outcomes(runs: pd.DataFrame, alarms: Mapping[str, Alarms], profile: str = DEFAULT_PROFILE) -> Outcomes:
-    """Join the runs table with a detector's alarms, by run_id. Raises InputError as `run_labels`."""
-    labels = run_labels(runs, profile)
+def outcomes(labels: RunLabels, alarms: Mapping[str, Alarms]) -> Outcomes:
+    """Join labels with a detector's alarms, by run_id."""
     given = [alarms[run_id] for run_id in labels.run_id.tolist()]
     first = np.array([np.inf if one.first_alarm is None else one.first_alarm for one in given], dtype=np.float64)
     crashed = np.array([one.crashed for one in given], dtype=bool)
     missed = crashed & np.isin(labels.kind, FAILURES) & (first >= labels.onset)
     return Outcomes(
-        **vars(labels),
+        **{field.name: getattr(labels, field.name) for field in fields(labels)},
         first=np.where(missed, np.inf, first),
         crashed=crashed,
         judged=np.array([one.last_judged if one.crashed else np.inf for one in given], dtype=np.float64),

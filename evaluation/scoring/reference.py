@@ -3,6 +3,7 @@
 Made once for a data set and profile, so that all detectors are scored on the same runs and the same resamples.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,10 +17,13 @@ from trainwreck.evaluation.constants import (
     LOOK_ALIKE_SHARE,
     PREVALENCES,
     RESAMPLES,
+    TOP,
 )
 from trainwreck.evaluation.dataset.consistency import check_table
 from trainwreck.evaluation.dataset.schema import JOINT, RunKind
+from trainwreck.evaluation.scoring.equivalence_sets import Sets, shipped
 from trainwreck.evaluation.scoring.metrics.bootstrap import Bootstrap, ratio
+from trainwreck.evaluation.scoring.metrics.diagnosis import chance, majority_prior, place_of_right
 from trainwreck.evaluation.scoring.metrics.skill import (
     POLICIES,
     Policy,
@@ -37,6 +41,9 @@ UNCOVERED = {
     "healthy": "healthy runs are of bases without a calibration run, which no threshold accounts for",
     "look_alike": "look-alike runs are of scenarios without a calibration run, which no budget counts",
 }
+
+
+ONE = np.ones((1, 1))
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,9 @@ class Baseline:
     calibration_weights: np.ndarray
     calibration_draws: np.ndarray
     negative_weights: np.ndarray
+    everything: RunLabels
     labels: RunLabels  # of the measured runs
+    calibration_labels: RunLabels
     bootstrap: Bootstrap
     blind: dict[tuple[str, float], Blind]
     unseen: frozenset[str]  # causes that no tuning run had; empty where no tuning run fails
@@ -81,18 +90,61 @@ class Baseline:
         """How often each measured healthy and look-alike run is in each resample. [S, H]"""
         return self.bootstrap.draws()[:, self.labels.negative]
 
-    def utility_samples(self, gain: np.ndarray, loss: np.ndarray, prevalence: float) -> np.ndarray:
-        """U on each resample. gain, loss: [N] or [N, M] over the measured runs, 0 where they don't apply."""
-        return np.asarray(utility(*self.expectations(gain, loss), prevalence))
+    @cached_property
+    def levels(self) -> dict[str, "Level"]:
+        """What a diagnosis is asked for."""
+        sets = shipped(self.profile)
+        return {
+            "cause": Level(self.labels.cause, self.labels.failing, self.unseen, {}),
+            "family": Level(self.labels.family, self.labels.failing, frozenset(), {}),
+            "cause_within_set": Level(self.labels.cause, self.labels.failing, self.unseen, sets),
+        }
 
-    def expectations(self, gain: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The two expectations of U on each resample, [S] or [S, M]: mean gain of failing runs, mean loss of others."""
-        shape = (-1,) + (1,) * (gain.ndim - 1)
-        failing, negative = self.labels.failing, self.labels.negative
-        return (
-            ratio(self.bootstrap.sums(gain), self.bootstrap.counts(failing).reshape(shape)),
-            ratio(self.bootstrap.sums(loss), self.bootstrap.counts(negative).reshape(shape)),
-        )
+    def utility_samples(self, gain: np.ndarray, loss: np.ndarray, prevalence: float) -> np.ndarray:
+        """U on each resample, [S, M]. gain, loss: [N, M] over the measured runs, 0 where they don't apply."""
+        return np.asarray(utility(*self.expectations(gain[:, None], loss[:, None]), prevalence))
+
+    def expectations(
+        self, gain: np.ndarray, loss: np.ndarray, chances: np.ndarray = ONE
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The two expectations of U on each resample, [S, M]: mean gain of failing runs, mean loss of others.
+
+        gain, loss: [N, T, M] over the measured runs, at T levels with their chances on each resample, [S, T].
+        """
+        sums = self.bootstrap.expected(np.concatenate((gain, loss), axis=2), chances)
+        failing, negative = map(self.bootstrap.counts, (self.labels.failing, self.labels.negative))
+        return ratio(sums[:, : gain.shape[2]], failing[:, None]), ratio(sums[:, gain.shape[2] :], negative[:, None])
+
+
+@dataclass(frozen=True)
+class Level:
+    """True causes or families, [N], of which those of failing runs count, [N] bool.
+
+    unseen: those for which "unknown" is right. sets: cause to the others of its equivalence set, which are right too.
+    """
+
+    truth: np.ndarray
+    failing: np.ndarray
+    unseen: frozenset[str]
+    sets: Sets
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Of each run in a mean over causes of the mean over a cause's failing runs. [N]"""
+        weights = np.zeros(len(self.truth))
+        _, code, counts = np.unique(self.truth[self.failing], return_inverse=True, return_counts=True)
+        weights[self.failing] = 1.0 / counts[code]
+        return weights
+
+    def places(self, named: Sequence[tuple[str, ...]]) -> np.ndarray:
+        """How many answers come before the first that is right. [N] float"""
+        return place_of_right(self.truth, named, self.unseen, self.sets)
+
+    @cached_property
+    def guesses(self) -> dict[int, dict[str, float]]:
+        """What guessing gets, by how many answers count: `chance` and `majority_prior`."""
+        truth = self.truth[self.failing]
+        return {k: {"chance": chance(truth, k, self.sets), "majority_prior": majority_prior(truth, k)} for k in TOP}
 
 
 def baseline(runs: pd.DataFrame, profile: str = DEFAULT_PROFILE, *, resamples: int = RESAMPLES) -> Baseline:
@@ -116,7 +168,9 @@ def baseline(runs: pd.DataFrame, profile: str = DEFAULT_PROFILE, *, resamples: i
         calibration_weights=weights,
         calibration_draws=_resampled(calibration, resamples).draws() if len(calibration) else np.zeros((1, 0)),
         negative_weights=_mixed(labels),
+        everything=everything,
         labels=labels,
+        calibration_labels=calibration,
         bootstrap=_resampled(labels, resamples),
         blind={},
         unseen=_unseen(tuning, labels),
@@ -207,7 +261,7 @@ def _blind(made: Baseline, policies: tuple[Policy, ...], runs: Runs, cost: str, 
         float(values.max()),
         made.utility_samples(gain, loss, prevalence).max(axis=1),
         float(utility(best[failing].mean(), 0.0, prevalence)),
-        made.utility_samples(best, np.zeros_like(best), prevalence),
+        made.utility_samples(best[:, None], np.zeros((len(best), 1)), prevalence)[:, 0],
     )
 
 

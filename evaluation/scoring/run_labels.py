@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -48,44 +49,44 @@ class RunLabels:
     def __len__(self) -> int:
         return len(self.run_id)
 
-    @property
+    @cached_property
     def failing(self) -> np.ndarray:
         """The positives: failing and compound runs that become visible in some signal."""
         return np.asarray(np.isin(self.kind, FAILURES) & self.shown)
 
-    @property
+    @cached_property
     def never_visible(self) -> np.ndarray:
         return np.asarray(np.isin(self.kind, FAILURES) & ~self.shown)
 
-    @property
+    @cached_property
     def visible_in_time(self) -> np.ndarray:
         """The positives that the profile shows before their point of no return: what a detector can find at best."""
         return np.asarray(self.failing & (self.visible < self.no_return))
 
-    @property
+    @cached_property
     def subject(self) -> np.ndarray:
         """What runs are clustered by beside their seed: the scenario, or the base of a run without one. [N] str"""
         return np.where(self.scenario == "", np.char.add("base ", self.base), self.scenario)
 
-    @property
+    @cached_property
     def healthy(self) -> np.ndarray:
         return np.asarray(self.kind == RunKind.HEALTHY.value)
 
-    @property
+    @cached_property
     def look_alike(self) -> np.ndarray:
         return np.asarray(self.kind == RunKind.LOOK_ALIKE.value)
 
-    @property
+    @cached_property
     def negative(self) -> np.ndarray:
         """Runs that should never be alarmed: healthy and look-alike."""
         return np.isin(self.kind, NEGATIVES)
 
-    @property
+    @cached_property
     def calibration(self) -> np.ndarray:
         """The healthy and look-alike runs that thresholds are frozen on."""
         return np.asarray(self.negative & (self.split == CALIBRATION))
 
-    @property
+    @cached_property
     def tuning(self) -> np.ndarray:
         """Runs of the splits on which anything may be tuned; all others are measured."""
         return np.isin(self.split, TUNING_SPLITS)

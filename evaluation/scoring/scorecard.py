@@ -21,10 +21,9 @@ from trainwreck.evaluation.constants import (
 )
 from trainwreck.evaluation.dataset.schema import RunKind
 from trainwreck.evaluation.intervals import interval_text, poisson_interval
-from trainwreck.evaluation.replay.alarms import FAILURES_OF_A_DETECTOR, labelled_alarms
+from trainwreck.evaluation.replay.alarms import FAILURES_OF_A_DETECTOR
 from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.scoring.breakdown import breakdown, exposure, operating, threshold_curves
-from trainwreck.evaluation.scoring.equivalence_sets import shipped
 from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, Estimate, Share
 from trainwreck.evaluation.scoring.metrics.recall import in_time
 from trainwreck.evaluation.scoring.metrics.thresholds import Randomised
@@ -40,7 +39,6 @@ from trainwreck.evaluation.scoring.operating_points import (
 )
 from trainwreck.evaluation.scoring.outcomes import Outcomes, outcomes
 from trainwreck.evaluation.scoring.reference import Baseline
-from trainwreck.evaluation.scoring.run_labels import scored
 
 # The numbers that summarise a scorecard, attribute to unit; each is defined by the attribute's docstring.
 HEADLINES = {
@@ -247,24 +245,14 @@ class Scorecard:
 
 
 def measure(
-    detector: str,
-    profile: str,
-    track: str,
-    about: Mapping[str, Any],
-    runs: pd.DataFrame,
-    replayed: Mapping[str, Alarms],
-    frame: Baseline,
+    detector: str, track: str, about: Mapping[str, Any], replayed: Mapping[str, Alarms], frame: Baseline
 ) -> Scorecard:
     """The scorecard of a detector from its alarms on every run that is scored.
 
-    replayed: run_id to Alarms. frame: of the same runs and profile.
+    replayed: run_id to Alarms, under the profile of the frame.
     """
-    skipped = runs["run_id"][~scored(runs) & ~runs["run_id"].isin(list(replayed))]
-    alarms = {**replayed, **{run_id: labelled_alarms(run_id, -1, None) for run_id in skipped}}
-    everything = outcomes(runs, alarms, profile)
-    in_order = [replayed[run_id] for run_id in runs["run_id"] if run_id in replayed]
-    one = everything.select(frame.measured)
-    calibration = everything.select(frame.calibration)
+    one, calibration = outcomes(frame.labels, replayed), outcomes(frame.calibration_labels, replayed)
+    in_order = [replayed[run_id] for run_id in frame.everything.run_id.tolist() if run_id in replayed]
     at = {name: At(one, frame, threshold) for name, threshold in thresholds(calibration, frame).items()}
     headline = at[str(HEADLINE_BUDGET)]
     found = headline.expected(headline.found)
@@ -275,13 +263,13 @@ def measure(
     mean = frame.bootstrap.mean
     return Scorecard(
         detector=detector,
-        profile=profile,
+        profile=frame.profile,
         track=track,
         about=dict(about),
-        counts=_counts(everything, one),
+        counts=_counts(frame, one, in_order),
         statuses=dict(sorted(Counter(alarms.outcome for alarms in replayed.values()).items())),
-        notes=(*frame.notes, *_notes(everything, one), *_failures(replayed)),
-        points={name: measured_at(point, shipped(profile)) for name, point in at.items()},
+        notes=(*frame.notes, *_notes(frame, one), *_failures(replayed)),
+        points={name: measured_at(point) for name, point in at.items()},
         free=area(one, frame),
         ceiling=mean(one.visible_in_time, one.failing),
         false_alarm_rate=_false_alarm_rate(one, frame),
@@ -346,9 +334,9 @@ def _first_from(edges: np.ndarray, onset: float) -> float:
     return float(later[0]) if len(later) else math.inf
 
 
-def _counts(everything: Outcomes, one: Outcomes) -> dict[str, int]:
+def _counts(frame: Baseline, one: Outcomes, replayed: Sequence[Alarms]) -> dict[str, int]:
     return {
-        "runs": len(everything),
+        "runs": len(frame.everything),
         "measured": len(one),
         "failing": int(one.failing.sum()),
         "never_visible": int(one.never_visible.sum()),
@@ -359,20 +347,20 @@ def _counts(everything: Outcomes, one: Outcomes) -> dict[str, int]:
         "latent": int((one.kind == RunKind.LATENT.value).sum()),
         "cured": int((one.kind == RunKind.CURED.value).sum()),
         "visible_in_time": int(one.visible_in_time.sum()),
-        "calibration_healthy": int((everything.calibration & everything.healthy).sum()),
-        "calibration_look_alike": int((everything.calibration & everything.look_alike).sum()),
-        "crashed": int(everything.crashed.sum()),
+        "calibration_healthy": int(frame.calibration_labels.healthy.sum()),
+        "calibration_look_alike": int(frame.calibration_labels.look_alike.sum()),
+        "crashed": sum(alarms.crashed for alarms in replayed),
     }
 
 
-def _notes(everything: Outcomes, one: Outcomes) -> list[str]:
+def _notes(frame: Baseline, one: Outcomes) -> list[str]:
     notes = []
     guessed = int((one.failing & ~one.return_measured).sum())
     if guessed:
         notes.append(f"the point of no return was not measured for {guessed} failing runs: there p = T")
     if one.never_visible.any():
         notes.append(f"{int(one.never_visible.sum())} failing runs never become visible and are left out")
-    not_shown = int((~everything.tuning & (everything.kind == RunKind.NOT_SHOWN.value)).sum())
+    not_shown = int((~frame.everything.tuning & (frame.everything.kind == RunKind.NOT_SHOWN.value)).sum())
     if not_shown:
         notes.append(f"{not_shown} runs whose fault is not shown count neither as failing nor as healthy")
     if not one.failing.any():

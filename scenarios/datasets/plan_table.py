@@ -1,4 +1,4 @@
-"""What a plan would train: `python -m trainwreck.scenarios.datasets.plan_table standard2` prints runs and time.
+"""What a plan would train: `python -m trainwreck.scenarios.datasets.plan_table standard` prints runs and time.
 
 Runs by split and kind, by what is held out, by measured seed and by base; steps that a leaderboard replays; hours by
 `resources.core_seconds`. Nothing is trained.

@@ -9,7 +9,7 @@ from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json
 from trainwreck.scenarios.config.sizes import Size
-from trainwreck.scenarios.datasets.named_plans import demo, sample
+from trainwreck.scenarios.datasets.small_plans import demo, sample
 from trainwreck.scenarios.datasets.standard_plan import full, private, standard
 from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.overrides import sweep

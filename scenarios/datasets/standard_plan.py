@@ -1,4 +1,4 @@
-"""Version 2 of the plans `standard`, `full` and `private`: what is trained, in which split, on which seeds.
+"""The plans of a released data set, `standard`, `full` and `private`: what is trained, in which split, on which seeds.
 
     split         seeds            runs
     calibration   1000 ...         healthy runs of every base that is measured, and look-alikes of the train split
@@ -13,7 +13,7 @@ Every failing run has its twin, and one a scenario and severity its cured run, f
 
 What the train split lacks is decided by name or by rank, never by a score:
 
-    causes, severities   as in version 1: one in five, by a hash of the name
+    causes, severities   one cause in five, and one severity of every five others, by a hash of the name
     look-alikes          one in five, those that come first by a hash of their names
     bases                whole domains, as in WILDS (Koh et al. 2021): real text, and the narrow model on short rows; of
                          the bases that scenarios have at home one in five, the first by a hash, in two strata: one
@@ -31,15 +31,14 @@ are worth `POPULATION` healthy runs drawn from the measured population, or more.
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from trainwreck.evaluation.dataset.schema import JOINT
-from trainwreck.scenarios.datasets.named_plans import (
-    FIRST_SEED,
-    HEALTHY,
+from trainwreck.scenarios.datasets.draws import (
     HELD_OUT,
+    Draw,
     drawn_by,
     held_out_cause,
     held_out_severity,
@@ -51,6 +50,8 @@ from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import CALIBRATION_SEEDS, Role, RunSpec, Split, family_of, unique
 from trainwreck.scenarios.spec.scenario import Scenario, Severity
 
+FIRST_SEED = {Split.TRAIN: 2000, Split.TEST: 3000}
+HEALTHY = 500  # seeds of healthy runs without a failing one begin so far after their split's first
 SEEDS = 12  # of the test split
 ALONE, ON_A_SCALE = 4, 3  # of them that a scenario without severities has, and one with them at each
 ELSEWHERE = 6  # of them that a case has on a base that is not its scenario's own
@@ -60,8 +61,6 @@ POPULATION = 400
 LOOK_ALIKES = 4  # calibration runs of each look-alike of the train split
 SHARED = 10  # scenarios at a severity, on a base that is never held out
 DOMAIN = 3  # scenarios that are proven on a base that is not their own, for it to be in the plan
-
-Draw = Callable[[int], int]  # a number of a seed to the seed
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def test_show_prints_knobs_as_they_are_set(call):
         "fault.factor (6.0 subtle, 9.0 clear, 13.0 severe), fault.ramp_steps (150). "
         "Set one as in trainwreck run high_lr fault.factor=6.0."
     )
-    assert knobs("corrupt_tokens+high_lr").startswith("fault.corrupt_tokens.rows (0.25 subtle, 0.4 clear, 0.9 severe),")
+    assert knobs("corrupt_tokens+high_lr").startswith("fault.corrupt_tokens.rows (0.32 subtle, 0.4 clear, 0.9 severe),")
     assert knobs("fp16_attention_overflow").startswith("fault.scaled (false). Set one")
     assert knobs("ddp_gradients_not_averaged").startswith("fault.how (summed). Set one")
     assert knobs("mask_zeroed") == "none."

@@ -93,7 +93,7 @@ def plain(*names):
         (("compare", "sample", "zclip", "playb"), plain("playbook")),
         (("score", "sa"), [("dir", "sa"), ("plain", "sample")]),
         (("score", ""), [("dir", "")]),
-        (("generate", "sta"), plain("standard", "standard2")),
+        (("generate", "sta"), plain("standard")),
         (("generate", "demo", "--engine", ""), plain(*choices.ENGINES)),
         (("label", "data", "--split", "cal"), plain("calibration")),
         (("list", "--family", "look"), plain("look-alikes")),

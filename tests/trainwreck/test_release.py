@@ -7,8 +7,8 @@ import pytest
 
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.dataset.sample import sample
-from trainwreck.scenarios.datasets.named_plans import SAMPLE
 from trainwreck.scenarios.datasets.plans import resolve
+from trainwreck.scenarios.datasets.small_plans import SAMPLE
 from trainwreck.scenarios.spec.run_spec import RunSpec
 
 

@@ -76,7 +76,7 @@ def generate(
 ) -> None:
     """Train the runs of a plan as a labelled data set.
 
-    PLAN is demo, sample, standard, standard2, full, private, a plan.json, or a sweep such as scenario=A,B
+    PLAN is demo, sample, standard, full, private, a plan.json, or a sweep such as scenario=A,B
     seed=range(8).
     A data set begun on one engine goes on on another, and ends with the same bytes (docs/engines.md).
     """

@@ -17,6 +17,7 @@ from trainwreck.evaluation.constants import CONFIDENCE, RESAMPLES
 from trainwreck.evaluation.intervals import binomial_interval
 
 K = TypeVar("K", bound=Hashable)
+AT_ONCE = 4096  # changes from level to level that are summed at once, so that they fit into a few megabytes
 SMALL_STRATUM = 5  # clusters; smaller strata are pooled, or they would hardly vary at all
 ROUNDING = 1e-12  # so close to none or all a share is none or all
 SHARE = (0.0, 1.0)
@@ -129,12 +130,29 @@ class Bootstrap:
         self.parts = [Clustering(code, same, resamples, seed + i) for i, code in enumerate(codes)]
         self.resamples = resamples
         self.confidence = confidence
+        self._by_run = np.ascontiguousarray(self.draws().T)
         self._occupied: dict[bytes, list[int]] = {}
         self._counted: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
 
     def draws(self) -> np.ndarray:
         """How often each run is in each resample. [S, N]"""
         return np.vstack([part.weights[:, part.index] for part in self.parts])
+
+    def expected(self, values: np.ndarray, chances: np.ndarray) -> np.ndarray:
+        """Sum over the runs of each resample, expected over levels that are drawn with the chances of that resample.
+
+        values: [N, T, M], at each level. chances: [S, T], or [1, T] for all resamples. Returns [S, M]. From one level
+        to the next few runs change, so that changes are summed: a threshold has hundreds of levels.
+        """
+        from_here = np.cumsum(chances[:, ::-1], axis=1)[:, ::-1]
+        found: np.ndarray = self.sums(values[:, 0]) * from_here[:, :1]
+        change = np.diff(values, axis=1)
+        run, level = np.nonzero(change.any(axis=2))
+        later = np.ascontiguousarray(from_here.T[1:])
+        for i in range(0, len(run), AT_ONCE):
+            at = run[i : i + AT_ONCE], level[i : i + AT_ONCE]
+            found += (self._by_run[at[0]] * later[at[1]]).T @ change[at]
+        return found
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Sum over the runs of each resample. values: [N] or [N, M]. Returns [S] or [S, M]."""
@@ -204,11 +222,16 @@ class Bootstrap:
 
     def ratios(self, wanted: Mapping[K, Ratio]) -> dict[K, Estimate]:
         """Every ratio with its interval; all at once, since a pass over the resamples costs the same for many."""
-        columns = [one.above.reshape(len(one.above), -1) for one in wanted.values()]
-        if not columns:
-            return {}
-        sums = np.split(self.sums(np.hstack(columns)), np.cumsum([part.shape[1] for part in columns])[:-1], axis=1)
-        return {name: self._estimate(one, top) for (name, one), top in zip(wanted.items(), sums, strict=True)}
+        together: dict[tuple[int, int], list[K]] = {}  # by the levels that they are of
+        for name, one in wanted.items():
+            together.setdefault((id(one.samples), id(one.chances)), []).append(name)
+        tops: dict[K, np.ndarray] = {}
+        for names in together.values():
+            first = wanted[names[0]]
+            chances = first.chances[None] if first.samples is None else first.samples
+            values = np.stack([wanted[name].above.reshape(len(first.below), -1) for name in names], axis=2)
+            tops |= dict(zip(names, self.expected(values, chances).T, strict=True))
+        return {name: self._estimate(one, tops[name]) for name, one in wanted.items()}
 
     def ratio(self, above: np.ndarray, below: np.ndarray, bounds: tuple[float, float] = SHARE) -> Estimate:
         """Sum of `above` over sum of `below`, [N] each; a mean where `below` is a mask or weights."""
@@ -221,11 +244,10 @@ class Bootstrap:
     def _estimate(self, one: Ratio, top: np.ndarray) -> Estimate:
         if not one.below.any() or np.isnan(one.chances).any():
             return NOTHING
-        above = (top * (one.chances[None] if one.samples is None else one.samples)).sum(axis=1)
         value = float((one.above.reshape(len(one.above), -1).sum(axis=0) @ one.chances) / one.below.sum())
         if one.bounds == SHARE:
             value = next((edge for edge in SHARE if abs(value - edge) < ROUNDING), value)
-        samples = ratio(above, self.counts(one.below))
+        samples = ratio(top, self.counts(one.below))
         return Estimate(value, *self.interval(value, samples, one.below != 0, one.bounds))
 
 

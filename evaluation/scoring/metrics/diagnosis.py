@@ -36,11 +36,21 @@ def diagnosed(
     detected: [N] bool, metric 2. unseen: causes that no training run had, for which "unknown" is
     right as well. sets: cause to the others of its equivalence set, which are right as well.
     """
-    answers = {
-        true: allowed(true, sets) | ({UNKNOWN} if true in unseen else set()) for true in np.unique(cause).tolist()
-    }
-    right = [not answers[true].isdisjoint(answer[:k]) for true, answer in zip(cause.tolist(), named, strict=True)]
-    return np.asarray(detected & np.array(right, dtype=bool))
+    return np.asarray(detected & (place_of_right(cause, named, unseen, sets) < k))
+
+
+def place_of_right(
+    cause: np.ndarray, named: Sequence[tuple[str, ...]], unseen: Collection[str] = (), sets: Sets = ALONE
+) -> np.ndarray:
+    """How many answers come before the first that is right, of each run; infinite where none is. [N] float"""
+    places = np.full(len(cause), np.inf)
+    right: dict[str, set[str]] = {}
+    for i, (true, answer) in enumerate(zip(cause.tolist(), named, strict=True)):
+        if answer:
+            if true not in right:
+                right[true] = allowed(true, sets) | ({UNKNOWN} if true in unseen else set())
+            places[i] = next((place for place, name in enumerate(answer) if name in right[true]), np.inf)
+    return places
 
 
 def allowed(cause: str, sets: Sets = ALONE) -> set[str]:
@@ -51,7 +61,7 @@ def allowed(cause: str, sets: Sets = ALONE) -> set[str]:
 
 def by_family(named: Sequence[tuple[str, ...]], family_of: Mapping[str, str]) -> list[tuple[str, ...]]:
     """Ranked causes as ranked families, each once. A cause without a family is its own family."""
-    return [tuple(dict.fromkeys(family_of.get(cause, cause) for cause in answer)) for answer in named]
+    return [tuple(dict.fromkeys(family_of.get(cause, cause) for cause in answer)) if answer else () for answer in named]
 
 
 def macro(right: np.ndarray, cause: np.ndarray) -> float:
@@ -100,7 +110,8 @@ def confusion(
     rows = sorted(set(cause.tolist()))
     others = sorted(set(answers) - set(rows) - {NOT_IN_TIME, NOT_NAMED})
     columns = [*rows, *others, NOT_NAMED, NOT_IN_TIME]
+    place = {name: i for i, name in enumerate(columns)}
     counts = np.zeros((len(rows), len(columns)))
-    at = [rows.index(c) for c in cause.tolist()], [columns.index(a) for a in answers]
+    at = [place[name] for name in cause.tolist()], [place[name] for name in answers]
     np.add.at(counts, at, 1.0 if weights is None else weights)
     return {"causes": rows, "answers": columns, "counts": counts.tolist()}

@@ -56,7 +56,7 @@ Firsts = dict[str, int | None]
 
 
 def card(runs: pd.DataFrame, frame: Baseline, alarms: Mapping[str, Alarms]) -> Scorecard:
-    return measure("d", "full", "blind", {}, runs, alarms, frame)
+    return measure("d", "blind", {}, alarms, frame)
 
 
 def alarmed(runs: pd.DataFrame, frame: Baseline, firsts: Firsts) -> Scorecard:

@@ -83,7 +83,7 @@ def test_utility_samples_are_the_utility_of_each_resample(made: Baseline) -> Non
     labels, random = made.labels, np.random.default_rng(0)
     gain = np.where(labels.failing, random.normal(size=len(labels)), 0.0)
     loss = np.where(labels.negative, random.random(len(labels)), 0.0)
-    found = made.utility_samples(gain, loss, 0.1)
+    found = made.utility_samples(gain[:, None], loss[:, None], 0.1)[:, 0]
     for drawn, value in zip(made.bootstrap.draws(), found, strict=True):
         if not (drawn[labels.failing].any() and drawn[labels.negative].any()):
             assert np.isnan(value)

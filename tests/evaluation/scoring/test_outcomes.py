@@ -33,7 +33,7 @@ def test_labels_and_alarms_side_by_side(make_run: Any) -> None:
         make_run("g", seed=2, kind="failing", cause="high_lr", onset_step=20),
     )
     stored = {"h": labelled_alarms("h", 119, None), "f": labelled_alarms("f", 119, 33, ("high_lr",))}
-    found = outcomes(runs, stored | {"g": labelled_alarms("g", 119, 10)})
+    found = outcomes(run_labels(runs), stored | {"g": labelled_alarms("g", 119, 10)})
     assert found.first.tolist() == [math.inf, 33.0, 10.0]
     assert found.onset.tolist() == [math.inf, 20.0, 20.0]
     assert found.visible.tolist() == [math.inf, 30.0, math.inf]
@@ -56,7 +56,7 @@ def test_healthy_steps(make_run: Any) -> None:
         make_run("h", last_step=99), make_run("f", onset_step=20, **fault), make_run("g", onset_step=0, **fault),
         make_run("latent", onset_step=20, **(fault | {"kind": "latent"})),
     )  # fmt: skip
-    found = outcomes(runs, {run: labelled_alarms(run, 99, None) for run in runs["run_id"]})
+    found = outcomes(run_labels(runs), {run: labelled_alarms(run, 99, None) for run in runs["run_id"]})
     assert exposure(found).tolist() == [100, 20, 0, 0]
 
 
@@ -65,7 +65,7 @@ def test_splits(make_run: Any) -> None:
         make_run("a", split="calibration"), make_run("b", split="train"), make_run("c"),
         make_run("d", split="calibration", kind="look-alike"),
     )  # fmt: skip
-    found = outcomes(runs, {run: labelled_alarms(run, 119, None) for run in "abcd"})
+    found = outcomes(run_labels(runs), {run: labelled_alarms(run, 119, None) for run in "abcd"})
     assert found.tuning.tolist() == [True, True, False, True]
     assert found.calibration.tolist() == [True, False, False, True]
     assert found.negative.tolist() == [True, True, True, True]
@@ -92,7 +92,7 @@ def test_a_crash_is_a_miss_but_undoes_no_false_alarm(make_run: Any) -> None:
         "healthy": crashed(labelled_alarms("healthy", 119, 5)),
         "latent": crashed(labelled_alarms("latent", 119, 50)),
     }
-    assert outcomes(runs, stored).first.tolist() == [math.inf, 5.0, 5.0, 50.0]
+    assert outcomes(run_labels(runs), stored).first.tolist() == [math.inf, 5.0, 5.0, 50.0]
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_labels_that_contradict_themselves(make_run: Any, label: dict[str, Any],
     good = {"kind": "failing", "onset_step": 20, "visible_step": 30, "no_return_step": 60}
     runs = frame(make_run("h"), make_run("bad", **(good | label)))
     with pytest.raises(InputError, match=f"runs: bad: {complaint}"):
-        outcomes(runs, {run: labelled_alarms(run, 119, None) for run in ("h", "bad")})
+        outcomes(run_labels(runs), {run: labelled_alarms(run, 119, None) for run in ("h", "bad")})
 
 
 def test_a_compound_run_is_a_positive(make_run: Any) -> None:
     pair = {"kind": "compound", "scenario": "a+b", "cause": "a+b", "family": "data+numerics"}
     runs = frame(make_run("p", **pair, onset_step=20, visible_step=30), make_run("h"))
-    found = outcomes(runs, {run: labelled_alarms(run, 119, None) for run in "ph"})
+    found = outcomes(run_labels(runs), {run: labelled_alarms(run, 119, None) for run in "ph"})
     assert found.failing.tolist() == [True, False]
     assert found.negative.tolist() == [False, True]
     frame_of = baseline(runs, resamples=10)

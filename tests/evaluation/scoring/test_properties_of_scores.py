@@ -70,7 +70,7 @@ def drawn(runs: pd.DataFrame, seed: int) -> Stored:
 
 
 def card(runs: pd.DataFrame, frame: Baseline, stored: Mapping[str, Alarms]) -> Scorecard:
-    return measure("d", "full", "blind", {}, runs, stored, frame)
+    return measure("d", "blind", {}, stored, frame)
 
 
 def headlines(found: Scorecard) -> list[float]:

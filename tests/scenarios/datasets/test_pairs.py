@@ -1,4 +1,4 @@
-"""The pairs of `standard` and `standard2`: both faults are in force together, and each cure ends its own fault alone.
+"""The pairs of `standard`: both faults are in force together, and each cure ends its own fault alone.
 
 Whether a fault is in force at a step is read off the numbers of a few training steps from there on: they are compared
 with those of the same run without that fault, from the same state but for what the fault itself does to states.
@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.datasets.named_plans import FIRST_SEED, pairs
-from trainwreck.scenarios.datasets.standard_plan import pair_cases
+from trainwreck.scenarios.datasets.draws import pairs
+from trainwreck.scenarios.datasets.standard_plan import FIRST_SEED, pair_cases
 from trainwreck.scenarios.spec.faults import StateEdit
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.run_spec import Role, Split, family_of
@@ -23,7 +23,7 @@ from trainwreck.scenarios.training.loop import fresh_state, train
 pytestmark = pytest.mark.catalogue
 
 SMALL = ("model.width=32", "model.heads=2", "model.context=16", "data.rows=4", "evaluation.rows=4")
-SEEDS = (3000, 3001)  # of the pairs in `standard`; those of `standard2` have seeds of their own
+SEEDS = (3000, 3001)  # of all pairs; those of `standard` have seeds of their own as well
 LENGTH = 2  # steps: what is kept of a gradient tells in the second
 WAIT = 4  # steps from the later onset to the cure of either
 OFF, FAULTY, CURED = "off", "faulty", "cured"
@@ -170,7 +170,7 @@ def trained(asked):
 
 @pytest.fixture(scope="module")
 def cases():
-    """Each pair at its seeds in both plans, once in every order of onsets."""
+    """Each pair at its seeds in `standard` and at two more, once in every order of onsets."""
     crossed = [(one.id, FIRST_SEED[Split.TEST] + i) for one in pair_cases() for i in one.numbers(one.count)]
     made = [Case(id, seed) for id, seed in (*crossed, *itertools.product(pairs(), SEEDS))]
     made = list({(case.id, *sorted(case.onset, key=case.onset.get)): case for case in made}.values())

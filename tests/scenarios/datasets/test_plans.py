@@ -8,8 +8,8 @@ from trainwreck.evaluation.constants import CALIBRATION_RUNS
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.config.settings import SourceKind
 from trainwreck.scenarios.config.sizes import Size
-from trainwreck.scenarios.datasets.named_plans import DEMO, DEMO_ON_TEXT
 from trainwreck.scenarios.datasets.plans import PLANS, member, resolve
+from trainwreck.scenarios.datasets.small_plans import DEMO, DEMO_ON_TEXT
 from trainwreck.scenarios.spec.proofs import recorded
 from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import CALIBRATION_SEEDS, Role, Split, unique, with_calibration

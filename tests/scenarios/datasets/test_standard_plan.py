@@ -1,16 +1,16 @@
-"""Version 2 of `standard`: crossed seeds, held-out bases and look-alikes, balance, calibration, and what it takes."""
+"""The plan `standard`: crossed seeds, held-out bases and look-alikes, balance, calibration, and what it takes."""
 
-import dataclasses
 from collections import Counter, defaultdict
 
 import pytest
 
 from trainwreck.evaluation.constants import CALIBRATION_RUNS
 from trainwreck.evaluation.dataset.schema import HELD_OUT, JOINT
+from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.config.settings import SourceKind
-from trainwreck.scenarios.datasets import plan_table, standard_plan
+from trainwreck.scenarios.datasets import draws, plan_table, standard_plan
+from trainwreck.scenarios.datasets.draws import PUBLIC_SEEDS, held_out_cause, held_out_severity
 from trainwreck.scenarios.datasets.generate import bundles
-from trainwreck.scenarios.datasets.named_plans import PUBLIC_SEEDS, held_out_cause, held_out_severity
 from trainwreck.scenarios.datasets.plans import resolve
 from trainwreck.scenarios.proof.no_return import BUDGET
 from trainwreck.scenarios.spec.proofs import proven_severities, recorded
@@ -24,7 +24,7 @@ MEASURED = 62.6 / 58.8  # minutes that version 1 took to generate, by results/st
 
 @pytest.fixture(scope="module")
 def plan():
-    return resolve(["standard2"])[1]
+    return resolve(["standard"])[1]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def of(plan):
 
 @pytest.fixture(scope="module")
 def secret():
-    return standard_plan.private("a salt")
+    return resolve(["private"], "a salt")[1]
 
 
 def failing(specs):
@@ -229,18 +229,17 @@ def test_a_further_scenario_moves_no_other_ones_seeds_and_at_most_one_look_alike
     assert all(case.numbers(case.count) == seeds[case] for case in left)
 
 
+def test_what_is_held_out_is_drawn_by_name_alone(monkeypatch):
+    """A further scenario moves no other one."""
+    before = {id: (held_out_cause(id), held_out_severity(id)) for id in scenarios()}
+    some = dict(list(scenarios().items())[::2])
+    monkeypatch.setattr(draws, "scenarios", lambda: some)
+    assert all(before[id] == (held_out_cause(id), held_out_severity(id)) for id in some)
+    share = sum(cause for cause, _ in before.values()) / len(before)
+    assert 0.1 < share < 0.3
+
+
 # Ids, and the other two plans
-
-
-def test_runs_of_both_versions_are_the_same_runs(plan):
-    """What is run names a run, not its plan: what differs is split and label alone."""
-    old = {s.run_id: s for s in resolve(["standard"])[1]}
-    shared = [s for s in plan if s.run_id in old]
-    assert len(shared) > 1000
-    for spec in shared:
-        was = old[spec.run_id]
-        assert (spec.role, spec.seed, spec.base, spec.split) == (was.role, was.seed, was.base, was.split)
-        assert dataclasses.replace(spec, held_out=was.held_out).run_id == spec.run_id
 
 
 def test_ids_are_unique_and_say_nothing_of_a_plan(plan):
@@ -255,11 +254,17 @@ def test_the_private_test_is_the_test_under_other_seeds(plan, of, secret):
     assert kinds(mine) == kinds(of[Split.TEST])
     assert not {s.run_id for s in mine} & {s.run_id for s in plan}
     assert [s for s in secret if s.split is not Split.PRIVATE] == of[Split.CALIBRATION]
-    assert standard_plan.private("another") != secret
+    assert resolve(["private"], "another")[1] != secret
+
+
+@pytest.mark.parametrize(("words", "salt"), [(["private"], None), (["private"], ""), (["standard"], "a salt")])
+def test_a_salt_belongs_to_the_private_plan(words, salt):
+    with pytest.raises(InputError, match="salt"):
+        resolve(words, salt)
 
 
 def test_full_is_standard_with_more_seeds(plan):
-    everything = standard_plan.full()
+    everything = resolve(["full"])[1]
     assert len(everything) > 2 * len(plan)
     tested = {(*case_of(s), s.seed) for s in everything if s.split is Split.TEST and s.role is Role.FAULTY}
     assert tested >= {(*case_of(s), s.seed) for s in plan if s.split is Split.TEST and s.role is Role.FAULTY}

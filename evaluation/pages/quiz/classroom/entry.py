@@ -40,7 +40,7 @@ def submit_room(out: Path, facts: Facts, dataset: DataSet, found: Results) -> Pa
         answers = [_of_causes(answer, causes) for answer in found.answers[run_id]]
         alarms[run_id] = room_alarms(run_id, shown_steps(found.profile, int(last)), answers)
     about = {"rule": f"{ROOM_RULE}, of {len(found.sheets)} in all", "kind": PEOPLE, "source": facts.code}
-    card = measure(ROOM, found.profile, BLIND, about, dataset.runs, alarms, baseline(dataset.runs, found.profile))
+    card = measure(ROOM, BLIND, about, alarms, baseline(dataset.runs, found.profile))
     return write_submission(out, facts, dataset, [card])
 
 

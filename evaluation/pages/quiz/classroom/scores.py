@@ -69,17 +69,17 @@ def results(sheets: Sequence[Sheet], quizzes: Mapping[str, Quiz]) -> Results:
     for sheet in sheets:
         quiz = quizzes[sheet.recipe.id]
         alarms = player_alarms(sheet, quiz)
-        people.append(measure(sheet.player, profile, BLIND, {}, quiz.runs, alarms, frames[quiz.recipe.id]))
+        people.append(measure(sheet.player, BLIND, {}, alarms, frames[quiz.recipe.id]))
     together = {run_id: room_alarms(run_id, shown[run_id], answers[run_id]) for run_id in runs["run_id"]}
     about = {"rule": ROOM_RULE, "kind": PEOPLE, "players": len(sheets)}
-    room = measure(ROOM, profile, BLIND, about, runs, together, whole)
+    room = measure(ROOM, BLIND, about, together, whole)
     common = [name for name in used[0].said if all(name in quiz.said for quiz in used)]
     detectors = []
     for name in common:
         alarms = {
             run_id: spoken(run_id, shown[run_id], said) for quiz in used for run_id, said in quiz.said[name].items()
         }
-        detectors.append(measure(name, profile, BLIND, {}, runs, alarms, whole))
+        detectors.append(measure(name, BLIND, {}, alarms, whole))
     rows = [_row(card, PERSON) for card in people]
     if len(people) > 1:
         rows += [_average(rows), _row(room, PEOPLE)]

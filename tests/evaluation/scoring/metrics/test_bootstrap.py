@@ -110,6 +110,18 @@ def test_a_ratio_over_thresholds_is_its_expectation() -> None:
     assert np.isnan(undefined).all()
 
 
+@pytest.mark.parametrize("each", [True, False])
+def test_sums_over_levels_are_the_expectation_on_each_resample(each: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    boot, random = crossed(10, 4, resamples=50), np.random.default_rng(0)
+    values = np.repeat(random.normal(size=(40, 3, 2)), 3, axis=1)  # the same at three levels running
+    values[:5, 4:] = 0.0
+    chances = random.dirichlet(np.ones(9), 150 if each else 1)
+    by_hand = (boot.sums(values) * chances[:, :, None]).sum(axis=1)
+    np.testing.assert_allclose(boot.expected(values, chances), by_hand, rtol=1e-10, atol=1e-10)
+    monkeypatch.setattr("trainwreck.evaluation.scoring.metrics.bootstrap.AT_ONCE", 7)  # and in several parts
+    np.testing.assert_allclose(boot.expected(values, chances), by_hand, rtol=1e-10, atol=1e-10)
+
+
 def test_an_uncertain_threshold_widens_the_interval() -> None:
     boot = crossed(10, 4, resamples=400)
     above = np.stack([np.arange(40) < 10, np.arange(40) < 30], axis=1).astype(float)

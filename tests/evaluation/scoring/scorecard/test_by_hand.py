@@ -80,7 +80,7 @@ def test_naming_a_cause_of_the_set_is_right_beside_the_strict_number(
     assert alone["cause_within_set"]["1"]["macro"].value == strict
     both = as_sets([["high_lr", "no_warmup"]])
     monkeypatch.setattr(
-        "trainwreck.evaluation.scoring.scorecard.shipped", lambda profile: both if profile == "full" else {}
+        "trainwreck.evaluation.scoring.reference.shipped", lambda profile: both if profile == "full" else {}
     )
     card = score(SaysWarmup, by_hand)
     own = card.points["default"].diagnosis
