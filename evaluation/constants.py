@@ -8,6 +8,7 @@ SCORING_VERSION = 2
 # What a detector sees.
 LOG_EVERY = 10  # k: steps between two rows of the thinned profiles
 LIST_EVERY = 10  # rows between two rows that hold per-layer and other list signals
+COMMON_SIGNALS = ("loss", "validation_loss", "grad_norm", "lr")  # of the profile `common`
 
 # What is scored where nothing else is asked for, by a command as in Python.
 DEFAULT_PROFILE = "full"

@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.ndimage import maximum_filter1d
 
-from trainwreck.evaluation.constants import LIST_EVERY, LOG_EVERY
+from trainwreck.evaluation.constants import COMMON_SIGNALS, LIST_EVERY, LOG_EVERY
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS, Axis, Role, Signal
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
@@ -243,9 +243,9 @@ def by_signal(found: Sequence[Departure]) -> dict[str, int]:
 def by_profile(found: Sequence[Departure]) -> dict[str, int]:
     """The first step at which each observation profile shows it; see `evaluation/replay/profiles.py`.
 
-    full: any view at any step. standard: signals as they are, at the steps at which their rows come; minimal:
-    the loss alone. filtered: scalars as means, the loss while it is finite (what stands in for the rest is
-    made up). An evaluation comes with the next row.
+    full: any view at any step; common: of its signals. standard: signals as they are, at the steps at which their rows
+    come; minimal: the loss alone. filtered: scalars as means, the loss while it is finite (what stands in for the rest
+    is made up). An evaluation comes with the next row.
     """
     steps: dict[str, int] = {}
 
@@ -256,6 +256,7 @@ def by_profile(found: Sequence[Departure]) -> dict[str, int]:
     for one in found:
         signal, scalar = one.view.signal, one.view.signal.axis is Axis.SCALAR
         keep_first("full", one.first())
+        keep_first("common", one.first() if signal.name in COMMON_SIGNALS else None)
         if signal.name in EVALUATIONS:
             first = one.first()
             keep_first("standard", None if first is None else math.ceil(first / LOG_EVERY) * LOG_EVERY)

@@ -84,9 +84,9 @@ def arrays(
 ) -> Arrays:
     """The rows that a profile shows of some runs of a data set, with a target each.
 
-    split: one or several of the data set's; all by default. profile: full, standard, minimal or filtered, with k steps
-    between two rows of the thinned ones. label: "onset" or "visible", see the module. kinds: of runs; cured and latent
-    ones only where they are asked for.
+    split: one or several of the data set's; all by default. profile: full, common, standard, minimal or filtered, with
+    k steps between two rows of the thinned ones. label: "onset" or "visible", see the module. kinds: of runs; cured and
+    latent ones only where they are asked for.
 
     signals: names of the schema; by default those with one number a step that the profile shows and some of these rows
     have, so that no column is all NaN: for the same columns of another split give it the first one's `columns`. What

@@ -1,6 +1,7 @@
 """Observation profiles: how often rows come to a detector, and which signals they hold.
 
 full      every signal, every step
+common    loss, validation loss, gradient norm and LR, every step: what most public logs have
 standard  scalars every k steps, per-layer and other list signals every 10 k steps
 minimal   loss and LR, every k steps: what a progress bar shows
 filtered  scalars averaged over the last k steps, a non-finite loss replaced by the running mean of
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from trainwreck.evaluation.constants import LIST_EVERY, LOG_EVERY
+from trainwreck.evaluation.constants import COMMON_SIGNALS, LIST_EVERY, LOG_EVERY
 from trainwreck.evaluation.dataset.schema import EVALUATIONS
 from trainwreck.evaluation.dataset.trace import LISTS, SCALARS, Trace
 from trainwreck.evaluation.detectors.base import Row
@@ -29,8 +30,8 @@ Rows = Iterator[dict[str, Any]]
 def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY) -> Rows:
     """The rows that a detector sees of a run under a profile.
 
-    rows: full rows in the order of their steps. profile: full, standard, minimal or filtered.
-    k: steps between two rows, at least 1. Raises InputError for another profile or k.
+    rows: full rows in the order of their steps. profile: one of `PROFILES`.
+    k: steps between two rows, at least 1; full and common have every row. Raises InputError for another profile or k.
 
     >>> rows = [{"step": step, "loss": 4.0 - step, "grad_norm": 1.0} for step in range(4)]
     >>> [(row["step"], row["loss"], row["grad_norm"]) for row in observe(rows, "filtered", k=2)]
@@ -51,7 +52,7 @@ def shown_steps(profile: str, last: int, k: int = LOG_EVERY) -> range:
     >>> list(shown_steps("filtered", 5, k=2)), list(shown_steps("minimal", 5, k=2))
     ([1, 3, 5], [0, 2, 4])
     """
-    first, every = {"full": (0, 1), "filtered": (k - 1, k)}.get(profile, (0, k))
+    first, every = {"full": (0, 1), "common": (0, 1), "filtered": (k - 1, k)}.get(profile, (0, k))
     return range(first, last + 1, every)
 
 
@@ -67,6 +68,10 @@ def nonfinite_losses(trace: Trace, profile: str) -> frozenset[int]:
 def _full(rows: Iterable[Row], k: int) -> Rows:
     # A row of a replay was made for this detector alone, and copying it would fill it.
     return (row if isinstance(row, LoggedRow) else dict(row) for row in rows)
+
+
+def _common(rows: Iterable[Row], k: int) -> Rows:
+    return (_blank(row) | {name: row.get(name) for name in COMMON_SIGNALS} for row in rows)
 
 
 def _standard(rows: Iterable[Row], k: int) -> Rows:
@@ -135,6 +140,7 @@ class _FilteredMean:
 
 PROFILES: dict[str, Callable[[Iterable[Row], int], Rows]] = {
     "full": _full,
+    "common": _common,
     "standard": _standard,
     "minimal": _minimal,
     "filtered": _filtered,

@@ -70,7 +70,7 @@ def test_the_line_of_a_command_is_the_first_of_its_help(name):
         (("list", "--xyzzy"), "unknown option '--xyzzy'; `trainwreck list --help` lists them"),
         (("score", "sample"), "Missing option '--detector'."),
         (("score", "sample", "--detector", "zclip", "--profile", "ful"),
-         "profile: 'ful' is not allowed; did you mean 'full'?; allowed: full, standard, minimal, filtered"),
+         "profile: 'ful' is not allowed; did you mean 'full'?; allowed: full, common, standard, minimal, filtered"),
         (("submit", "sample", "--track", "blnd"), "track: 'blnd' is not allowed; did you mean 'blind'?"),
         (("run", "high_lr", "--device", "gpu"), "device: 'gpu' is not allowed; did you mean 'cpu'?; allowed: "),
         (("run", "high_lr", "--impl", "tritn"), "impl: 'tritn' is not allowed; did you mean 'triton'?"),

@@ -12,7 +12,7 @@ from click.types import StringParamType
 from trainwreck.evaluation.errors import unknown
 
 # The modules that these are taken from load torch or numpy; a test holds that both agree.
-PROFILES = ("full", "standard", "minimal", "filtered")
+PROFILES = ("full", "common", "standard", "minimal", "filtered")
 TRACKS = ("blind", "informed")
 AT = ("5%", "1%", "default", "none")
 SPLITS = ("calibration", "train", "test", "private")

@@ -84,7 +84,7 @@ def test_causes_are_looked_at_again_ever_more_rarely(
     assert alarms.answers[0] == (int(alarms.steps[0]), (KNOWN[0],))
 
 
-@pytest.mark.parametrize("profile", ["full", "standard", "minimal", "filtered"])
+@pytest.mark.parametrize("profile", ["full", "common", "standard", "minimal", "filtered"])
 def test_the_shipped_weights_leave_a_healthy_curve_alone_and_see_a_nan(profile: str, make_trace: Any) -> None:
     broken = make_trace("r", loss=np.where(np.arange(STEPS) < ONSET, make_trace("r")["loss"], np.nan))
     seen = replay(Learned, broken, profile)

@@ -110,7 +110,7 @@ def test_a_jump_is_seen_when_it_comes_and_not_before(picture: str, make_trace: A
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_healthy_run_is_left_alone(seed: int, make_trace: Any) -> None:
-    for profile in ("full", "standard", "minimal", "filtered"):
+    for profile in ("full", "common", "standard", "minimal", "filtered"):
         assert replay(Playbook, make_trace("r", seed=seed), profile).first_alarm is None
 
 

@@ -191,10 +191,10 @@ def test_where_healthy_runs_overflow_an_overflow_is_nothing_to_see(healthy: list
 @pytest.mark.parametrize(
     ("name", "start", "expected"),
     [
-        ("loss", 21, {"full": 21, "standard": 30, "minimal": 30, "filtered": 29}),
-        ("grad_norm", 30, {"full": 30, "standard": 30, "filtered": 39}),
+        ("loss", 21, {"full": 21, "common": 21, "standard": 30, "minimal": 30, "filtered": 29}),
+        ("grad_norm", 30, {"full": 30, "common": 30, "standard": 30, "filtered": 39}),
         ("layer_grad_norm", 21, {"full": 21}),
-        ("validation_loss", 21, {"full": 39, "standard": 40, "filtered": 39}),
+        ("validation_loss", 21, {"full": 39, "common": 39, "standard": 40, "filtered": 39}),
     ],
 )
 def test_a_profile_shows_it_when_its_rows_come(
@@ -210,7 +210,7 @@ def test_a_profile_shows_it_when_its_rows_come(
 def test_a_filtered_loss_hides_that_it_is_not_finite(healthy: list[Trace], level: Spread) -> None:
     twin = healthy[0]
     run = changed(twin, loss=np.where(np.arange(STEPS) >= 21, np.nan, twin["loss"]))
-    assert by_profile(departures(run, twin, level, 10)) == {"full": 21, "standard": 30, "minimal": 30}
+    assert by_profile(departures(run, twin, level, 10)) == {"full": 21, "common": 21, "standard": 30, "minimal": 30}
 
 
 @pytest.mark.parametrize(("runs", "rate"), [(8, 1 / 9), (9, 1 / 10), (16, 1 / 17), (17, 2 / 18), (26, 3 / 27)])

@@ -28,7 +28,7 @@ def of_run(found, run_id):
     return found.runs["run_id"].to_numpy()[found.run] == run_id
 
 
-@pytest.mark.parametrize("profile", ["full", "standard", "minimal", "filtered"])
+@pytest.mark.parametrize("profile", ["full", "common", "standard", "minimal", "filtered"])
 def test_rows_are_those_that_the_profile_shows(sample, profile):
     found = arrays(sample, profile=profile)
     assert found.X.dtype == np.float32

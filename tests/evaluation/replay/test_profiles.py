@@ -24,6 +24,14 @@ def test_full_is_everything() -> None:
     assert list(observe(stream, "full")) == stream
 
 
+def test_common_is_what_most_logs_have_at_every_row() -> None:
+    stream = full([3.0, 2.0, 1.0], layer_grad_norm=[1.0], token_entropy=2.0)
+    stream[1]["validation_loss"] = 1.5
+    seen = list(observe(stream, "common", k=2))
+    names = ("step", "loss", "validation_loss", "grad_norm", "lr")
+    assert seen == [dict.fromkeys(row) | {name: row[name] for name in names} for row in stream]
+
+
 def test_standard_thins_scalars_and_lists() -> None:
     stream = full([2.0] * 41, layer_grad_norm=[1.0, 2.0])
     seen = list(observe(stream, "standard", k=2))
