@@ -28,11 +28,10 @@ def breakdown(at: At) -> dict[str, dict[str, Share]]:
         "scenario": (one.scenario, one.failing, at.found),
         "look_alike": (one.scenario, one.look_alike, at.alarmed),
     }
-    masks = {
-        (part, name): among & (names == name)
-        for part, (names, among, _) in groups.items()
-        for name in np.unique(names[among]).tolist()
-    }
+    masks = {}
+    for part, (names, among, _) in groups.items():
+        every, code = np.unique(names, return_inverse=True)
+        masks |= {(part, name): mask for i, name in enumerate(every.tolist()) if (mask := among & (code == i)).any()}
     masks |= {("held_out", name): one.failing & one.unseen(name) for name in HELD_OUT}
     groups["held_out"] = (one.held_out, one.failing, at.found)
     expected = {part: at.expected(values) for part, (_, _, values) in groups.items()}

@@ -276,16 +276,19 @@ def measure(
         false_stop=_false_stop(at[DEFAULT]),
         monitor_recall=mean(in_time(monitored, one.onset, one.no_return), one.failing),
         cost=_cost(in_order),
-        recall_by_scenario={
-            str(name): float(found[one.failing & (one.scenario == name)].mean())
-            for name in np.unique(one.scenario[one.failing])
-        },
+        recall_by_scenario=_by_scenario(one.scenario[one.failing], found[one.failing]),
         breakdown=breakdown(headline),
         curves=threshold_curves(one),
         outcomes=one,
         baseline=frame,
         alarms=tuple(in_order),
     )
+
+
+def _by_scenario(scenario: np.ndarray, found: np.ndarray) -> dict[str, float]:
+    names, code = np.unique(scenario, return_inverse=True)
+    shares = np.bincount(code, weights=found) / np.bincount(code)
+    return dict(zip(names.tolist(), shares.tolist(), strict=True))
 
 
 def point_name(point: str) -> str:
@@ -368,8 +371,8 @@ def _notes(frame: Baseline, one: Outcomes) -> list[str]:
     scenarios, seeds = (len(np.unique(values[one.failing])) for values in (one.subject, one.seed))
     if 0 < min(scenarios, seeds) < CLUSTERS:
         notes.append(
-            f"intervals of failing runs rest on {scenarios} scenarios and {seeds} seeds; under {CLUSTERS} of either "
-            "they are uncertain themselves"
+            f"clusters of failing runs: {scenarios} by scenario, {seeds} by seed; under {CLUSTERS} of either intervals "
+            "are uncertain themselves"
         )
     return notes
 
@@ -377,10 +380,11 @@ def _notes(frame: Baseline, one: Outcomes) -> list[str]:
 def _failures(replayed: Mapping[str, Alarms]) -> list[str]:
     """A note for each kind of failure, with the first run that ended so and what was printed last."""
     notes = []
+    every = [alarms for alarms in replayed.values() if alarms.crashed]
     for kind in FAILURES_OF_A_DETECTOR:
-        failed = [alarms for _, alarms in sorted(replayed.items()) if alarms.outcome == kind]
+        failed = [alarms for alarms in every if alarms.outcome == kind]
         if failed:
-            first = failed[0]
+            first = min(failed, key=lambda alarms: alarms.run_id)
             printed = f"; it printed last: {' | '.join(first.stderr[-3:])}" if first.stderr else ""
             where = f"{kind} on {len(failed)} runs, a miss on each that fails"
             notes.append(f"{where}; {first.run_id}: {first.status}{printed}")

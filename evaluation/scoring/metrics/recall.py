@@ -22,9 +22,9 @@ def firsts_above(steps: Sequence[np.ndarray], scores: Sequence[np.ndarray], thre
     """Step at which each run's score first exceeds each threshold [T]; inf where it never does. [T, N]"""
     first = np.full((len(thresholds), len(steps)), np.inf)
     for i, (at, values) in enumerate(zip(steps, scores, strict=True)):
-        if len(at):
-            above = np.searchsorted(np.maximum.accumulate(values), thresholds, side="right")
-            first[:, i] = np.append(at, np.inf)[above]
+        above = np.maximum.accumulate(values).searchsorted(thresholds, side="right")
+        found = above < len(at)
+        first[found, i] = at[above[found]]
     return first
 
 

@@ -111,7 +111,7 @@ def test_what_the_notes_say(by_hand: DataSet, at_loss: Any) -> None:
     assert "the point of no return was not measured for 1 failing runs: there p = T" in notes
     assert "1 failing runs never become visible and are left out" in notes
     assert "a budget of 1% needs 300 calibration runs; here are 20, with which no recall is above 0.21" in notes
-    assert any("rest on 1 scenarios and 4 seeds" in note for note in notes)
+    assert any("1 by scenario, 4 by seed" in note for note in notes)
 
 
 def test_a_bare_alarm_has_its_point_between_never_and_its_default(by_hand: DataSet) -> None:
