@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import ClassVar
 
-from trainwreck.evaluation.detectors.base import Context, Detector, Row, Verdict
+from trainwreck.evaluation.detectors.base import LARGEST_SCORE, Context, Detector, Row, Verdict
 from trainwreck.evaluation.detectors.learned.features import SIGNALS_READ, Features
 from trainwreck.evaluation.detectors.learned.model import Model, read_model, shipped
 from trainwreck.evaluation.detectors.learned.smoothing import Smoothed
@@ -19,7 +19,8 @@ class Learned(Detector):
     """Trees on the train split of a data set; `model.about` says which. `trainwreck learn DIR` trains others.
 
     The score is the trees' log odds, averaged over the latest rows: 0 is as much like a run that fails as like one
-    that does not. Causes are named at alarms, and before them when the score has risen, for whoever sets a lower
+    that does not. A loss that is NaN, infinite or 0, as a filter logs NaN, has the largest score there is. Causes are
+    named at alarms, and before them when the score has risen, for whoever sets a lower
     threshold; `unknown` first where none fits well.
 
     >>> detector = Learned()
@@ -48,7 +49,9 @@ class Learned(Detector):
 
     def update(self, row: Row) -> Verdict:
         seen = self.features.see(row)
-        score = self.smoothed.push(self.model.trees(seen), row["step"])
+        loss, score = row.get("loss"), self.smoothed.push(self.model.trees(seen), row["step"])
+        if loss is not None and (not math.isfinite(loss) or loss == 0.0):
+            score = LARGEST_SCORE
         alarm = score > self.model.threshold
         self.alarmed = self.alarmed + 1 if alarm else 0
         # A forest takes its time: at rows 1, 2, 4, 8 ... of an alarm, and below, for lower thresholds, at clear rises.

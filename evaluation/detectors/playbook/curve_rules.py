@@ -2,6 +2,7 @@
 
 import math
 
+from trainwreck.evaluation.detectors.base import LARGEST_SCORE
 from trainwreck.evaluation.detectors.playbook.evidence import both, either, excess, ratio
 from trainwreck.evaluation.detectors.playbook.rules import CURVES, INSTABILITY, SYMPTOMS, TRAINING, Rule, Seen
 
@@ -84,7 +85,7 @@ def _climbs(s: Seen) -> float:
 
 def _broken(s: Seen) -> float:
     # A loss of exactly 0 is how a logger that filters NaN shows a window of nothing else.
-    return 2.0 if s.curves.nonfinite or s.curves.loss.value == 0.0 else 0.0
+    return math.inf if s.curves.nonfinite or s.curves.loss.value == 0.0 else 0.0
 
 
 CURVE_RULES: tuple[Rule, ...] = (
@@ -166,6 +167,6 @@ CURVE_RULES: tuple[Rule, ...] = (
     Rule(
         "high_lr", 1, _broken,
         "loss, gradient or weights are NaN or infinite, or the loss is exactly 0; nothing above said why",
-        CURVES, ("corrupt_tokens", "post_ln_depth", "fp16_attention_overflow"),
+        CURVES, ("corrupt_tokens", "post_ln_depth", "fp16_attention_overflow"), most=LARGEST_SCORE,
     ),
 )  # fmt: skip

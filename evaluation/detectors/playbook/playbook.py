@@ -11,7 +11,6 @@ from trainwreck.evaluation.detectors.playbook.rules import CURVES, DIVERGENCE, I
 from trainwreck.evaluation.detectors.registry import register
 
 RULES = (*FACT_RULES, *CURVE_RULES)
-STRONGEST = 100.0
 
 
 @register
@@ -19,13 +18,13 @@ class Playbook(Detector):
     """The first rule that has held long enough names the cause; the others follow.
 
     The score is the largest strength of any rule, kept under 1 until that rule has held for its
-    rows; the alarm is a score of 1 or more.
+    rows; the alarm is a score of 1 or more. What is NaN or infinite has the largest score there is.
 
     >>> detector = Playbook()
     >>> detector.reset(None)
     >>> _ = detector.update({"step": 0, "loss": 4.0, "attention_logit_max": [2.0e4, 50.0]})
     >>> detector.update({"step": 1, "loss": float("nan"), "attention_logit_max": None})
-    Verdict(score=3.0, alarm=True, causes=('fp16_attention_overflow', 'high_lr', 'corrupt_tokens', 'post_ln_depth'))
+    Verdict(score=1e+300, alarm=True, causes=('fp16_attention_overflow', 'high_lr', 'corrupt_tokens', 'post_ln_depth'))
     """
 
     name = "playbook"
@@ -58,7 +57,7 @@ class Playbook(Detector):
         self.row += 1
         for i, rule in enumerate(RULES):
             if not rule.reads or any(row.get(name) is not None for name in rule.reads):
-                self.strengths[i] = strength = _bounded(rule.strength(self.seen))
+                self.strengths[i] = strength = _bounded(rule.strength(self.seen), rule.most)
                 if strength < 1.0:
                     self.began[i] = None
                 elif self.began[i] is None:
@@ -80,5 +79,5 @@ class Playbook(Detector):
         ]
 
 
-def _bounded(strength: float) -> float:
-    return 0.0 if math.isnan(strength) else min(STRONGEST, max(0.0, strength))
+def _bounded(strength: float, most: float) -> float:
+    return 0.0 if math.isnan(strength) else min(most, max(0.0, strength))

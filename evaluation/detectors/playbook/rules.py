@@ -12,6 +12,8 @@ TRAINING = "Debugging training: interpreting training curves and gradient statis
 SYMPTOMS = "Recognizing the early signs of training instability"
 DIVERGENCE = "Debugging Divergent Loss During Training"
 
+STRONGEST = 100.0
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -29,7 +31,7 @@ class Rule:
     which it must have stayed at 1 or more, as far as was logged, before the rule fires. then: causes that
     the same picture fits less well, in order. says: the rule in words. source: the document that teaches
     it. reads: signals without any of which a row says nothing either way, so that a logger that shows them
-    now and then is waited for.
+    now and then is waited for. most: a larger strength counts as this.
     """
 
     cause: str
@@ -39,3 +41,4 @@ class Rule:
     source: str
     then: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    most: float = STRONGEST

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.detectors.base import Detector, Row, Verdict
+from trainwreck.evaluation.detectors.registry import load_detector
 from trainwreck.evaluation.replay.replay import replay
 
 
@@ -40,6 +41,18 @@ def test_a_loss_that_is_not_finite_outranks_a_gradient_that_overflows(broken: An
     assert found.scores[29:31].tolist() == [1.0, sys.float_info.max]
     assert found.scores[59:62].tolist() == [1.0, math.inf, math.inf]
     assert found.answers == ((30, ("high_lr",)),)
+
+
+@pytest.mark.parametrize("name", ["playbook", "learned", "nonfinite_or_plateau"])
+@pytest.mark.parametrize("profile", ["full", "common", "minimal"])
+def test_a_loss_that_is_not_finite_outranks_a_spike_that_comes_back(name: str, profile: str, make_trace: Any) -> None:
+    steps = np.arange(100)
+    loss = np.where(steps == 40, 1e6, 4.0 - 0.02 * steps)
+    found = replay(load_detector(name), make_trace("r", steps=100, loss=np.where(steps >= 70, np.nan, loss)), profile)
+    before = found.steps < 70
+    assert (found.scores[~before] == math.inf).all()
+    assert np.isfinite(found.scores[before]).all()
+    assert found.alarm[~before].all()
 
 
 def test_where_the_profile_hides_it_nothing_outranks(broken: Any) -> None:
