@@ -4,6 +4,8 @@ import math
 
 from trainwreck.scenarios.config.settings import Decay, Setup
 
+COOLDOWN = 0.2  # share of the steps after the warm-up in which WSD decays (Hu et al. 2024; Hägele et al. 2024)
+
 
 def learning_rate(setup: Setup, step: int) -> float:
     """Linear warm-up to the peak over `warmup_steps`, then the decay to the last step.
@@ -21,6 +23,8 @@ def learning_rate(setup: Setup, step: int) -> float:
         shape = 0.5 * (1 + math.cos(math.pi * share))
     elif schedule.decay is Decay.LINEAR:
         shape = 1 - share
+    elif schedule.decay is Decay.WSD:
+        shape = min(1.0, (1 - share) / COOLDOWN)
     else:
         return peak
     return peak * (schedule.final_fraction + (1 - schedule.final_fraction) * shape)

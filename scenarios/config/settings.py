@@ -45,6 +45,7 @@ class Decay(Enum):
     COSINE = "cosine"
     LINEAR = "linear"
     CONSTANT = "constant"
+    WSD = "wsd"  # warm-up, stable, decay: the peak, and a linear decay over the last fifth
 
 
 class LossForm(Enum):

@@ -26,6 +26,7 @@ def test_warm_up_is_linear_and_ends_at_the_peak():
         (Decay.COSINE, lambda x: (1 + math.cos(math.pi * x)) / 2),
         (Decay.LINEAR, lambda x: 1 - x),
         (Decay.CONSTANT, lambda x: 1.0),
+        (Decay.WSD, lambda x: 1.0 if x <= 0.8 else 5 * (1 - x)),
     ],
 )
 @pytest.mark.parametrize("final", [0.0, 0.25, 1.0])
