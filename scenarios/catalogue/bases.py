@@ -282,6 +282,24 @@ def chain_sgd_heavy_tailed(setup: Setup) -> Setup:
     return replaced(chain_sgd_clipped(setup), data__one_token_every=10, schedule__final_fraction=0.3)
 
 
+def chain_sgd_large_batch(setup: Setup) -> Setup:
+    """One narrow layer on the chain dialect under plain SGD, with batches of 64 rows.
+
+    The step decides what the loss does, and not the noise of batches.
+    """
+    return replaced(
+        chain_sgd(setup),
+        model__layers=1,
+        model__width=32,
+        model__heads=2,
+        data__rows=64,
+        optimizer__lr=0.4,
+        optimizer__beta1=0.0,
+        schedule__warmup_steps=100,
+        steps=600,
+    )
+
+
 def chain_sgd_four_ranks(setup: Setup) -> Setup:
     """Two narrow layers on the chain dialect under SGD, trained by four ranks with two rows each.
 
