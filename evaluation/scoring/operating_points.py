@@ -291,7 +291,7 @@ def _skill(at: At) -> dict[str, dict[float, Estimate]]:
         for i, first in enumerate(at.firsts):
             gain[c, i, failing] = skill.gains(first[failing], labels, cost)
             loss[c, i, negative] = skill.losses(first[negative], labels.healthy_last, cost)
-    gains, losses = frame.expectations(*(part.transpose(2, 1, 0) for part in (gain, loss)), at.samples)
+    gains, losses = frame.expectations(gain.transpose(2, 1, 0), loss.transpose(2, 1, 0), at.samples)
     found: dict[str, dict[float, Estimate]] = {}
     for c, cost in enumerate(COSTS):
         found[cost] = {}

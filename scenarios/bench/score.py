@@ -231,7 +231,7 @@ def opened(data: DataSet) -> DataSet:
 
 
 def _metrics(runs: pd.DataFrame, alarms: dict[str, Alarms]) -> object:
-    return measure(DETECTOR, "full", BLIND, {}, runs, alarms, baseline(runs))
+    return measure(DETECTOR, BLIND, {}, alarms, baseline(runs))
 
 
 def _shown(data: DataSet) -> int:
