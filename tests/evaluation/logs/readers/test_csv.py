@@ -77,7 +77,7 @@ def expected(rows: list[tuple[Any, ...]]) -> dict[str, dict[int, float]]:
 
 
 def at_the_end(rows: list[tuple[Any, ...]]) -> set[int]:
-    """Steps of rows after the last that has a loss or a gradient norm: they stay in the run, with a value or without."""
+    """Steps of rows after the last that has a loss or a gradient norm: they stay, with a value or without."""
     last = max((i for i, row in enumerate(rows) if row[1] is not None or row[2] is not None), default=len(rows))
     return {row[0] for row in rows[last + 1 :]}
 
