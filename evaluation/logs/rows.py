@@ -8,7 +8,7 @@ from typing import Any
 from trainwreck.evaluation.dataset.schema import EVALUATIONS
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.logs.blanks import Cells, settle_blanks
-from trainwreck.evaluation.logs.log import LAST_STEP, Asked, Log, Points, checked_step
+from trainwreck.evaluation.logs.log import LAST_STEP, Asked, Blanks, Log, Points, checked_step
 from trainwreck.evaluation.logs.names import OWN_STEP, Choice, choose, plain
 from trainwreck.evaluation.logs.numbers import Numbers
 
@@ -46,7 +46,8 @@ def log_of_rows(
     check([*([choice.step] if choice.step else []), *choice.signals])
     cells = list(_cells(rows, choice, asked, numbers))
     _check_epochs(cells, choice)
-    blanks, bare = None, []
+    blanks: Blanks | None = None
+    bare: list[int] = []
     if not writes_nan or asked.blank is not None:
         blanks, bare = settle_blanks(cells, choice, asked, numbers)
     points = {target: Points() for target in choice.signals.values()}

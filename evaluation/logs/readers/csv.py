@@ -20,6 +20,7 @@ from trainwreck.evaluation.logs.rows import Row, log_of_rows
 from trainwreck.evaluation.logs.text import read_text
 
 SEPARATORS = (",", ";", "\t", "|")
+LONGEST = 100_000  # characters of a line, to tell a table from a text
 RUNS = ("run", "run_id", "run_name", "experiment")  # columns that say whose row it is
 SUMMARIES = ({"sys/id"}, {"Name", "State", "Created"})  # of tables with a row a run: Neptune's, W&B's
 
@@ -78,8 +79,8 @@ class Table:
 
 
 def first_rows(file: Path) -> list[list[str]]:
-    """The cells of the first two lines that are not blank, fewer where there are fewer."""
-    lines = [line for line in read_text(file).splitlines() if line.strip()][:2]
+    """The cells of the first two lines that are not blank, of very long ones the first; fewer where there are fewer."""
+    lines = [line[:LONGEST] for line in read_text(file).splitlines() if line.strip()][:2]
     if not lines:
         return []
     separator = separator_of(lines[0])
