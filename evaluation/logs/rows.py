@@ -55,6 +55,8 @@ def log_of_rows(
         for target, value in found.values.items():
             points[target].add(found.step, value)
     rules = Counter({"decimal commas": numbers.commas} if numbers.commas else {})
+    if asked.every is not None:
+        rules[f"rows numbered {asked.every} apart"] = len({found.step for found in cells})
     log = Log(name, format, [file], choice, points, rules, bare, blanks)
     if not any(found.steps for found in points.values()):
         raise InputError(f"{log.place}: no value is logged in {', '.join(map(repr, choice.signals))}")

@@ -65,17 +65,17 @@ def read(
     steps from one row to the next, instead of a column. pattern: regular expression of the lines of a text log.
     InputError, with file and line, for a log that can't be read without guessing.
     """
-    asked = Asked(mapping or {}, checked_reading(blank), _checked_every(every), _checked_pattern(pattern))
+    settings = Asked(mapping or {}, checked_reading(blank), _checked_every(every), _checked_pattern(pattern))
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if format is not None and format not in FORMATS:
         raise unknown("--format", format, FORMATS)
     if pattern is not None and format not in (None, "text"):
         raise InputError(f"--pattern: not allowed with --format {format}; allowed: of text logs")
-    chosen = format or ("text" if pattern is not None else detect(path, asked.mapping))
+    chosen = format or ("text" if pattern is not None else detect(path, settings.mapping))
     if every is not None and (chosen in OWN_STEPS or (chosen == "neptune" and neptune.exported_files(path))):
         raise InputError(f"--every: not allowed for {path}: {chosen} has a step with every value; allowed: other logs")
-    return FORMATS[chosen](path, asked)
+    return FORMATS[chosen](path, settings)
 
 
 def _checked_every(every: int | None) -> int | None:

@@ -20,7 +20,7 @@ def test_rows_without_a_step_are_numbered(read_text: Any) -> None:
     trace, _, log = read_text(text, every=50)
     assert trace.steps.tolist() == [50, 100, 150]
     assert trace.evaluated.tolist() == [False, True, False], "validation alone is of the row before it"
-    assert log.choice.step is None
+    assert (log.choice.step, log.rules) == (None, {"rows numbered 50 apart": 3})
 
 
 def test_a_step_within_an_epoch_is_no_step(read_text: Any) -> None:
