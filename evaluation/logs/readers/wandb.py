@@ -42,7 +42,7 @@ def is_chart(header: list[str]) -> bool:
         return True
     axis = next((name for name in header if name), "")
     return signal_of(axis)[0] == STEP and any(
-        JOINT in name and signal_of(name.rpartition(JOINT)[2])[0] for name in header
+        JOINT in name and signal_of(name.rpartition(JOINT)[2])[0] and not signal_of(name)[0] for name in header
     )
 
 

@@ -106,6 +106,9 @@ def test_a_chart_without_ranges(tmp_path: Path) -> None:
     fast, slow = read(file)
     assert (fast.format, fast.name, slow.name) == ("wandb", "fast", "slow")
     assert to_trace(slow, "r")[0].steps.tolist() == [1], "a run ends where it has no values any more"
+    file.write_text("Step,train - loss,val - loss\n1,3,4\n", encoding="utf-8")
+    (log,) = read(file)
+    assert (log.format, sorted(map(str, log.points))) == ("csv", ["loss", "validation_loss"])
 
 
 def neptune(path: Path, rows: list[tuple[str, str, str, str | None, float | None]]) -> Path:
