@@ -210,11 +210,16 @@ def import_logs(
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
     labels: str | Path | None = None,
+    blank: str | None = None,
+    every: int | None = None,
+    pattern: str | None = None,
 ) -> "DataSet":
     """Training logs as a data set in a new folder, so that detectors can be run over them.
 
-    format: csv, jsonl, tensorboard, trainer_state, lightning, mlflow or wandb; by default what a log looks like.
-    mapping: column to signal, where names differ (docs/logs.md). labels: CSV with run, status, step, cause, cluster.
+    format: csv, jsonl, tensorboard, trainer_state, lightning, mlflow, wandb, neptune or text; by default what a log
+    looks like. mapping: column to signal, where names differ (docs/logs.md). labels: CSV with run, status, step,
+    cause, cluster. blank: nan or missing, what blank cells stand for; by default a rule. every: steps from one row to
+    the next, where there is no step. pattern: regular expression of a text log's lines, with groups step and loss.
     """
     from trainwreck.dataset import load
     from trainwreck.evaluation.logs.imported import import_logs as read
@@ -222,7 +227,8 @@ def import_logs(
 
     parsed = parse_mapping([f"{column}={signal}" for column, signal in (mapping or {}).items()])
     file = None if labels is None else Path(labels)
-    read([Path(log) for log in logs], Path(out), format=format, mapping=parsed, labels=file)
+    paths = [Path(log) for log in logs]
+    read(paths, Path(out), format=format, mapping=parsed, labels=file, blank=blank, every=every, pattern=pattern)
     return load(Path(out))
 
 

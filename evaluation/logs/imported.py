@@ -9,12 +9,14 @@ manifest["imported"]   one entry a run, in the order of the runs table
     files                             {file: sha256}
     step, columns, ignored            the step's column; column to signal; other column to why not
     rules                             what the reader skipped or rewrote, counted
+    blanks                            blank cells read as nan and as missing by signal, and by which rule (`blanks`)
     signals                           signal to what `rules` did with its points
     label                             outcome, failure_step, cause and cluster as given; None without a label
 """
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from hashlib import sha256 as checksum
 from importlib.metadata import version
 from pathlib import Path
@@ -39,14 +41,20 @@ def import_logs(
     format: str | None = None,
     mapping: Mapping[str, Target] | None = None,
     labels: Path | None = None,
+    blank: str | None = None,
+    every: int | None = None,
+    pattern: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Write the data set; the entries of its manifest. Nothing is written where any log is refused."""
+    """Write the data set; the entries of its manifest. Nothing is written where any log is refused.
+
+    mapping, blank, every, pattern: see `read`.
+    """
     given = read_labels(labels) if labels else {}
     entries: list[dict[str, Any]] = []
     traces: list[Trace] = []
     seen: set[str] = set()
     for path in paths:
-        for log in read(path, format, mapping):
+        for log in read(path, format, mapping, blank=blank, every=every, pattern=pattern):
             seen |= {*log.choice.signals, *([log.choice.step] if log.choice.step else [])}
             entry, trace = _entry(path, log, given)
             twin = next((other for other in entries if other["run_id"] == entry["run_id"]), None)
@@ -84,6 +92,7 @@ def _entry(path: Path, log: Log, given: Mapping[str, Label]) -> tuple[dict[str, 
         "first_step": int(trace.steps[0]),
         "last_step": int(trace.steps[-1]),
         "rules": dict(sorted(log.rules.items())),
+        "blanks": None if log.blanks is None else asdict(log.blanks),
         "signals": account,
         "label": None if label is None else label.to_dict(),
     }

@@ -15,6 +15,7 @@ from trainwreck.evaluation.dataset.schema import BY_NAME, SIGNALS, Axis
 from trainwreck.evaluation.errors import InputError, unknown
 
 STEP = "step"
+OWN_STEP = "the format has a step of its own"
 
 
 class Target(NamedTuple):
@@ -94,6 +95,9 @@ SYNONYMS: dict[str, Names] = {
 # Lightning's LearningRateMonitor: lr-AdamW, lr-AdamW/pg1, lr-AdamW-1; the first group is taken.
 _MONITORED_LR = re.compile(r"lr_[a-z0-9]+(_pg1|_group0)?")
 
+NATS = "nats/token"
+UNITS = {"bits": ("bits", "bit", "bpb", "bpc", "bpt", "bpw"), "perplexity": ("ppl", "perplexity")}
+
 _RANKS = {signal: {name: rank for rank, name in enumerate(names.spelt())} for signal, names in SYNONYMS.items()}
 _ENTRY = re.compile(r"(?P<signal>[a-z_]+)/(?P<entry>\d{1,4})")
 
@@ -127,10 +131,13 @@ def parse_mapping(words: Sequence[str]) -> dict[str, Target]:
     return found
 
 
-def choose(names: Sequence[str], mapping: Mapping[str, Target], place: str, *, has_step: bool = True) -> Choice:
-    """What each column is. has_step: whether a column must be the step.
+def choose(
+    names: Sequence[str], mapping: Mapping[str, Target], place: str, *, has_step: bool = True, hint: str = ""
+) -> Choice:
+    """What each column is. has_step: whether a column must be the step; hint: what else to do where none is.
 
-    InputError where nothing is logged at all, and one that names the columns where none is a signal, or none the step.
+    InputError where nothing is logged at all, and one that names the columns where none is a signal, none the step,
+    two are the same name in two spellings, or losses are in different units by their names.
     """
     if not names:
         raise InputError(f"{place}: no value is logged; allowed: {'steps and ' if has_step else ''}a signal or more")
@@ -152,6 +159,9 @@ def choose(names: Sequence[str], mapping: Mapping[str, Target], place: str, *, h
     mapped = {target.signal: name for name, target in taken.items()}
     for signal, candidates in rivals.items():
         best = mapped.get(signal) or min(candidates)[1]
+        twin = next((name for _, name in candidates if name != best and plain(name) == plain(best)), None)
+        if twin is not None and signal not in mapped and (signal != STEP or has_step):
+            raise InputError(f"{place}: {best!r} and {twin!r} are both {signal}; name one with --map '{best}={signal}'")
         for _, name in candidates:
             if name == best:
                 taken[name] = Target(signal)
@@ -163,11 +173,29 @@ def choose(names: Sequence[str], mapping: Mapping[str, Target], place: str, *, h
         if not what and (signal != STEP or has_step):
             raise InputError(
                 f"{place}: no column is a known {signal}: {_listed(names)}; name it with --map COLUMN="
-                + (STEP if signal == STEP else "SIGNAL")
+                + (f"{STEP}{hint}" if signal == STEP else "SIGNAL")
             )
+    _check_units(signals, place)
     if step is not None and not has_step:
-        ignored[step] = "the format has a step of its own"
+        ignored[step] = OWN_STEP
     return Choice(step if has_step else None, signals, dict(sorted(ignored.items())))
+
+
+def _check_units(signals: Mapping[str, Target], place: str) -> None:
+    """InputError where the names of two losses say different units."""
+    units = {name: _unit(name) for name, target in signals.items() if BY_NAME[target.signal].unit == NATS}
+    for name, unit in units.items():
+        first = next(iter(units))
+        if unit != units[first]:
+            raise InputError(
+                f"{place}: {first!r} is in {units[first]} and {name!r} in {unit} by their names; allowed: losses in "
+                "one unit; leave one out of --map"
+            )
+
+
+def _unit(name: str) -> str:
+    words = plain(name).split("_")
+    return next((unit for unit, spelt in UNITS.items() if any(word in spelt for word in words)), "nats")
 
 
 def _exact(name: str) -> Target | None:

@@ -1,14 +1,18 @@
 """From rows, of a table or of JSON objects, to the points of a log."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trainwreck.evaluation.dataset.schema import EVALUATIONS
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.logs.log import Log, Points, checked_step
-from trainwreck.evaluation.logs.names import Target, choose
+from trainwreck.evaluation.logs.blanks import Cells, settle_blanks
+from trainwreck.evaluation.logs.log import LAST_STEP, Asked, Blanks, Log, Points, checked_step
+from trainwreck.evaluation.logs.names import OWN_STEP, Choice, choose, plain
 from trainwreck.evaluation.logs.numbers import Numbers
+
+EPOCHS = ("epoch", "epochs", "train_epoch")
 
 Row = tuple[str, Mapping[str, Any]]
 """The place of a row ("run.csv, line 7"), and its cells by column."""
@@ -19,38 +23,96 @@ def log_of_rows(
     file: Path,
     names: Sequence[str],
     rows: Sequence[Row],
-    mapping: Mapping[str, Target],
+    asked: Asked,
     numbers: Numbers,
     *,
     name: str = "",
     check: Callable[[Sequence[str]], None] = lambda taken: None,
+    writes_nan: bool = False,
 ) -> Log:
-    """The log that rows are. check: called with the columns that are read, may raise InputError."""
+    """The log that rows are. check: called with the columns that are read, may raise InputError.
+
+    writes_nan: the format's own writer spells NaN out, so that a blank cell never stands for it.
+    """
+    mapping = asked.mapping
     filled = {column for _, row in rows for column, cell in row.items() if cell is not None and cell != ""}
-    choice = choose([column for column in names if column in filled or column in mapping], mapping, str(file))
+    present = [column for column in names if column in filled or column in mapping]
+    hint = ", or number the rows with --every N"
+    choice = choose(present, mapping, str(file), has_step=asked.every is None, hint=hint)
+    if asked.every is not None:
+        counted = [column for column, why in choice.ignored.items() if why == OWN_STEP]
+        choice.ignored.update(dict.fromkeys(counted, "the rows are numbered with --every"))
     choice.ignored.update((column, "empty") for column in names if column not in filled and column not in mapping)
-    assert choice.step is not None, "choose saw to it"
-    check([choice.step, *choice.signals])
+    check([*([choice.step] if choice.step else []), *choice.signals])
+    cells = list(_cells(rows, choice, asked, numbers))
+    _check_epochs(cells, choice)
+    blanks: Blanks | None = None
+    bare: list[int] = []
+    if not writes_nan or asked.blank is not None:
+        blanks, bare = settle_blanks(cells, choice, asked, numbers)
     points = {target: Points() for target in choice.signals.values()}
+    for found in cells:
+        for target, value in found.values.items():
+            points[target].add(found.step, value)
+    rules = Counter({"decimal commas": numbers.commas} if numbers.commas else {})
+    if asked.every is not None:
+        rules[f"rows numbered {asked.every} apart"] = len({found.step for found in cells})
+    log = Log(name, format, [file], choice, points, rules, bare, blanks)
+    if not any(found.steps for found in points.values()):
+        raise InputError(f"{log.place}: no value is logged in {', '.join(map(repr, choice.signals))}")
+    return log
+
+
+def _cells(rows: Sequence[Row], choice: Choice, asked: Asked, numbers: Numbers) -> Iterator[Cells]:
+    """Rows that have a step. With --every, validation alone does not count as a row."""
+    at = 0
     for place, row in rows:
         values = {}
         for column, target in choice.signals.items():
             value = numbers.value(row.get(column), f"{place}: column {column!r}")
             if value is not None:
                 values[target] = value
-        if not values:
+        if choice.step is None:
+            at += 0 if values and all(target.signal in EVALUATIONS for target in values) else asked.every or 0
+            step: int | None = at
+        else:
+            step = _step(row.get(choice.step), f"{place}: column {choice.step!r}", numbers, needed=bool(values))
+        if step is not None:
+            yield Cells(place, checked_step(step, place), row, values)
+
+
+def _step(raw: Any, place: str, numbers: Numbers, *, needed: bool) -> int | None:
+    """The step of a row; None for a row without values whose step is none."""
+    try:
+        step = numbers.step(raw, place)
+    except InputError:
+        if needed:
+            raise
+        return None
+    if step is None and needed:
+        raise InputError(f"{place} is empty where a value is logged; allowed: a step")
+    return step if needed or step is None or 0 <= step <= LAST_STEP else None
+
+
+def _check_epochs(cells: Sequence[Cells], choice: Choice) -> None:
+    """InputError where the step falls as the epoch rises: it counts within an epoch, and rows would be repeats."""
+    column = next((name for name in choice.ignored if plain(name) in EPOCHS), None)
+    if column is None or choice.step is None:
+        return
+    last: tuple[int, float] | None = None
+    for found in cells:
+        try:
+            epoch = Numbers().value(found.row.get(column), "")
+        except InputError:
+            return
+        if epoch is None:
             continue
-        step = numbers.step(row.get(choice.step), f"{place}: column {choice.step!r}")
-        if step is None:
-            raise InputError(f"{place}: column {choice.step!r} is empty where a value is logged; allowed: a step")
-        checked_step(step, place)
-        for target, value in values.items():
-            points[target].add(step, value)
-    rules = Counter({"decimal commas": numbers.commas} if numbers.commas else {})
-    log = Log(name, format, [file], choice, points, rules)
-    if not any(found.steps for found in points.values()):
-        raise InputError(f"{log.place}: no value is logged in {', '.join(map(repr, choice.signals))}")
-    return log
+        if last is not None and found.step < last[0] and epoch > last[1]:
+            raise InputError(
+                f"{found.place}: column {choice.step!r} falls from {last[0]} to {found.step} as {column!r} rises from "
+                f"{last[1]:g} to {epoch:g}: it counts within an epoch; number the rows with --every N"
+            )
+        last = found.step, epoch
 
 
 def flat(value: Mapping[str, Any], above: str = "") -> dict[str, Any]:
@@ -62,9 +124,13 @@ def flat(value: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, content in value.items():
         if isinstance(content, Mapping):
-            found |= flat(content, f"{above}{key}/")
+            more = flat(content, f"{above}{key}/")
         elif isinstance(content, list):
-            found |= flat({str(i): entry for i, entry in enumerate(content)}, f"{above}{key}/")
+            more = flat({str(i): entry for i, entry in enumerate(content)}, f"{above}{key}/")
         else:
-            found[f"{above}{key}"] = content
+            more = {f"{above}{key}": content}
+        twice = next((name for name in more if name in found), None)
+        if twice is not None:
+            raise InputError(f"{twice!r} stands twice in one row; allowed: once")
+        found |= more
     return found

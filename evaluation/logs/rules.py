@@ -4,8 +4,8 @@ order       points are put in the order of their steps; `reordered` came after a
 repeats     of several values of a signal at one step the one written last stays, as a run that was
             resumed went on from it; `repeated` were dropped, of which `conflicting` had another value
 gaps        nothing is filled in: the rows are the steps that the log has, and a signal is null where
-            it has none. `interval` is the commonest distance between two points, `gaps` are the
-            distances that are larger
+            it has none; rows without any value at the end are rows too. `interval` is the commonest
+            distance between two points, `gaps` are the distances that are larger
 precision   telemetry is float32; `overflowed` were finite, and are infinite there
 """
 
@@ -26,7 +26,7 @@ Account = dict[str, dict[str, Any]]
 def to_trace(log: Log, run_id: str) -> tuple[Trace, Account]:
     """The run, and for each signal what was done with its points."""
     settled = {target: _settled(points) for target, points in log.points.items() if points.steps}
-    steps = np.unique(np.concatenate([found[0] for found in settled.values()]))
+    steps = np.unique(np.concatenate([np.array(log.bare, np.int64), *(found[0] for found in settled.values())]))
     signals: dict[str, np.ndarray] = {}
     logged: dict[str, np.ndarray] = {}
     for signal in SIGNALS:

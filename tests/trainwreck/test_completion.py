@@ -13,6 +13,7 @@ from trainwreck.evaluation.detectors.registry import known_detectors
 from trainwreck.evaluation.leaderboard.columns import BY_NAME, HEADLINE
 from trainwreck.evaluation.leaderboard.run import TRACKS
 from trainwreck.evaluation.live.sources import FOLLOWED
+from trainwreck.evaluation.logs.blanks import READINGS
 from trainwreck.evaluation.logs.exporters import EXPORTERS
 from trainwreck.evaluation.logs.readers import FORMATS
 from trainwreck.evaluation.replay.profiles import PROFILES
@@ -45,6 +46,7 @@ def values(enumeration):
         (choices.SLURM_CLUSTERS, POLLS),
         (choices.PLANS, (*plans.PLANS, plans.PRIVATE)),
         (choices.LOG_FORMATS, FORMATS),
+        (choices.BLANKS, READINGS),
         (choices.FOLLOWED_FORMATS, FOLLOWED),
         (choices.EXPORT_FORMATS, EXPORTERS),
         (choices.MEASUREMENTS, measurements.MEASUREMENTS),

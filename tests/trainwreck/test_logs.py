@@ -40,6 +40,19 @@ def test_import_as_json_with_a_map_and_labels(call, here, log):
     assert entry == load("mine").manifest["imported"][0]
 
 
+def test_what_was_blank_is_said(call, here):
+    rows = "".join(f"{i},{3 if i < 9 else ''}\n" for i in range(20))
+    (here / "run.csv").write_text(f"step,loss\n{rows}", encoding="utf-8")
+    result = call("import", "run.csv", "--out", "mine")
+    assert "no value in the last 11 rows, from run.csv, line 11 (step 9) on: NaN, 11 of loss" in result.out
+    assert "--blank missing reads nothing" in result.out
+    result = call("import", "run.csv", "--out", "other", "--blank", "missing")
+    assert "not logged; --blank nan reads NaN" in result.out
+    assert load("other").runs["last_step"].tolist() == [19]
+    (entry,) = load("other").manifest["imported"]
+    assert (entry["blanks"]["nan"], entry["blanks"]["missing"]) == ({}, {"loss": 11})
+
+
 def test_a_log_that_is_refused_leaves_nothing(call, here, log):
     call("import", "nowhere.csv", "--out", "mine").refused("nowhere.csv: no such file or folder")
     call("import", log, "--out", "mine", "--format", "cvs").refused("did you mean 'csv'?")

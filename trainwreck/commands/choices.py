@@ -35,7 +35,8 @@ FAMILIES = (
     "components",
     "look-alikes",
 )
-LOG_FORMATS = ("csv", "jsonl", "tensorboard", "trainer_state", "lightning", "mlflow", "wandb")
+LOG_FORMATS = ("csv", "jsonl", "tensorboard", "trainer_state", "lightning", "mlflow", "wandb", "neptune", "text")
+BLANKS = ("nan", "missing")
 FOLLOWED_FORMATS = ("csv", "jsonl", "tensorboard")
 EXPORT_FORMATS = ("tensorboard", "wandb", "mlflow", "trackio", "timeeval")
 MEASUREMENTS = (

@@ -32,22 +32,46 @@ out_option = click.option("--out", type=PATH, required=True, help="A folder that
     help=f"{', '.join(choices.LOG_FORMATS)}; by default what it looks like.",
 )
 @click.option("--map", "mapping", multiple=True, metavar="COLUMN=SIGNAL", help="What a column is. May be repeated.")
+@click.option(
+    "--blank",
+    type=OneOf(choices.BLANKS),
+    help="What blank cells stand for: NaN, or not logged; by default those at the end for NaN, by a stated rule.",
+)
+@click.option("--every", type=int, metavar="N", help="Number the rows: N steps from one to the next, the first at N.")
+@click.option("--pattern", metavar="REGEX", help="Lines of a text log, with groups (?P<step>...), (?P<loss>...) ...")
 @click.option("--labels", type=PATH, help="CSV: run, status, step, cause, cluster.")
 @as_json
 def import_(
-    logs: Sequence[Path], out: Path, format: str | None, mapping: Sequence[str], labels: Path | None, as_json: bool
+    logs: Sequence[Path],
+    out: Path,
+    format: str | None,
+    mapping: Sequence[str],
+    blank: str | None,
+    every: int | None,
+    pattern: str | None,
+    labels: Path | None,
+    as_json: bool,
 ) -> None:
     """Read training logs as a data set.
 
     A column is found by its name (docs/logs.md has the names) or named with --map my_loss=loss; the step is
-    --map COLUMN=step. What could only be guessed is refused with file and line; what was skipped, repeated or
-    out of order is counted, and kept in the manifest. Imported runs have no label by experiment: `score` lists
-    alarms, or with --labels scores as far as these go.
+    --map COLUMN=step, or --every N where there is none. What could only be guessed is refused with file and line; what
+    was blank, skipped, repeated or out of order is counted, and kept in the manifest. Imported runs have no label by
+    experiment: `score` lists alarms, or with --labels scores as far as these go.
     """
     from trainwreck.evaluation.logs.imported import import_logs
     from trainwreck.evaluation.logs.readers import parse_mapping
 
-    entries = import_logs(logs, out, format=format, mapping=parse_mapping(mapping), labels=labels)
+    entries = import_logs(
+        logs,
+        out,
+        format=format,
+        mapping=parse_mapping(mapping),
+        labels=labels,
+        blank=blank,
+        every=every,
+        pattern=pattern,
+    )
     if as_json:
         return print_json({"data_set": str(out), "runs": entries})
     print_table(
@@ -61,7 +85,22 @@ def import_(
     ignored = sorted({(column, why) for entry in entries for column, why in entry["ignored"].items()})
     if ignored:
         print("ignored: " + "; ".join(f"{column} ({why})" for column, why in ignored))
+    for entry in entries:
+        if entry["blanks"] and entry["blanks"]["since"]:
+            print(_blanks(entry))
     print(f"{out}: {len(entries)} runs")
+
+
+def _blanks(entry: dict[str, Any]) -> str:
+    """What became of the rows at the end of a log in which the model has no value."""
+    blanks = entry["blanks"]
+    place, step = blanks["since"]
+    what = f"{entry['run_id']}: no value in the last {blanks['rows']} rows, from {place} (step {step}) on: "
+    why = f" ({blanks['why']})" if blanks["why"] else ""
+    if not blanks["nan"]:
+        return f"{what}not logged{why}; --blank nan reads NaN"
+    read = ", ".join(f"{count} of {signal}" for signal, count in blanks["nan"].items())
+    return f"{what}NaN, {read}{why}; --blank missing reads nothing"
 
 
 def _rules(entry: dict[str, Any]) -> str | None:

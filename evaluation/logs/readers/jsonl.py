@@ -5,18 +5,17 @@ A last line that was not written to its end is skipped. Columns may differ from 
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.logs.log import Log
-from trainwreck.evaluation.logs.names import Target
+from trainwreck.evaluation.logs.log import Asked, Log
 from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.rows import Row, flat, log_of_rows
 from trainwreck.evaluation.logs.text import read_text
 
 
-def read_jsonl(file: Path, mapping: Mapping[str, Target], format: str = "jsonl") -> list[Log]:
+def read_jsonl(file: Path, asked: Asked, format: str = "jsonl") -> list[Log]:
     """The one run of a file."""
     rows: list[Row] = []
     rules: Counter[str] = Counter()
@@ -27,7 +26,9 @@ def read_jsonl(file: Path, mapping: Mapping[str, Target], format: str = "jsonl")
             continue
         place = f"{file}, line {number}"
         try:
-            found = json.loads(line)
+            found = json.loads(line, object_pairs_hook=_object)
+        except _TwiceError as error:
+            raise InputError(f"{place}: {str(error)!r} stands twice in one object; allowed: once") from None
         except (json.JSONDecodeError, RecursionError) as error:
             if number == len(lines):  # there is no newline after it
                 rules["cut off last line"] += 1
@@ -35,10 +36,24 @@ def read_jsonl(file: Path, mapping: Mapping[str, Target], format: str = "jsonl")
             raise InputError(f"{place}: not JSON ({error})") from None
         if not isinstance(found, dict):
             raise InputError(f"{place}: not a JSON object")
-        rows.append((place, flat(found)))
+        try:
+            rows.append((place, flat(found)))
+        except InputError as error:
+            raise InputError(f"{place}: {error}") from None
         names |= dict.fromkeys(rows[-1][1])
     if not rows:
         raise InputError(f"{file}: empty; allowed: one JSON object a line")
-    log = log_of_rows(format, file, list(names), rows, mapping, Numbers())
+    log = log_of_rows(format, file, list(names), rows, asked, Numbers())
     log.rules.update(rules)
     return [log]
+
+
+class _TwiceError(Exception):
+    """A name that an object has twice, of which `json` would keep the last value."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _TwiceError(next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1))
+    return found

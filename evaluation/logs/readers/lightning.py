@@ -3,11 +3,9 @@
 Training and validation have rows of their own, with the same step where both were logged there.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from trainwreck.evaluation.logs.log import Log
-from trainwreck.evaluation.logs.names import Target
+from trainwreck.evaluation.logs.log import Asked, Log
 from trainwreck.evaluation.logs.readers.csv import read_csv
 
 NAME = "metrics.csv"
@@ -20,11 +18,11 @@ def metrics_of(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"version_*/{NAME}"))
 
 
-def read_lightning(files: list[Path], mapping: Mapping[str, Target]) -> list[Log]:
+def read_lightning(files: list[Path], asked: Asked) -> list[Log]:
     """A run a file, named by its folder where there are several."""
     logs = []
     for file in files:
-        (log,) = read_csv(file, mapping, "lightning")
+        (log,) = read_csv(file, asked, "lightning", writes_nan=True)
         log.name = file.parent.name if len(files) > 1 else ""
         logs.append(log)
     return logs

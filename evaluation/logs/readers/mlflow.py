@@ -8,13 +8,12 @@ holds infinity as the largest double. Both are read without MLflow. Deleted runs
 import math
 import sqlite3
 import sys
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.logs.log import Log, Points, checked_step
-from trainwreck.evaluation.logs.names import Target, choose
+from trainwreck.evaluation.logs.log import Asked, Log, Points, checked_step
+from trainwreck.evaluation.logs.names import choose
 from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.text import read_text
 
@@ -33,15 +32,15 @@ def run_folders(path: Path) -> list[Path]:
     return sorted(f for f in found if (f / "meta.yaml").is_file() and (f / "metrics").is_dir())
 
 
-def read_mlflow(path: Path, mapping: Mapping[str, Target]) -> list[Log]:
+def read_mlflow(path: Path, asked: Asked) -> list[Log]:
     """Every run that has a metric, named by its id."""
-    logs = _from_database(path, mapping) if path.is_file() else _from_folders(path, mapping)
+    logs = _from_database(path, asked) if path.is_file() else _from_folders(path, asked)
     if not logs:
         raise InputError(f"{path}: no run with a metric in it; allowed: an MLflow run, folders of them, or mlflow.db")
     return logs
 
 
-def _from_folders(path: Path, mapping: Mapping[str, Target]) -> list[Log]:
+def _from_folders(path: Path, asked: Asked) -> list[Log]:
     logs = []
     for folder in run_folders(path):
         if "lifecycle_stage: deleted" in read_text(folder / "meta.yaml").splitlines():
@@ -50,7 +49,7 @@ def _from_folders(path: Path, mapping: Mapping[str, Target]) -> list[Log]:
         keys = {file.relative_to(folder / "metrics").as_posix(): file for file in files}
         if not keys:
             continue
-        choice = choose(list(keys), mapping, str(folder), has_step=False)
+        choice = choose(list(keys), asked.mapping, str(folder), has_step=False)
         points = {target: _points_of(keys[key]) for key, target in choice.signals.items()}
         name = folder.name if folder != path else ""
         logs.append(Log(name, "mlflow", [folder / "meta.yaml", *files], choice, points))
@@ -70,7 +69,7 @@ def _points_of(file: Path) -> Points:
     return points
 
 
-def _from_database(path: Path, mapping: Mapping[str, Target]) -> list[Log]:
+def _from_database(path: Path, asked: Asked) -> list[Log]:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             rows = database.execute(
@@ -86,7 +85,7 @@ def _from_database(path: Path, mapping: Mapping[str, Target]) -> list[Log]:
         points.add(step, math.nan if is_nan else _unbounded(value))
     logs = []
     for run_id, metrics in runs.items():
-        choice = choose(list(metrics), mapping, f"{path} (run {run_id})", has_step=False)
+        choice = choose(list(metrics), asked.mapping, f"{path} (run {run_id})", has_step=False)
         points_of = {target: metrics[key] for key, target in choice.signals.items()}
         logs.append(Log(run_id, "mlflow", [path], choice, points_of))
     return logs

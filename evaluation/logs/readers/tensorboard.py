@@ -8,14 +8,14 @@ TensorBoard does. A last record that was not written to its end is skipped; dama
 
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.extras import require
-from trainwreck.evaluation.logs.log import Log, Points, checked_step
-from trainwreck.evaluation.logs.names import Target, choose
+from trainwreck.evaluation.logs.log import Asked, Log, Points, checked_step
+from trainwreck.evaluation.logs.names import choose
 
 MARK = "tfevents"
 HEAD, FOOT = 12, 4  # bytes of a record's length with its checksum, and of the checksum of its content
@@ -26,7 +26,7 @@ def event_files(path: Path) -> list[Path]:
     return [path] if path.is_file() else sorted(file for file in path.rglob(f"*{MARK}*") if file.is_file())
 
 
-def read_tensorboard(path: Path, mapping: Mapping[str, Target]) -> list[Log]:
+def read_tensorboard(path: Path, asked: Asked) -> list[Log]:
     """A run for each folder with event files, named by its way from `path`."""
     folders: dict[Path, list[Path]] = {}
     for file in event_files(path):
@@ -36,11 +36,11 @@ def read_tensorboard(path: Path, mapping: Mapping[str, Target]) -> list[Log]:
     logs = []
     for folder, files in folders.items():
         name = folder.relative_to(path).as_posix() if path.is_dir() and folder != path else ""
-        logs.append(_read_run(name, files, mapping))
+        logs.append(_read_run(name, files, asked))
     return logs
 
 
-def _read_run(name: str, files: list[Path], mapping: Mapping[str, Target]) -> Log:
+def _read_run(name: str, files: list[Path], asked: Asked) -> Log:
     scalars: dict[str, Points] = {}
     rules: Counter[str] = Counter()
     for file in files:
@@ -55,7 +55,7 @@ def _read_run(name: str, files: list[Path], mapping: Mapping[str, Target]) -> Lo
     place = str(files[0] if len(files) == 1 else files[0].parent)
     if not scalars:
         raise InputError(f"{place}: no scalar in its event files")
-    choice = choose(list(scalars), mapping, place, has_step=False)
+    choice = choose(list(scalars), asked.mapping, place, has_step=False)
     points = {target: scalars[tag] for tag, target in choice.signals.items()}
     return Log(name, "tensorboard", files, choice, points, +rules)
 

@@ -6,20 +6,18 @@ By default that trainer logs a mean over some steps, in which a NaN loss does no
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json
-from trainwreck.evaluation.logs.log import Log
-from trainwreck.evaluation.logs.names import Target
+from trainwreck.evaluation.logs.log import Asked, Log
 from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.rows import Row, flat, log_of_rows
 
 NAME = "trainer_state.json"
 
 
-def read_trainer_state(file: Path, mapping: Mapping[str, Target]) -> list[Log]:
+def read_trainer_state(file: Path, asked: Asked) -> list[Log]:
     """The one run of a file."""
     content = read_json(file)
     history = content.get("log_history") if isinstance(content, dict) else None
@@ -39,7 +37,7 @@ def read_trainer_state(file: Path, mapping: Mapping[str, Target]) -> list[Log]:
         names |= dict.fromkeys(rows[-1][1])
     if not rows:
         raise InputError(f"{file}: nothing is logged under 'log_history'")
-    log = log_of_rows("trainer_state", file, list(names), rows, mapping, Numbers())
+    log = log_of_rows("trainer_state", file, list(names), rows, asked, Numbers(), writes_nan=True)
     log.rules.update(rules)
     return [log]
 

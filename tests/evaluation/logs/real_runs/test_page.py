@@ -19,7 +19,12 @@ def test_the_page_says_first_what_is_not_known(
 ) -> None:
     kinds = {kind.name: kind for kind in (NonfiniteLoss, ZClip, Never)}
     monkeypatch.setattr(page, "builtin_detectors", lambda: kinds)
-    text = write_page(real, labels(), tmp_path / "page.html").read_text(encoding="utf-8")
+    ticks: list[tuple[int, int, str]] = []
+    out = write_page(real, labels(), tmp_path / "page.html", tick=lambda *work: ticks.append(work))
+    assert [done for done, _, _ in ticks] == list(range(1, 15))
+    assert {total for _, total, _ in ticks} == {14}
+    assert [note.startswith("picture of ") for _, _, note in ticks] == [False] * 7 + [True] * 7
+    text = out.read_text(encoding="utf-8")
     banner = text.index("These are real runs.")
     assert banner < text.index("<table>")
     assert "3 failed, 3 healthy, and 1 unknown" in text
