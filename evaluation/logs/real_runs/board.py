@@ -2,9 +2,9 @@
 
 In time, strict     the first alarm comes at the labelled step f or later, and before half of what the log has left is
                     over: f <= a <= f + (L - f) / 2, L the last step. A log that ends at f has the row of f alone.
-In time, lenient    it comes after half of what the log has before f, at any time to its end: a >= f - (f - F) / 2, F the
-                    first step. The label is where a rule on the loss fired or someone looked; what led there began
-                    earlier, by how much is not known.
+In time, lenient    it comes in the second half of what the log has before f, or any time after: a >= f - (f - F) / 2,
+                    F the first step. The label is where a rule on the loss fired or someone looked; what led there
+                    began earlier, by how much is not known.
 Both                not in the first row of a log, with which nothing can be compared, unless its loss is not finite.
 
 The first alarm ends a run (stop protocol): whatever comes after one that is too early counts for nothing. An entry that
@@ -52,8 +52,9 @@ SHOWN = ("rank", "detector", f"recall_{HEADLINE_BUDGET}", f"recall_lenient_{HEAD
 class RealBoard:
     """The board of real runs. Use `real_board`.
 
-    rows: one dict a detector, best first. detections: of each failed run the chance that a detector finds it in time, by
-    operating point. notes: what a reader should know, entries that are missing among them.
+    rows: one dict a detector, best first. detections: one dict a detector, of each failed run the chance that it is
+    found in time, by operating point. counts: runs and clusters. notes: what a reader should know, entries that are
+    missing among them.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -82,7 +83,7 @@ class RealBoard:
 def real_board(
     data: DataSet | str | Path,
     labels: str | Path,
-    detectors: Sequence[AnyDetector] = (),
+    detectors: Sequence[AnyDetector] | None = None,
     *,
     workers: int = 1,
     limits: Limits | None = None,
@@ -97,9 +98,11 @@ def real_board(
     for outcome in (FAILED, HEALTHY):
         if not any(run.outcome == outcome for run in runs):
             raise InputError(f"labels: {str(labels)!r} has no {outcome} run; allowed: failed and healthy ones")
-    chosen = list(detectors) or list(builtin_detectors())
+    chosen = list(builtin_detectors()) if detectors is None else list(detectors)
+    if not chosen:
+        raise InputError("detectors: none is not allowed; allowed: one or more")
     done = replays(dataset, [run.run_id for run in runs], chosen, workers=workers, limits=limits, tick=tick)
-    return board_of(runs, done, () if detectors else tuple(filter(None, [absent()])))
+    return board_of(runs, done, [] if detectors is not None else [line for line in [absent()] if line])
 
 
 def board_of(runs: Sequence[RealRun], done: Replays, notes: Sequence[str] = ()) -> RealBoard:
@@ -108,23 +111,23 @@ def board_of(runs: Sequence[RealRun], done: Replays, notes: Sequence[str] = ()) 
     scores = {name: _Scores(labels, of) for name, of in done.said.items()}
     rows = {
         name: {"profile": PROFILE, "rank": None, "detector": name}
-        | one.row()
+        | scored.row()
         | {
             "blind": sum(not sees_any(run, tuple(done.about[name].get("signals", ()))) for run in runs),
-            "crashed": sum(said.crashed for said in done.said[name]),
+            "crashed": sum(one.crashed for one in done.said[name]),
             "update_us": _update_us(done.said[name]),
         }
-        for name, one in scores.items()
+        for name, scored in scores.items()
     }
     order = sorted(rows, key=lambda name: (*_best_first(rows[name]), name))
     for name, rank in zip(order, _ranks(labels, [scores[name] for name in order]), strict=True):
         rows[name]["rank"] = rank
     return RealBoard(
         rows=tuple(rows[name] for name in order),
-        detections=tuple(row for name in order for row in scores[name].detections(name)),
+        detections=tuple(scores[name].detections(name) for name in order),
         counts=labels.counts,
-        notes=(*notes, *labels.notes(), *(f"{n} failed on {rows[n]['crashed']} runs" for n in order if rows[n]["crashed"])),
-    )  # fmt: skip
+        notes=(*notes, *labels.notes()),
+    )
 
 
 class Labels:
@@ -181,7 +184,7 @@ class Labels:
 
 
 class _Scores:
-    """A detector on all runs. found: by operating point and window, stopped: by operating point; [1 + S, N] or [1, N]."""
+    """A detector on all runs. found, stopped: by operating point, found by window too; [1 + S, N] or [1, N]."""
 
     def __init__(self, labels: Labels, of: Sequence[Said]) -> None:
         self.labels, self.of = labels, of
@@ -247,19 +250,22 @@ class _Scores:
         weights = self.labels.weights[BY_CLUSTER][0]
         return np.asarray(np.nan_to_num(self.found[str(HEADLINE_BUDGET), STRICT][0]) * weights / weights.sum())
 
-    def detections(self, name: str) -> list[dict[str, Any]]:
-        """One dict a failed run: what `transfer` resamples."""
-        weights = self.labels.weights[BY_CLUSTER][0]
-        return [
-            {"profile": PROFILE, "detector": name, "run_id": run.run_id, "cluster": run.cluster, "weight": weights[i]}
-            | {
-                f"found{window}_{point}": float(self.found[point, window][0, i])
+    def detections(self, name: str) -> dict[str, Any]:
+        """What `transfer` resamples, by column: of each failed run the chance that it is found."""
+        on = self.labels.failed
+        runs = [run for run, failed in zip(self.labels.runs, on, strict=True) if failed]
+        return {
+            "profile": PROFILE,
+            "detector": name,
+            "run_id": [run.run_id for run in runs],
+            "cluster": [run.cluster for run in runs],
+            "weight": self.labels.weights[BY_CLUSTER][0][on].tolist(),
+            **{
+                f"found{window}_{point}": plain(self.found[point, window][0, on])
                 for point in OPERATING
                 for window in self.labels.windows
-            }
-            for i, run in enumerate(self.labels.runs)
-            if self.labels.failed[i]
-        ]
+            },
+        }
 
 
 def _best_first(row: Mapping[str, Any]) -> tuple[float, ...]:
