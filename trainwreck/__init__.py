@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         generate,
         import_logs,
         label,
+        leaderboard,
         learn,
         preflight,
         quiz,
@@ -39,13 +40,14 @@ if TYPE_CHECKING:
         show,
         stability,
         submit,
+        transfer,
         verify,
     )
     from trainwreck.dataset import DataSet, load
     from trainwreck.evaluation.dataset.sample import sample
     from trainwreck.evaluation.detectors.base import Detector, Verdict
     from trainwreck.evaluation.errors import InputError
-    from trainwreck.evaluation.leaderboard.run import Leaderboard, Scorecard, leaderboard, score
+    from trainwreck.evaluation.leaderboard.run import Leaderboard, Scorecard, score
     from trainwreck.evaluation.live.lightning import lightning_callback
     from trainwreck.evaluation.live.monitor import Alarm, Monitor
     from trainwreck.evaluation.live.transformers import transformers_callback
@@ -100,6 +102,7 @@ __all__ = [
     "show",
     "stability",
     "submit",
+    "transfer",
     "transformers_callback",
     "verify",
 ]
@@ -120,6 +123,7 @@ _HOMES = {
     "generate": "api",
     "import_logs": "api",
     "label": "api",
+    "leaderboard": "api",
     "learn": "api",
     "preflight": "api",
     "quiz": "api",
@@ -131,6 +135,7 @@ _HOMES = {
     "show": "api",
     "stability": "api",
     "submit": "api",
+    "transfer": "api",
     "verify": "api",
     "DataSet": "dataset",
     "load": "dataset",
@@ -140,7 +145,6 @@ _HOMES = {
     "InputError": "evaluation.errors",
     "Leaderboard": "evaluation.leaderboard.run",
     "Scorecard": "evaluation.leaderboard.run",
-    "leaderboard": "evaluation.leaderboard.run",
     "score": "evaluation.leaderboard.run",
     "lightning_callback": "evaluation.live.lightning",
     "Alarm": "evaluation.live.monitor",

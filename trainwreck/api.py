@@ -5,9 +5,9 @@ Data sets are given open (`load`), as folders, or as "sample". Bad input is an I
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from trainwreck.evaluation.constants import DEFAULT_PROFILE, DEFAULT_TRACK
+from trainwreck.evaluation.constants import DEFAULT_PROFILE, DEFAULT_TRACK, LOG_EVERY
 from trainwreck.evaluation.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.diff import Comparison
     from trainwreck.evaluation.detectors.base import Detector
     from trainwreck.evaluation.labels.stability import Stability
-    from trainwreck.evaluation.leaderboard.run import Leaderboard
+    from trainwreck.evaluation.leaderboard.run import Leaderboard, Progress
+    from trainwreck.evaluation.leaderboard.transfer import Transfer
+    from trainwreck.evaluation.logs.real_runs.board import RealBoard
     from trainwreck.evaluation.pages.gallery.build import Gallery
     from trainwreck.evaluation.replay.sandbox.limits import Limits
     from trainwreck.evaluation.scoring.scorecard import Scorecard
@@ -302,6 +304,85 @@ def compare(
         if names.count(name) > 1:
             raise InputError(f"others: {name!r} is named twice; allowed: each detector once")
     return pd.DataFrame(beside(cards, names[0]))
+
+
+@overload
+def leaderboard(
+    dataset: "Data",
+    detectors: "Sequence[AnyDetector] | None" = None,
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    *,
+    labels: None = None,
+    extra: "Sequence[AnyDetector]" = (),
+    track: str = DEFAULT_TRACK,
+    k: int = LOG_EVERY,
+    workers: int = 1,
+    limits: "Limits | None" = None,
+    progress: "Progress | None" = None,
+) -> "Leaderboard": ...
+@overload
+def leaderboard(
+    dataset: "Data",
+    detectors: "Sequence[AnyDetector] | None" = None,
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    *,
+    labels: str | Path,
+    extra: "Sequence[AnyDetector]" = (),
+    track: str = DEFAULT_TRACK,
+    k: int = LOG_EVERY,
+    workers: int = 1,
+    limits: "Limits | None" = None,
+    progress: "Progress | None" = None,
+) -> "RealBoard": ...
+def leaderboard(
+    dataset: "Data",
+    detectors: "Sequence[AnyDetector] | None" = None,
+    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    *,
+    labels: str | Path | None = None,
+    extra: "Sequence[AnyDetector]" = (),
+    track: str = DEFAULT_TRACK,
+    k: int = LOG_EVERY,
+    workers: int = 1,
+    limits: "Limits | None" = None,
+    progress: "Progress | None" = None,
+) -> "Leaderboard | RealBoard":
+    """Detectors side by side, by default every built-in one, with the oracles on a data set by experiment.
+
+    detectors: these alone. extra: beside all others, as the command's --detector. labels: of imported runs, which
+    people gave (docs/logs.md): a `RealBoard` then, of the logs as they are, without profiles, track and k.
+    """
+    if labels is None:
+        from trainwreck.evaluation.leaderboard.run import leaderboard as board
+
+        return board(
+            dataset, detectors, profiles, extra=extra, track=track, k=k, workers=workers, limits=limits,
+            progress=progress,
+        )  # fmt: skip
+    from trainwreck.evaluation.detectors.registry import builtin_detectors
+    from trainwreck.evaluation.logs.real_runs.board import real_board
+
+    defaults = {"profiles": (DEFAULT_PROFILE,), "track": DEFAULT_TRACK, "k": LOG_EVERY}
+    for name, value in {"profiles": tuple(profiles), "track": track, "k": k}.items():
+        if value != defaults[name]:
+            raise InputError(f"{name}: not allowed beside labels, which are of logs as they are; allowed: one of them")
+    if detectors is not None and extra:
+        raise InputError("extra: not allowed beside detectors; allowed: one of them")
+    chosen = [*builtin_detectors(), *extra] if detectors is None and extra else detectors
+    return real_board(dataset, labels, chosen, workers=workers, limits=limits, tick=progress)
+
+
+def transfer(
+    board: str | Path, real: str | Path, *, profile: str | None = None, at: str = "5%", lenient: bool = False
+) -> "Transfer":
+    """Correlate the order of detectors on two boards that `trainwreck leaderboard --out` wrote, folders or tables.
+
+    profile: of the first, where it has several. at: "5%", "1%" or "default". lenient: by the lenient recall of the
+    second, a board of real runs. Spearman and Kendall have intervals, and ceilings by split halves of the clusters.
+    """
+    from trainwreck.evaluation.leaderboard.transfer import transfer as correlate
+
+    return correlate(board, real, profile=profile, at=at, lenient=lenient)
 
 
 def rescore(data: "Data", *paths: str | Path) -> "list[Scorecard]":

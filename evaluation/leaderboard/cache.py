@@ -21,7 +21,7 @@ from trainwreck.evaluation.scoring.equivalence_sets import fingerprint
 from trainwreck.evaluation.scoring.scorecard import Scorecard, plain
 
 SCORES = "scores.json"
-BOARD_VERSION = 3  # of what is kept: its fields, not their meaning
+BOARD_VERSION = 4  # of what is kept: its fields, not their meaning
 
 
 def leaderboard_of(
@@ -88,7 +88,9 @@ def scores_of(
 def standing(
     dataset: DataSet, cards: Sequence[Scorecard], claims: Mapping[tuple[str, str], dict[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """What is kept: what the scores are of, the rows, the easy scenarios by profile, the scorecards. JSON-safe.
+    """What is kept: what the scores are of, the rows, the easy scenarios by profile, the scorecards, what each found.
+
+    JSON-safe.
 
     claims: columns of `claim_of` by profile and detector; rows have them where there is a submission.
     """
@@ -101,7 +103,17 @@ def standing(
         "rows": rows,
         "easy": board.attrs["easy"],
         "cards": [compact(card) for card in cards],
+        "detections": [detections(card) for card in cards],
     }
+
+
+def detections(card: Scorecard) -> dict[str, Any]:
+    """Chance of each failing run to be found in time, by operating point: columns of `transfer.DETECTIONS`."""
+    one = card.outcomes
+    runs = {"run_id": one.run_id[one.failing], "cluster": one.subject[one.failing]}
+    found = {f"found_{point}": card.detected(point)[one.failing] for point in card.points}
+    facts: dict[str, Any] = plain({"profile": card.profile, "detector": card.detector} | runs | found)
+    return facts
 
 
 def kept(dataset: DataSet) -> dict[str, Any] | None:

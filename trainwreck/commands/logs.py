@@ -1,5 +1,7 @@
 """Logs of other tools: import, export, and imported runs for `score` and `report`."""
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,6 +194,39 @@ def print_real(dataset: "DataSet", labels: Path, detectors: Sequence[str], limit
     if crashed:
         first = crashed[0]
         raise InputError(f"detector {first.detector}: {first.crashes[0]} (on {len(first.crashes)} runs)")
+
+
+def print_real_board(
+    dir: Path, labels: Path, detectors: Sequence[str], out: Path | None, at: str, limits: Limits, as_json: bool
+) -> None:
+    """The board of real runs, for `leaderboard --labels`, by all cores."""
+    from joblib import cpu_count
+
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.leaderboard.columns import BY_NAME, cells, heads
+    from trainwreck.evaluation.logs.real_runs.board import real_board
+    from trainwreck.evaluation.logs.real_runs.board_files import terminal, write_real_board
+
+    dataset = load(dir)
+    with progress("score detectors", quiet=as_json) as tick:
+        board = real_board(dataset, labels, detectors or None, workers=cpu_count(), limits=limits, tick=tick)
+    files = []
+    if out is not None:
+        files = write_real_board(out, dataset, labels, board, shlex.join(["trainwreck", *sys.argv[1:]]))
+    for note in board.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if as_json:
+        return print_json(board.to_dict()["rows"])
+    counts = board.counts
+    print(
+        f"{counts['failed']} failed real runs in {counts['clusters_failed']} clusters, {counts['healthy']} healthy in "
+        f"{counts['clusters_healthy']}; shares are means over clusters"
+    )
+    print(f"operating point: {BY_NAME[at].title}")
+    columns = terminal(at)
+    print_table(heads(columns), [cells(row, columns) for row in board.to_dict()["rows"]])
+    if files:
+        print(f"board: {files[0]}")
 
 
 def write_real(dir: Path, labels: Path, out: Path, detectors: Sequence[str], quiet: bool) -> Path:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainwreck.commands.choices import AT, DETECTOR, PATH, OneOf
-from trainwreck.commands.logs import full_and_blind, print_alarms, print_real, write_real
+from trainwreck.commands.choices import AT, DETECTOR, PATH, PROFILES, OneOf
+from trainwreck.commands.logs import full_and_blind, print_alarms, print_real, print_real_board, write_real
 from trainwreck.commands.options import (
     alarms_option,
     as_json,
@@ -25,7 +25,7 @@ from trainwreck.commands.options import (
     stored_option,
     track_option,
 )
-from trainwreck.commands.tables import print_board, print_json, print_paired_tests
+from trainwreck.commands.tables import print_board, print_json, print_paired_tests, print_transfer
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.progress import progress
 from trainwreck.evaluation.replay.sandbox.limits import Limits
@@ -131,8 +131,9 @@ def score(
     "detectors",
     type=DETECTOR,
     multiple=True,
-    help="Beside the built-in ones: file.py:Class, or 'cmd:PROGRAM WORD ...'.",
+    help="Beside the built-in ones: file.py:Class, or 'cmd:PROGRAM WORD ...'. With --labels: these alone.",
 )
+@labels_option
 @stored_option
 @click.option("--out", type=PATH, help="Folder for the board as HTML, CSV, JSON and Parquet.")
 @confirmed_option
@@ -152,6 +153,7 @@ def leaderboard(
     dir: Path,
     profiles: Sequence[str],
     detectors: Sequence[str],
+    labels: Path | None,
     stored: Sequence[Path],
     out: Path | None,
     confirmed: Sequence[Path],
@@ -163,8 +165,15 @@ def leaderboard(
     """Score every built-in detector on a data set.
 
     With --from it has every entry whose alarms are stored, and takes labels alone: DIR needs no telemetry then. A
-    submission is shown as a claim, or as what `trainwreck confirm` found of it.
+    submission is shown as a claim, or as what `trainwreck confirm` found of it. Of imported logs, with --labels, it has
+    in-time recall on real runs, at thresholds set on the healthy runs of other clusters (docs/logs.md).
     """
+    if labels:
+        for name in ("profiles", "stored", "confirmed", "alarms"):
+            if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+                option = {"profiles": "profile", "stored": "from"}.get(name, name)
+                raise InputError(f"{option}: not allowed beside --labels, which replays the logs; allowed: one of them")
+        return print_real_board(dir, labels, detectors, out, at, limits, as_json)
     missing: list[str] = []
     if stored:
         _refuse_beside_stored(context, "detectors", "alarms", "profiles")
@@ -295,6 +304,28 @@ def _stored_cards(dir: Path, stored: Sequence[Path], names: Sequence[str]) -> "l
         if name not in known:
             raise unknown("detector", name, known)
     return [card for card in cards if len(names) == 1 or card.detector in names]
+
+
+@click.command()
+@click.argument("board", type=PATH)
+@click.argument("real", type=PATH)
+@click.option("--profile", type=OneOf((*PROFILES, "log")), help="Of BOARD; needed where it has several.")
+@click.option("--at", type=OneOf(AT[:-1]), default=AT[0], show_default=True, help="Operating point of both boards.")
+@click.option("--lenient", is_flag=True, help="Lenient recall of REAL, a board of real runs.")
+@as_json
+def transfer(board: Path, real: Path, profile: str | None, at: str, lenient: bool, as_json: bool) -> None:
+    """Correlate the order of detectors on two boards.
+
+    BOARD and REAL are folders that `leaderboard --out` wrote, or the CSV or Parquet in them, which has no runs to
+    resample. Spearman's and Kendall's correlation have intervals by resampling clusters of both boards; the ceiling is
+    the correlation of a board with itself, by split halves of its clusters.
+    """
+    from trainwreck.evaluation.leaderboard.transfer import transfer as correlate
+
+    found = correlate(board, real, profile=profile, at=at, lenient=lenient)
+    if as_json:
+        return print_json(found.to_dict())
+    print_transfer(found)
 
 
 @click.command()

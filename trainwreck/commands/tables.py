@@ -3,7 +3,10 @@
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.leaderboard.transfer import Transfer
 
 
 def number(value: float | None, sign: str = "") -> str:
@@ -170,3 +173,29 @@ def print_board(rows: Sequence[dict[str, Any]], at: str) -> None:
     print(f"operating point: {BY_NAME[at].title}. {BY_NAME[at].what}")
     columns = terminal(at)
     print_table(heads(columns), [cells(row, columns) for row in rows])
+
+
+def print_transfer(found: "Transfer") -> None:
+    """Two boards compared: the correlations, then recall and rank of each detector on both."""
+    from trainwreck.evaluation.intervals import interval_text
+
+    print(f"{len(found.detectors)} detectors, in-time recall at {found.at}, profile {found.profile}")
+    print_table(
+        ("", "correlation", "ceiling of REAL", "ceiling of BOARD"),
+        [
+            (head, interval_text(*value), *(number(found.ceiling[one][name]) for one in ("real", "board")))
+            for head, name, value in (
+                ("Spearman", "spearman", found.spearman),
+                ("Kendall", "kendall", found.kendall),
+            )
+        ],
+    )
+    print_table(
+        ("detector", "recall on REAL", "rank", "recall on BOARD", "rank"),
+        [
+            (row.detector, number(row.real), f"{row.real_rank:g}", number(row.board), f"{row.board_rank:g}")
+            for row in found.to_frame().itertuples()
+        ],
+    )
+    for note in found.notes:
+        print(f"note: {note}")

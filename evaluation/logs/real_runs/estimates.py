@@ -1,11 +1,20 @@
 """Shares and means over real runs, with intervals by resampling clusters: runs of one sweep are not independent."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
 from trainwreck.evaluation.intervals import binomial_interval
-from trainwreck.evaluation.scoring.metrics.bootstrap import ANY, NOTHING, SHARE, Bootstrap, Estimate
+from trainwreck.evaluation.scoring.metrics.bootstrap import (
+    ANY,
+    NOTHING,
+    ROUNDING,
+    SHARE,
+    Bootstrap,
+    Estimate,
+    ratio,
+)
 
 
 class Clusters:
@@ -28,7 +37,7 @@ class Clusters:
             low, high = binomial_interval(among if held.all() else 0, among)
             same = Estimate(float(held[0]), low, high)
             return {"run": same, "cluster": same}
-        by = {"run": mask.astype(np.float64), "cluster": self._evenly(mask)}
+        by = {"run": mask.astype(np.float64), "cluster": self.evenly(mask)}
         return {name: self.ratio(np.where(mask, values, 0.0) * weights, weights, SHARE) for name, weights in by.items()}
 
     def mean(self, values: np.ndarray, mask: np.ndarray) -> Estimate:
@@ -41,7 +50,27 @@ class Clusters:
             return Estimate(float(above.sum() / below.sum()), float("nan"), float("nan"))
         return self.bootstrap.ratio(above, below, bounds)
 
-    def _evenly(self, mask: np.ndarray) -> np.ndarray:
+    def expected(self, values: np.ndarray, weights: np.ndarray) -> Estimate:
+        """Mean by weights [N] of values [1 + S, N]: each run's own first, then on each resample; or [1, N] for all.
+
+        As a share: where all or none are found, the interval is the exact one for as many clusters.
+        """
+        mask = weights > 0
+        if not mask.any() or np.isnan(values[0, mask]).any():
+            return NOTHING
+        value = float(values[0, mask] @ weights[mask] / weights.sum())
+        value = next((edge for edge in SHARE if abs(value - edge) < ROUNDING), value)
+        every = np.where(mask, values, 0.0) * weights
+        drawn = self.draws
+        top = (drawn * (every[1:] if len(every) > 1 else every)).sum(axis=1)
+        return Estimate(value, *self.bootstrap.interval(value, ratio(top, drawn @ weights), mask, SHARE))
+
+    @cached_property
+    def draws(self) -> np.ndarray:
+        """How often each run is in each resample. [S, N]"""
+        return self.bootstrap.draws()
+
+    def evenly(self, mask: np.ndarray) -> np.ndarray:
         """Weights under which each cluster with a run under `mask` counts the same. [N]"""
         count = np.bincount(self.index[mask], minlength=len(self.names))
         return np.where(mask, 1.0 / np.maximum(1, count[self.index]), 0.0)

@@ -13,13 +13,18 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.logs.imported import said_name
 from trainwreck.evaluation.logs.labels import FAILED, HEALTHY, Label, read_labels
+from trainwreck.evaluation.replay.profiles import nonfinite_losses
 
 MOST_LISTED = 5  # contradictions in one message
 
 
 @dataclass(frozen=True)
 class RealRun:
-    """A run and its label. name: what the file of labels calls it. cluster: the run's own where none is given."""
+    """A run and its label. name: what the file of labels calls it. cluster: the run's own where none is given.
+
+    first_evidence: first step whose row can show a failure: the first row where its loss is not finite, else the
+    second; one after the last step where there is none.
+    """
 
     run_id: str
     name: str
@@ -29,6 +34,7 @@ class RealRun:
     cluster: str
     first_step: int
     last_step: int
+    first_evidence: int
     signals: frozenset[str]  # that its log has
 
     @property
@@ -78,6 +84,7 @@ def labelled(dataset: DataSet, file: Path) -> list[RealRun]:
                 cluster=label.cluster or names[run_id],
                 first_step=int(trace.steps[0]),
                 last_step=int(trace.steps[-1]),
+                first_evidence=_first_evidence(trace),
                 signals=frozenset(name for name in trace.signals if _has(trace, name)),
             )
         )
@@ -86,6 +93,13 @@ def labelled(dataset: DataSet, file: Path) -> list[RealRun]:
         raise InputError("; ".join(wrong[:MOST_LISTED]) + (f"; and {more} more" if more > 0 else ""))
     order = {run_id: i for i, run_id in enumerate(names)}
     return sorted(found, key=lambda run: order[run.run_id])
+
+
+def _first_evidence(trace: Trace) -> int:
+    first = int(trace.steps[0])
+    if first in nonfinite_losses(trace, "full"):
+        return first
+    return int(trace.steps[1]) if len(trace) > 1 else first + 1
 
 
 def _contradictions(label: Label, trace: Trace) -> Iterator[str]:

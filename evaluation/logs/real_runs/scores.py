@@ -105,7 +105,7 @@ def real_score(
     clusters = Clusters([run.cluster for run in runs])
     of = [entries[run.run_id] for run in runs]
     outcome = np.array([run.outcome for run in runs])
-    sees = np.array([_sees(run, reads) for run in runs], bool)
+    sees = np.array([sees_any(run, reads) for run in runs], bool)
     healthy, failed = (outcome == HEALTHY) & sees, (outcome == FAILED) & sees
     first = np.array([np.inf if one["first_alarm"] is None else one["first_alarm"] for one in of], np.float64)
     step = np.array([np.inf if run.failure_step is None else run.failure_step for run in runs], np.float64)
@@ -153,7 +153,7 @@ def real_score(
     )  # fmt: skip
 
 
-def _sees(run: RealRun, reads: Sequence[str]) -> bool:
+def sees_any(run: RealRun, reads: Sequence[str]) -> bool:
     """Whether a run logs anything that a detector reads."""
     known = [name for name in reads if name in BY_NAME]
     return len(known) < len(reads) or not reads or any(name in run.signals for name in known)
