@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trainwreck.scenarios.datasets.engines.engine import Settings
     from trainwreck.scenarios.preflight import Finding, Preflight
     from trainwreck.scenarios.proof.verify import Proof
+    from trainwreck.scenarios.spec.listings import Rows
 
     Data = AnyDataSet | str | Path
     AnyDetector = str | Detector | type[Detector]
@@ -34,11 +35,15 @@ if TYPE_CHECKING:
 PROOFS = Path("results/runs/verify")  # where `verify` keeps its runs by default
 
 
-def catalogue() -> list[dict[str, Any]]:
-    """One dict a scenario, as `trainwreck list --json`: id, family, kind, severities, sizes, sources, proven, title."""
+def catalogue() -> "Rows":
+    """One dict a scenario, as `trainwreck list --json`: id, family, kind, severities, sizes, sources, proven, title.
+
+    `.to_frame()` is a table of them.
+    """
+    from trainwreck.scenarios.spec.listings import Rows
     from trainwreck.scenarios.spec.pages import summary
 
-    return summary()
+    return Rows(summary())
 
 
 def show(id: str) -> dict[str, Any]:
@@ -47,16 +52,18 @@ def show(id: str) -> dict[str, Any]:
     Its base in words, the settings in which it is not the default of its size, and the lines of the training program
     that the fault changes are `base`, `settings` and `lines`.
     """
+    from trainwreck.scenarios.spec.listings import Page
     from trainwreck.scenarios.views.page import page
 
-    return page(id)
+    return Page(page(id))
 
 
 def detectors() -> "dict[str, type[Detector]]":
     """The built-in detectors that can run here, by name."""
     from trainwreck.evaluation.detectors.registry import builtin_detectors
+    from trainwreck.scenarios.spec.listings import Names
 
-    return dict(builtin_detectors())
+    return Names(builtin_detectors())
 
 
 def verify(

@@ -41,10 +41,18 @@ def test_short_forms_are_short_and_say_what_it_is(data, run, card):
         "nonfinite_loss on": card,
         "onset at step": wreck,
         "runs are bitwise identical": trainwreck.diff(data, data),
+        "nothing tells that a run will fail": trainwreck.audit(data),
+        "138: ": trainwreck.catalogue(),
+        "high_lr, ": trainwreck.scenarios(),
+        "zclip": trainwreck.detectors(),
+        "Mechanism: ": trainwreck.show("high_lr"),
     }
     for says, one in found.items():
         assert says in repr(one)
         assert len(repr(one).splitlines()) <= LONGEST
+    assert trainwreck.catalogue().to_frame().set_index("id").loc["high_lr", "family"] == "optimisation"
+    assert "<table" in trainwreck.catalogue()._repr_html_()
+    assert "Mechanism" in trainwreck.show("high_lr")._repr_html_()
     assert "<img" in wreck._repr_html_()
     assert "<img" in run._repr_html_()
     assert "<table" in card._repr_html_()

@@ -13,9 +13,10 @@ from trainwreck.scenarios.datasets.plans import resolve
 from trainwreck.scenarios.datasets.signatures import with_signatures
 from trainwreck.scenarios.proof import verify
 from trainwreck.scenarios.spec import outside
+from trainwreck.scenarios.spec.pages import page
 from trainwreck.scenarios.spec.proofs import enter_here, local_path
 from trainwreck.scenarios.spec.registry import scenario
-from trainwreck.scenarios.spec.run_spec import family_of
+from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.views.session import run
 
 TINY = (
@@ -189,6 +190,10 @@ def test_its_labels_are_flagged_until_it_is_proven_here(write, tmp_path):
     assert _flags(tmp_path / "made").tolist() == faulty.tolist()
     enter_here([passed])
     assert len(json.loads(local_path().read_text())) == 1
+    assert page("mine")["proven"] == []  # which is at the settings of its size
+    (own,) = family_of(file, [0], roles=(Role.FAULTY,))
+    enter_here([passed | {"identity": own.identity}])
+    assert page("mine")["proven"] == ["micro"]
     relabel(tmp_path / "made", with_signatures)
     assert not _flags(tmp_path / "made").any()
 
