@@ -46,7 +46,7 @@ catalogue: .venv/test.done ## every scenario on one seed: its signature, its twi
 
 sample: .venv/run.done ## regenerate the data set that ships with the package, into evaluation/sample/
 	$(BIN)/trainwreck generate sample --out runs/sample-$$(git rev-parse --short HEAD)
-	$(BIN)/trainwreck label runs/sample-$$(git rev-parse --short HEAD)
+	$(BIN)/trainwreck label runs/sample-$$(git rev-parse --short HEAD) --split test
 	$(BIN)/trainwreck release runs/sample-$$(git rev-parse --short HEAD) --out evaluation/sample
 
 lint: .venv/dev.done ## ruff, mypy on an installed copy, codespell, no marks of a merge

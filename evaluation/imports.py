@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
@@ -25,5 +26,7 @@ def import_file(path: Path, what: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         reason = " ".join(f"{type(error).__name__}: {error}".split())
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        reason += f"; line {lines[-1]}" if lines else ""
         raise InputError(f"{what} {path}: does not import ({reason})") from None
     return module

@@ -12,9 +12,10 @@ class _Catalogue(ModuleType):
     """A module that can be called, so that one name serves as package and as question."""
 
     def __call__(self) -> dict[str, Any]:
+        from trainwreck.scenarios.spec.listings import Names
         from trainwreck.scenarios.spec.registry import scenarios
 
-        return scenarios()
+        return Names(scenarios())
 
 
 sys.modules[__name__].__class__ = _Catalogue

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.live.monitor import Alarm, Monitor
     from trainwreck.evaluation.live.transformers import transformers_callback
     from trainwreck.module_signals import ModuleSignals
+    from trainwreck.pictures import figure
     from trainwreck.scenarios.preflight import Preflight
     from trainwreck.scenarios.spec.scenario import Scenario
     from trainwreck.scenarios.views.session import Experiment, run
@@ -80,6 +81,7 @@ __all__ = [
     "doctor",
     "equivalence",
     "export",
+    "figure",
     "gallery",
     "generate",
     "import_logs",
@@ -151,6 +153,7 @@ _HOMES = {
     "Monitor": "evaluation.live.monitor",
     "transformers_callback": "evaluation.live.transformers",
     "ModuleSignals": "module_signals",
+    "figure": "pictures",
     "Preflight": "scenarios.preflight",
     "Scenario": "scenarios.spec.scenario",
     "Experiment": "scenarios.views.session",
@@ -160,7 +163,13 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"trainwreck.{_HOMES[name]}"), name)
+        found = getattr(import_module(f"trainwreck.{_HOMES[name]}"), name)
+        if not isinstance(found, type):  # a function, whose arguments are checked as those of the command line are
+            from trainwreck.arguments import checked
+
+            found = globals()[name] = checked(found)
+            found.__module__ = __name__  # where pickle finds it
+        return found
     if name == "scenarios":  # the catalogue, and the package of that name: see its docstring
         return import_module("trainwreck.scenarios")
     raise AttributeError(f"module 'trainwreck' has no attribute {name!r}")

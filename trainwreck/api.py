@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainwreck.dataset import DataSet
     from trainwreck.evaluation.audits.leakage import Audit
     from trainwreck.evaluation.dataset.dataset import DataSet as AnyDataSet
-    from trainwreck.evaluation.dataset.diff import Comparison
+    from trainwreck.evaluation.dataset.diff import Comparison, Differences
     from trainwreck.evaluation.detectors.base import Detector
     from trainwreck.evaluation.labels.stability import Stability
     from trainwreck.evaluation.leaderboard.run import Leaderboard, Progress
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trainwreck.scenarios.datasets.engines.engine import Settings
     from trainwreck.scenarios.preflight import Finding, Preflight
     from trainwreck.scenarios.proof.verify import Proof
+    from trainwreck.scenarios.spec.listings import Rows
 
     Data = AnyDataSet | str | Path
     AnyDetector = str | Detector | type[Detector]
@@ -36,11 +37,15 @@ if TYPE_CHECKING:
 PROOFS = Path("results/runs/verify")  # where `verify` keeps its runs by default
 
 
-def catalogue() -> list[dict[str, Any]]:
-    """One dict a scenario, as `trainwreck list --json`: id, family, kind, severities, sizes, sources, proven, title."""
+def catalogue() -> "Rows":
+    """One dict a scenario, as `trainwreck list --json`: id, family, kind, severities, sizes, sources, proven, title.
+
+    `.to_frame()` is a table of them.
+    """
+    from trainwreck.scenarios.spec.listings import Rows
     from trainwreck.scenarios.spec.pages import summary
 
-    return summary()
+    return Rows(summary())
 
 
 def show(id: str) -> dict[str, Any]:
@@ -49,16 +54,18 @@ def show(id: str) -> dict[str, Any]:
     Its base in words, the settings in which it is not the default of its size, and the lines of the training program
     that the fault changes are `base`, `settings` and `lines`.
     """
+    from trainwreck.scenarios.spec.listings import Page
     from trainwreck.scenarios.views.page import page
 
-    return page(id)
+    return Page(page(id))
 
 
 def detectors() -> "dict[str, type[Detector]]":
     """The built-in detectors that can run here, by name."""
     from trainwreck.evaluation.detectors.registry import builtin_detectors
+    from trainwreck.scenarios.spec.listings import Names
 
-    return dict(builtin_detectors())
+    return Names(builtin_detectors())
 
 
 def verify(
@@ -70,16 +77,19 @@ def verify(
     size: str | None = None,
     overrides: Sequence[str] = (),
     workers: int | None = None,
+    text: str | Path | None = None,
 ) -> "list[Proof]":
     """Train faulty, twin and cured runs of scenarios on many seeds and judge them; one proof a severity.
 
     out: keeps the runs; a second call only judges. seeds: 8 by default, which a proof needs; with `quick` one, at the
-    default severity: `Proof.holds` says what it says, and nothing is proven.
+    default severity: `Proof.holds` says what it says, and nothing is proven. text: a file whose bytes the runs are
+    trained on.
     """
     from trainwreck.scenarios.config.sizes import Size
     from trainwreck.scenarios.datasets.plans import member
     from trainwreck.scenarios.proof.verify import FEWEST_SEEDS
     from trainwreck.scenarios.proof.verify import verify as prove
+    from trainwreck.scenarios.spec.overrides import on_text
     from trainwreck.scenarios.spec.registry import scenario
     from trainwreck.scenarios.spec.scenario import Severity
     from trainwreck.scenarios.training.environment import cores
@@ -95,7 +105,7 @@ def verify(
         severity=member(Severity, "severity", severity),
         size=member(Size, "size", size),
         one_severity=quick,
-        overrides=overrides,
+        overrides=[*overrides, *on_text(text)],
         workers=workers or cores(),
     )
 
@@ -109,13 +119,15 @@ def generate(
     minutes: float | None = None,
     device: str | None = None,
     impl: str | None = None,
+    text: str | Path | None = None,
 ) -> "DataSet":
     """Train the runs of a plan as a labelled data set; goes on where an earlier call stopped.
 
     plan: demo, sample, standard, full, private (with its salt), a plan.json, or a sweep such as "scenario=high_lr",
     "seed=range(8)", "optimizer.lr=0.02". workers: processes of this machine, by default one a core, or one for a GPU.
     engine: another place to train, as `scenarios.datasets.engines.engine` makes it. minutes: begin no bundle after so
-    long; UnfinishedError then. device: cpu by default. impl: kernels, by default what suits the device.
+    long; UnfinishedError then. device: cpu by default. impl: kernels, by default what suits the device. text: of a
+    sweep, a file whose bytes the runs are trained on.
     """
     from trainwreck.dataset import load
     from trainwreck.scenarios.datasets.engines import Local
@@ -125,7 +137,7 @@ def generate(
 
     if engine is not None and workers is not None:
         raise InputError(f"workers: {workers} is not allowed beside engine; allowed: one of them")
-    name, specs = resolve(plan, salt)
+    name, specs = resolve(plan, salt, text)
     where = backend(device, impl)
     local = Local(1 if workers is None and where.device != "cpu" else workers)
     return load(train(specs, Path(out), engine=engine or local, name=name, backend=where, minutes=minutes))
@@ -198,12 +210,17 @@ def reproduce(data: "Data", run_id: str) -> "Comparison":
     return again(_folder(data), run_id)
 
 
-def diff(one: "Data", other: "Data") -> "list[Comparison]":
-    """Every run that two data sets have, compared: first step and signal that differ, and labels that do."""
-    from trainwreck.evaluation.dataset.dataset import load
-    from trainwreck.evaluation.dataset.diff import compare_data_sets
+def diff(one: "Data", other: "Data") -> "Differences":
+    """Every run that two data sets have, compared: first step and signal that differ, and labels that do.
 
-    return list(compare_data_sets(load(one), load(other)))
+    A list of comparisons; `.summary.verdict` is a line on all of them, bitwise and by tolerance.
+    """
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.evaluation.dataset.diff import Differences, compare_data_sets, summarise
+
+    first, second = load(one), load(other)
+    found = list(compare_data_sets(first, second))
+    return Differences(found, summarise(first, second, found))
 
 
 def import_logs(
@@ -276,34 +293,62 @@ def release(
 
 
 def compare(
-    detector: "AnyDetector",
-    others: "Sequence[AnyDetector]",
-    data: "Data",
+    detector: "AnyDetector | Scorecard",
+    others: "AnyDetector | Scorecard | Sequence[AnyDetector] | Sequence[Scorecard]",
+    data: "Data | None" = None,
     *,
     profiles: Sequence[str] = (DEFAULT_PROFILE,),
     track: str = DEFAULT_TRACK,
     workers: int = 1,
     limits: "Limits | None" = None,
 ) -> "pd.DataFrame":
-    """A detector beside others by paired tests: by how much it is ahead in in-time recall, and whether that is chance.
+    """A detector beside one or several by paired tests: how far it is ahead in in-time recall, and whether by chance.
 
     One row a profile and other, best first. For each budget: `recall_0.05` of the other, `ahead_0.05`, and `p_0.05` of
     a permutation test over scenarios, studentised, with Holm's correction for the others of the profile.
+
+    Detectors are scored on `data`, under `profiles`, on `track`. Scorecards, as in `compare(card, other)`, are taken as
+    they are, without data; they have to be of the same runs, profile and track.
     """
     import pandas as pd
 
     from trainwreck.evaluation.leaderboard.ranking import beside
     from trainwreck.evaluation.leaderboard.run import score_all
+    from trainwreck.evaluation.scoring.scorecard import Scorecard
 
-    if not others:
+    chosen: list[Any] = [detector, *(others if isinstance(others, list | tuple) else [others])]
+    if len(chosen) == 1:
         raise InputError("others: none is not allowed; allowed: one detector or more")
-    chosen = [detector, *others]
-    cards = score_all(data, chosen, profiles=profiles, track=track, workers=workers, limits=limits)
+    given = [one for one in chosen if isinstance(one, Scorecard)]
+    if given:
+        _check_comparable(chosen, data)
+        cards = given
+    elif data is None:
+        raise InputError("data: missing; allowed: a data set for detectors, or two scorecards without one")
+    else:
+        cards = score_all(data, chosen, profiles=profiles, track=track, workers=workers, limits=limits)
     names = [card.detector for card in cards[: len(chosen)]]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"others: {name!r} is named twice; allowed: each detector once")
     return pd.DataFrame(beside(cards, names[0]))
+
+
+def _check_comparable(cards: Sequence[Any], data: object) -> None:
+    """InputError where not all are scorecards, or not of one data set, profile and track, so that nothing is paired."""
+    from trainwreck.evaluation.scoring.scorecard import Scorecard
+
+    if data is not None:
+        raise InputError("data: not allowed beside scorecards, which are of one; allowed: detectors, or no data")
+    for card in cards:
+        if not isinstance(card, Scorecard):
+            raise InputError(f"others: {card!r} is not allowed beside a scorecard; allowed: scorecards alone")
+        for what in ("profile", "track"):
+            if getattr(card, what) != getattr(cards[0], what):
+                both = f"{getattr(cards[0], what)!r} and {getattr(card, what)!r}"
+                raise InputError(f"others: {what} {both} are not allowed side by side; allowed: one {what}")
+        if {one.run_id for one in card.alarms} != {one.run_id for one in cards[0].alarms}:
+            raise InputError("others: scorecards of different runs are not allowed; allowed: of one data set")
 
 
 @overload

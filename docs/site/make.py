@@ -23,6 +23,7 @@ import api  # noqa: E402
 import catalogue  # noqa: E402
 import notebooks  # noqa: E402
 import references  # noqa: E402
+import settings  # noqa: E402
 import vocabulary  # noqa: E402
 
 ROOT = HERE.parents[1]
@@ -34,6 +35,7 @@ LESSONS = ("reading_curves", "numerics", "attention_and_position", "data_and_res
 def write_pages(folder: Path) -> None:
     """Every page and picture, into an empty folder."""
     generated = {"index.md": (ROOT / "README.md").read_text(encoding="utf-8"), vocabulary.PAGE: vocabulary.page()}
+    generated[settings.PAGE] = settings.page()
     generated |= catalogue.pages() | api.pages() | {f"docs/lessons/{name}.md": lesson(name) for name in LESSONS}
     for path, content in generated.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +90,15 @@ def menu() -> list[dict[str, Any]]:
     documents = sorted((ROOT / "docs").glob("*.md"))
     return [
         {"Start": ["index.md", {"Changelog": "CHANGELOG.md"}, {"Contributing": "CONTRIBUTING.md"}]},
-        {"Catalogue": [catalogue.INDEX, *families, {"Vocabulary": vocabulary.PAGE}, {"References": references.PAGE}]},
+        {
+            "Catalogue": [
+                catalogue.INDEX,
+                *families,
+                {"Vocabulary": vocabulary.PAGE},
+                {"Settings": settings.PAGE},
+                {"References": references.PAGE},
+            ]
+        },
         {"Lessons": ["docs/lessons/teaching.md", *(f"docs/lessons/{name}.md" for name in LESSONS)]},
         {"Guide": [f"docs/{path.name}" for path in documents]},
         {
@@ -126,8 +136,8 @@ def main() -> int:
     shutil.rmtree(WORK, ignore_errors=True)
     write_pages(WORK / "pages")
     package(WORK / "package")
-    settings = yaml.safe_load((HERE / "mkdocs.yml").read_text(encoding="utf-8")) | {"nav": menu()}
-    (WORK / "mkdocs.yml").write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    configuration = yaml.safe_load((HERE / "mkdocs.yml").read_text(encoding="utf-8")) | {"nav": menu()}
+    (WORK / "mkdocs.yml").write_text(yaml.safe_dump(configuration, sort_keys=False), encoding="utf-8")
     build = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", str(WORK / "mkdocs.yml")]
     code = subprocess.run(build, check=False).returncode
     if code == 0:  # what was there before stays until there is something better

@@ -66,7 +66,7 @@ class Channel:
     verdict: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """What was found of a data set. bases: a row a base, the most unbalanced first; cause: see `cause_given_base`."""
 
@@ -90,6 +90,13 @@ class Audit:
             "plan: as many healthy and look-alike runs as failing ones for every base; "
             f"{sum(base['lacking'] for base in lacking)} are lacking on {len(lacking)} of {len(self.bases)} bases"
         )
+
+    def __repr__(self) -> str:
+        said = "something tells that a run will fail" if self.leaks else "nothing tells that a run will fail"
+        rows = [
+            f"  {one.name} ({one.track}): {one.verdict}, balanced accuracy {one.accuracy:.2f}" for one in self.channels
+        ]
+        return "\n".join([f"{said} before it does", *rows, *([self.advice] if self.advice else [])])
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe."""

@@ -24,6 +24,7 @@ from trainwreck.evaluation.files import read_json, sha256, write_json, write_par
 
 FORMAT = "trainwreck-data-set"
 IMPORTED = "imported"  # key of the manifest, see `readers.imported`
+UNPROVEN = "unproven"  # column of runs of scenarios that are not the catalogue's: not proven where it was labelled
 SUMS = "SHA256SUMS"  # of every file of a release
 
 
@@ -183,8 +184,11 @@ def read_runs(root: Path) -> pa.Table:
 
 
 def write_runs(root: Path, rows: list[dict[str, Any]], name: str = "runs.parquet") -> None:
-    """Write the runs table. rows: one dict a run with every field of `schema.RUN_FIELDS`."""
-    write_parquet(root / name, [pa.Table.from_pylist(rows, schema=runs_schema())])
+    """Write the runs table. rows: one dict a run with every field of `schema.RUN_FIELDS`, and `UNPROVEN` or not."""
+    schema = runs_schema()
+    if any(UNPROVEN in row for row in rows):
+        schema = schema.append(pa.field(UNPROVEN, pa.bool_()))
+    write_parquet(root / name, [pa.Table.from_pylist(rows, schema=schema)])
 
 
 def write_telemetry(root: Path, name: str, traces: list[Trace]) -> None:

@@ -18,17 +18,19 @@ from trainwreck.evaluation.errors import InputError
 LABELS = ("kind", "cause", "onset_step", "visible_step", "visible_steps", "no_return_step")
 VISIBLE_WITHIN = 2  # steps between two first visible steps that count as the same
 NO_RETURN_WITHIN = 0.05  # of the run, between two points of no return that count as the same
+FINAL_WITHIN = 0.05  # nats, between two last validation losses that count as the same, where a run has no tolerance
 Progress = Callable[[int, int, str], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """identical, or the first step and signal that differ and by how much (in the signal's unit).
 
     difference is None where it is no number: one of the two is NaN or infinite. loss_difference: the largest
     of the training loss at any step that both have, in nats; final_difference: of the last validation loss, in
     nats, the second's less the first's; each is None where it is no number. labels: columns of the runs table
-    that differ, where data sets are compared.
+    that differ, where data sets are compared. not_measured: those that one of the two alone has, since `label` was run
+    on it alone.
     """
 
     run_id: str
@@ -41,10 +43,14 @@ class Comparison:
     loss_difference: float | None = None
     final_difference: float | None = None
     labels: tuple[str, ...] = ()
+    not_measured: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        return self.text()
 
     def text(self) -> str:
         """One to three lines for a person."""
@@ -59,10 +65,11 @@ class Comparison:
         return "\n".join(lines + ([f"not as it was: {', '.join(self.changed)}"] if self.changed else []))
 
     def _labels(self) -> str:
-        return f"; labels that differ: {', '.join(self.labels)}" if self.labels else ""
+        missing = f"; not measured in one of the two: {', '.join(self.not_measured)}" if self.not_measured else ""
+        return (f"; labels that differ: {', '.join(self.labels)}" if self.labels else "") + missing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """What two data sets of one plan agree in.
 
@@ -71,7 +78,9 @@ class Summary:
     one step and in its last validation loss, nats, where both are numbers. kinds: runs of another kind. visible: of
     `visible_runs`, which have a first visible step in at least one of the two, those in which it is further apart than
     VISIBLE_WITHIN steps or is there in one alone. no_return: likewise of the point of no return, at NO_RETURN_WITHIN of
-    the run, among `no_return_runs`.
+    the run, among `no_return_runs`. Runs of which one of the two data sets alone has the point, since it was measured
+    there alone, are not among them, but counted: no_return_missing. beyond: runs whose last validation losses are
+    further apart than the run's tolerance (FINAL_WITHIN without one), or are a number in one alone.
     """
 
     runs: int
@@ -84,22 +93,47 @@ class Summary:
     visible_runs: int
     no_return: int
     no_return_runs: int
+    no_return_missing: int = 0
+    beyond: int = 0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the two are the same within tolerance, as far as both were measured."""
+        return not (self.kinds or self.visible or self.no_return or self.beyond)
+
+    @property
+    def verdict(self) -> str:
+        """One line: bitwise, losses, labels, and what was not measured."""
+        apart = (("kind", self.kinds), ("visible step", self.visible), ("point of no return", self.no_return))
+        differ = ", ".join(f"{name} in {count}" for name, count in apart if count)
+        losses = f"losses within {max(self.loss_difference, self.final_difference):.2g} nats"
+        if self.beyond:
+            losses += f", beyond tolerance in {self.beyond}"
+        missing = self.no_return_missing
+        lacking = f"; point of no return not measured on one side in {missing}" if missing else ""
+        end = "the same within tolerance" if self.agrees else "not the same within tolerance"
+        labels = f"labels differ: {differ}" if differ else "labels equal"
+        return f"{self.identical} of {self.runs} bitwise; {losses}; {labels}{lacking}: {end}"
+
+    def __repr__(self) -> str:
+        return self.text()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe."""
-        return asdict(self)
+        return asdict(self) | {"agrees": self.agrees, "verdict": self.verdict}
 
     def text(self) -> str:
-        """One line for a person where all is identical, else five."""
+        """One line for a person where all is identical, else up to six, of which the last is the verdict."""
         lines = [f"{self.identical} of {self.runs} runs are bitwise identical"]
-        if self.first_steps is None:
+        if self.first_steps is None and self.agrees and not self.no_return_missing:
             return lines[0]
-        low, middle, high = self.first_steps
-        lines.append(f"the others differ from step {middle:g} on (median; {low} to {high})")
-        lines.append(
-            f"training loss apart by at most {_nats(self.loss_difference)}, "
-            f"last validation loss by {_nats(self.final_difference)}"
-        )
+        if self.first_steps is not None:
+            low, middle, high = self.first_steps
+            lines.append(f"the others differ from step {middle:g} on (median; {low} to {high})")
+            lines.append(
+                f"training loss apart by at most {_nats(self.loss_difference)}, "
+                f"last validation loss by {_nats(self.final_difference)}"
+            )
         lines.append(
             f"labels that differ: kind in {self.kinds} of {self.runs} runs, first visible step by more than "
             f"{VISIBLE_WITHIN} steps in {self.visible} of {self.visible_runs} that have one,"
@@ -108,7 +142,19 @@ class Summary:
             f"point of no return by more than {NO_RETURN_WITHIN:.0%} of the run in {self.no_return} of "
             f"{self.no_return_runs} that have one"
         )
+        lines.append(self.verdict)
         return "\n".join(lines)
+
+
+class Differences(list[Comparison]):
+    """The comparison of each run that two data sets have; `summary` has what they agree in."""
+
+    def __init__(self, found: Sequence[Comparison], summary: Summary) -> None:
+        super().__init__(found)
+        self.summary = summary
+
+    def __repr__(self) -> str:
+        return self.summary.text()
 
 
 def compare(old: Trace, new: Trace, changed: tuple[str, ...] = ()) -> Comparison:
@@ -152,8 +198,10 @@ def compare_data_sets(one: DataSet, other: DataSet) -> Iterator[Comparison]:
     for run_id in common_runs(one, other):
         found = compare(one.trace(run_id), other.trace(run_id), changed)
         mine, yours = one.run(run_id), other.run(run_id)
-        labels = tuple(name for name in LABELS if _label(mine[name]) != _label(yours[name]))
-        yield replace(found, labels=labels)
+        differ = [name for name in LABELS if _label(mine[name]) != _label(yours[name])]
+        missing = ("no_return_step",) if _lacks_no_return(mine, yours) else ()
+        labels = tuple(name for name in differ if name not in missing)
+        yield replace(found, labels=labels, not_measured=tuple(name for name in differ if name in missing))
 
 
 def summarise(one: DataSet, other: DataSet, found: Sequence[Comparison]) -> Summary:
@@ -161,9 +209,10 @@ def summarise(one: DataSet, other: DataSet, found: Sequence[Comparison]) -> Summ
     steps = sorted(int(c.step) for c in found if c.step is not None)
     pairs = [(one.run(c.run_id), other.run(c.run_id)) for c in found]
     visible = [(_label(a["visible_step"]), _label(b["visible_step"]), VISIBLE_WITHIN) for a, b in pairs]
+    both = [(a, b) for a, b in pairs if not _lacks_no_return(a, b)]
     points = [
         (_label(a["no_return_step"]), _label(b["no_return_step"]), NO_RETURN_WITHIN * (a["last_step"] + 1))
-        for a, b in pairs
+        for a, b in both
     ]
     (visible_apart, visible_runs), (points_apart, points_runs) = _apart(visible), _apart(points)
     return Summary(
@@ -177,7 +226,27 @@ def summarise(one: DataSet, other: DataSet, found: Sequence[Comparison]) -> Summ
         visible_runs=visible_runs,
         no_return=points_apart,
         no_return_runs=points_runs,
+        no_return_missing=len(pairs) - len(both),
+        beyond=sum(_is_beyond(c, a, b) for c, (a, b) in zip(found, pairs, strict=True)),
     )
+
+
+def _lacks_no_return(one: Any, other: Any) -> bool:
+    """Whether a run's point of no return was measured in one of two data sets alone, by its rows."""
+    measured = [
+        _label(row["no_return_step"]) is not None or bool(_label(row.get("no_return_branches") or "{}"))
+        for row in (one, other)
+    ]
+    return measured[0] != measured[1]
+
+
+def _is_beyond(found: Comparison, one: Any, other: Any) -> bool:
+    """Whether a run's last validation losses are further apart than counts as the same."""
+    if found.identical:
+        return False
+    if found.final_difference is None:
+        return (_label(one.get("final_loss")) is None) != (_label(other.get("final_loss")) is None)
+    return abs(found.final_difference) > (_label(one.get("tolerance")) or FINAL_WITHIN)
 
 
 def _apart(steps: Sequence[tuple[Any, Any, float]]) -> tuple[int, int]:

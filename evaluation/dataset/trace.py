@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS, Axis, column_type, telemetry_schema
+from trainwreck.evaluation.errors import unknown
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 NO_STEPS = np.zeros(0, int)
@@ -17,7 +19,7 @@ SCALARS = tuple(signal.name for signal in SIGNALS if signal.axis is Axis.SCALAR)
 LISTS = tuple(signal.name for signal in SIGNALS if signal.axis is not Axis.SCALAR)
 
 
-@dataclass
+@dataclass(repr=False)
 class Trace:
     """Signals of one run: [S] for scalars, [S, K] for the others, float32.
 
@@ -44,7 +46,30 @@ class Trace:
         return len(self.evaluated)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self.signals[name]
+        """A signal. Raises InputError with the nearest name for one that it does not have."""
+        try:
+            return self.signals[name]
+        except KeyError:
+            raise unknown("signal", name, self.signals) from None
+
+    def __repr__(self) -> str:
+        lines = [f"run {self.run_id}: {len(self)} rows, {len(self.signals)} signals"]
+        if len(self) and "loss" in self.signals:
+            first, last = self["loss"][0], self["loss"][-1]
+            lines.append(f"  loss {first:.4g} at step {self.steps[0]}, {last:.4g} at step {self.steps[-1]}")
+        return "\n".join(lines)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """A table with a row a step, which is the index, and a column a signal; `name[0]`, ... where it is a list.
+
+        NaN where nothing was logged, or NaN was.
+        """
+        import pandas as pd
+
+        columns: dict[str, np.ndarray] = {}
+        for name, values in self.signals.items():
+            columns |= {name: values} if values.ndim == 1 else {f"{name}[{i}]": v for i, v in enumerate(values.T)}
+        return pd.DataFrame(columns, index=pd.Index(self.steps, name="step"))
 
     @property
     def evaluations(self) -> tuple[np.ndarray, np.ndarray]:

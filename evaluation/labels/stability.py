@@ -25,7 +25,7 @@ from trainwreck.evaluation.labels.visible import FEWEST, Spread, spreads, visibl
 NEAR = 2  # steps
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stability:
     """What was found. Rates are shares; interval: exact (Clopper and Pearson 1934), at `CONFIDENCE`."""
 
@@ -42,6 +42,9 @@ class Stability:
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        return self.text()
 
     def text(self) -> str:
         """Some lines for a person."""

@@ -16,6 +16,7 @@ step, of runs that were not harmed all, of cured runs from the onset to 30 steps
 """
 
 import itertools
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,25 +28,31 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import FAILURES, SIGNALS, Axis, RunKind
 from trainwreck.evaluation.dataset.trace import SCALARS, Trace
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.labels.in_force import UNKNOWN, in_force
+from trainwreck.evaluation.labels.in_force import NEVER, NO, UNKNOWN, YES, in_force
 from trainwreck.evaluation.learning.examples import LEFT_OUT, target
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.rows import rows
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 
 ONSET, VISIBLE = "onset", "visible"
+SHOWN = 12  # names of columns in a short form
 KINDS = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value, *FAILURES)  # what is asked for by default
 WIDE = {signal.name for signal in SIGNALS if signal.axis is not Axis.SCALAR}
 
 
-@dataclass(frozen=True)
+# What a row is, besides y: where its step lies in the run, by the run's label.
+PHASES = ("no fault", "before onset", "under fault", "visible", "cured", "not known")
+
+
+@dataclass(frozen=True, repr=False)
 class Arrays:
     """Rows of many runs, by run and then by step; `X, y, groups = arrays` takes it apart.
 
     X: [N, F] float32; NaN where the run logged nothing there, or NaN. y: [N] int8. groups: [N] int32, one number a twin
     set: a run, its twin and its cure share their data and much of their curves, so that a split for cross-validation
-    that parts them leaks. columns: the F names; of a signal with several numbers a step `name[0]`, `name[1]`, ...
-    runs: the M runs, as in the runs table. run: [N] int32, position in `runs`. step: [N] int32.
+    that parts them leaks. columns: the F names; of a signal with several numbers a step `name[0]`, `name[1]`, ..., and
+    in a window `name@-1` for the row before, and so on. runs: the M runs, as in the runs table. run: [N] int32,
+    position in `runs`. step: [N] int32. phase: [N] int8, position in `PHASES`; visible is so to the profile.
     """
 
     X: np.ndarray
@@ -55,6 +62,7 @@ class Arrays:
     runs: pd.DataFrame
     run: np.ndarray
     step: np.ndarray
+    phase: np.ndarray
 
     def __len__(self) -> int:
         return len(self.y)
@@ -62,14 +70,25 @@ class Arrays:
     def __iter__(self) -> Iterator[np.ndarray]:
         return iter((self.X, self.y, self.groups))
 
+    def __repr__(self) -> str:
+        rows, features = self.X.shape
+        counted = np.bincount(self.phase, minlength=len(PHASES))
+        phases = ", ".join(f"{count} {name}" for name, count in zip(PHASES, counted, strict=True) if count)
+        some = ", ".join(self.columns[:SHOWN]) + (", ..." if features > SHOWN else "")
+        return (
+            f"{rows} rows of {len(self.runs)} runs in {len(np.unique(self.groups))} twin sets; y is 1 in "
+            f"{int(self.y.sum())}\n  {phases}\n  {features} columns: {some}"
+        )
+
     def to_frame(self) -> pd.DataFrame:
-        """One row a step: run_id, step, the columns of X, y, group, and kind, cause, severity and split of the run."""
+        """One row a step: run_id, step, the columns of X, y, phase, group; kind, cause, severity, split of the run."""
         facts = {name: pd.Categorical(self.runs[name]) for name in ("run_id", "kind", "cause", "severity", "split")}
         spread = {name: pd.Categorical.from_codes(c.codes[self.run], dtype=c.dtype) for name, c in facts.items()}
         frame = pd.DataFrame(self.X, columns=list(self.columns))
         frame.insert(0, "step", self.step)
         frame.insert(0, "run_id", pd.Series(spread.pop("run_id")))
-        return frame.assign(y=self.y, group=self.groups, **spread)
+        phase = pd.Categorical.from_codes(self.phase, categories=list(PHASES))
+        return frame.assign(y=self.y, phase=phase, group=self.groups, **spread)
 
 
 def arrays(
@@ -81,12 +100,13 @@ def arrays(
     signals: Sequence[str] | None = None,
     kinds: Sequence[str] = KINDS,
     k: int = LOG_EVERY,
+    window: int = 1,
 ) -> Arrays:
     """The rows that a profile shows of some runs of a data set, with a target each.
 
     split: one or several of the data set's; all by default. profile: full, common, standard, minimal or filtered, with
     k steps between two rows of the thinned ones. label: "onset" or "visible", see the module. kinds: of runs; cured and
-    latent ones only where they are asked for.
+    latent ones only where they are asked for. window: rows of a run, the latest last, that make a row of X.
 
     signals: names of the schema; by default those with one number a step that the profile shows and some of these rows
     have, so that no column is all NaN: for the same columns of another split give it the first one's `columns`. What
@@ -106,12 +126,15 @@ def arrays(
         raise InputError(f"signals: {', '.join(names) or 'none'} is not allowed; allowed: one or more, each once")
     group_of = dataset.runs.groupby(["base", "seed"], dropna=False).ngroup()
     blocks: list[dict[str, np.ndarray]] = []
-    steps, targets = [], []
+    steps, targets, phases = [], [], []
+    if window < 1:
+        raise InputError(f"window: {window} is not allowed; allowed: 1 and more")
     for run_id, facts in chosen.iterrows():
         at, block = _rows(dataset.trace(str(run_id)), profile, names, k)
         wanted = _target(facts, label, profile, at)
         kept = wanted != LEFT_OUT
-        blocks.append({name: values[kept] for name, values in block.items()})
+        blocks.append({name: _windows(values, window)[kept] for name, values in block.items()})
+        phases.append(_phase(facts, profile, at)[kept])
         steps.append(at[kept])
         targets.append(wanted[kept])
     lengths = [len(part) for part in steps]
@@ -120,7 +143,7 @@ def arrays(
         raise InputError(f"label: {label!r} leaves no row of the runs asked for; allowed: others, or {ONSET!r}")
     if signals is None:
         names = tuple(name for name in names if any(not np.isnan(block[name]).all() for block in blocks))
-    columns, table = _joined(blocks, names, lengths)
+    columns, table = _joined(blocks, names, lengths, window)
     return Arrays(
         X=table,
         y=np.concatenate(targets).astype(np.int8),
@@ -129,6 +152,7 @@ def arrays(
         runs=chosen,
         run=run,
         step=np.concatenate(steps).astype(np.int32),
+        phase=np.concatenate(phases),
     )
 
 
@@ -190,20 +214,42 @@ def _target(run: pd.Series, label: str, profile: str, steps: np.ndarray) -> np.n
     return np.where(found == UNKNOWN, LEFT_OUT, found).astype(np.int8)
 
 
+def _phase(run: pd.Series, profile: str, steps: np.ndarray) -> np.ndarray:
+    """Position in `PHASES` of each step, int8 [R]."""
+    force = in_force(run, steps)
+    named = np.where(force == UNKNOWN, "not known", np.where(force == YES, "under fault", "no fault")).astype(object)
+    if run["kind"] not in NEVER and not pd.isna(run["onset_step"]):
+        named[steps < run["onset_step"]] = "before onset"
+        named[(force == NO) & (steps >= run["onset_step"])] = "cured"
+        visible = json.loads(run["visible_profiles"] or "{}").get(profile)
+        if visible is not None:
+            named[(force == YES) & (steps >= visible)] = "visible"
+    return np.array([PHASES.index(name) for name in named], np.int8)
+
+
+def _windows(values: np.ndarray, window: int) -> np.ndarray:
+    """Each row after the `window` - 1 before it, [R, window, K]; NaN where the run had not begun. values: [R(, K)]."""
+    table = values.reshape(len(values), -1)
+    before = np.full((window - 1, table.shape[1]), np.nan, np.float32)
+    padded = np.concatenate([before, table])
+    return np.stack([padded[i : i + len(table)] for i in range(window)], axis=1)
+
+
 def _joined(
-    blocks: Sequence[dict[str, np.ndarray]], names: Sequence[str], lengths: Sequence[int]
+    blocks: Sequence[dict[str, np.ndarray]], names: Sequence[str], lengths: Sequence[int], window: int
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """Names of the columns, and all runs below each other; each run's own arrays are let go as they are taken over."""
-    widths = {name: max(block[name].shape[1] for block in blocks) if name in WIDE else 1 for name in names}
+    widths = {name: max(block[name].shape[2] for block in blocks) if name in WIDE else 1 for name in names}
     columns = [
         f"{name}[{i}]" if name in WIDE else name for name, width in widths.items() for i in range(width)
     ]  # fmt: skip
-    table = np.full((sum(lengths), len(columns)), np.nan, np.float32)
+    table = np.full((sum(lengths), window, len(columns)), np.nan, np.float32)
     last = np.cumsum(lengths)
     for end, length, block in zip(last, lengths, blocks, strict=True):
         first = 0
         for name, width in widths.items():
-            values = block.pop(name).reshape(length, -1)
-            table[end - length : end, first : first + values.shape[1]] = values
+            values = block.pop(name)
+            table[end - length : end, :, first : first + values.shape[2]] = values
             first += width
-    return tuple(columns), table
+    past = [f"{name}@-{lag}" for lag in range(window - 1, 0, -1) for name in columns]
+    return (*past, *columns), table.reshape(len(table), -1)

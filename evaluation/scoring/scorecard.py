@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -231,6 +232,11 @@ class Scorecard:
     def __repr__(self) -> str:
         lines = self.text().splitlines()
         return "\n".join(lines if len(lines) <= REPR_LINES else [*lines[: REPR_LINES - 1], "  ..."])
+
+    def _repr_html_(self) -> str:
+        first, *rest = self.text().splitlines()
+        notes = "".join(f"<p>{escape(line.strip())}</p>" for line in rest if line.startswith("  note: "))
+        return f"<p>{escape(first)}</p>{self.to_frame().to_html(float_format='{:.3f}'.format)}{notes}"
 
     def to_frame(self) -> pd.DataFrame:
         """The headline numbers, a row each by name: value, low, high, unit."""

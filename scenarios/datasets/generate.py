@@ -32,6 +32,7 @@ from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.datasets.engines import Local, Piece, Settings, in_workers
 from trainwreck.scenarios.datasets.resources import core_seconds, needed, width_within
 from trainwreck.scenarios.datasets.signatures import with_signatures
+from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.compound import Compound
 from trainwreck.scenarios.spec.pages import page
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, unique
@@ -157,7 +158,8 @@ def train_bundle(bundle: PlannedBundle, out: Path, backend: Backend = CPU, width
     traces = []
     for first in range(0, len(bundle.specs), width):
         jobs = [spec.job() for spec in bundle.specs[first : first + width]]
-        traces += [result.trace for result in train(jobs, device=backend.device, impl=backend.impl)]
+        with outside.blamed():
+            traces += [result.trace for result in train(jobs, device=backend.device, impl=backend.impl)]
     seconds = (_processor_time() - began) / len(traces)
     file = f"telemetry/{bundle.name}.parquet"
     write_telemetry(out, file, traces)

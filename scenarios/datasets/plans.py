@@ -1,5 +1,6 @@
 """Plans by name, as a sweep, or from a file."""
 
+from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
@@ -12,23 +13,28 @@ from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.small_plans import demo, sample
 from trainwreck.scenarios.datasets.standard_plan import full, private, standard
 from trainwreck.scenarios.spec import outside
-from trainwreck.scenarios.spec.overrides import sweep
+from trainwreck.scenarios.spec.overrides import on_text, sweep
 from trainwreck.scenarios.spec.proofs import proven_severities
 from trainwreck.scenarios.spec.registry import scenario
-from trainwreck.scenarios.spec.run_spec import Role, RunSpec, unique, with_calibration
+from trainwreck.scenarios.spec.run_spec import CALIBRATION_SEEDS, Role, RunSpec, Split, unique, with_calibration
 from trainwreck.scenarios.spec.scenario import Severity
 
 E = TypeVar("E", bound=Enum)
 
 PLANS = {"demo": demo, "sample": sample, "standard": standard, "full": full}
-PRIVATE = "private"
+PRIVATE, SWEEP = "private", "sweep"
 
 
-def resolve(words: Sequence[str], salt: str | None = None) -> tuple[str, list[RunSpec]]:
+def resolve(words: Sequence[str], salt: str | None = None, text: str | Path | None = None) -> tuple[str, list[RunSpec]]:
     """Name and runs of a plan: a named one, a plan.json, or a sweep such as `scenario=high_lr seed=range(8)`.
 
-    A sweep's keys are scenario, seed, severity, size, and settings of the runs. salt: of the private plan.
+    A sweep's keys are scenario, seed, severity, size, and settings of the runs. salt: of the private plan. text: of a
+    sweep, a file whose bytes its runs are trained on.
     """
+    if text is not None:
+        if not all("=" in word for word in words):
+            raise InputError(f"text: not allowed beside plan {' '.join(words)!r}; allowed: a sweep, as scenario=...")
+        words = [*words, *on_text(text)]
     if (salt is not None) != (list(words) == [PRIVATE]):
         raise InputError(
             f"plan: {' '.join(words)!r} is not allowed {'with' if salt else 'without'} a salt; allowed: "
@@ -41,7 +47,26 @@ def resolve(words: Sequence[str], salt: str | None = None) -> tuple[str, list[Ru
         if spec.role is not Role.TWIN:
             _refuse_drafts(spec)
             spec.check_steps()
+            if spec.file:  # of a plan.json too, which nothing has checked so far
+                spec.check_code()
     return name, specs
+
+
+def planned(specs: Sequence[RunSpec]) -> str:
+    """How many runs of a sweep will be trained and what each is for, in one line.
+
+    >>> planned(resolve(["scenario=mask_missing", "seed=range(2)"])[1])
+    '14 runs: 2 faulty, 2 twins, 2 cured, 8 healthy ones more (8 a base, for visible steps and thresholds); 1 base'
+    """
+    measured = [spec for spec in specs if spec.split is not Split.CALIBRATION]
+    roles = Counter("look-alike" if s.role is Role.FAULTY and s.entry.look_alike else s.role.value for s in measured)
+    parts = [f"{roles[role]} {role}" for role in (Role.FAULTY.value, "look-alike") if roles[role]]
+    parts += [f"{roles[Role.TWIN.value]} twins"] if roles[Role.TWIN.value] else []
+    parts += [f"{roles[Role.CURED.value]} cured"] if roles[Role.CURED.value] else []
+    if more := len(specs) - len(measured):
+        parts.append(f"{more} healthy ones more ({len(CALIBRATION_SEEDS)} a base, for visible steps and thresholds)")
+    bases = len({spec.base for spec in specs})
+    return f"{len(specs)} runs: {', '.join(parts)}; {bases} base{'s' * (bases != 1)}"
 
 
 def _refuse_drafts(spec: RunSpec) -> None:
@@ -63,7 +88,7 @@ def _resolved(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
             f"plan: none given; allowed: {', '.join((*PLANS, PRIVATE))}, a plan.json, or scenario=... seed=..."
         )
     if all("=" in word for word in words):
-        return "sweep", _swept(words)
+        return SWEEP, _swept(words)
     if len(words) > 1:
         raise InputError(f"plan: {' '.join(words)!r} is not allowed; allowed: one name, one file, or key=value pairs")
     if words[0].endswith(".json"):

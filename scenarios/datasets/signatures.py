@@ -7,6 +7,8 @@ from typing import Any
 from trainwreck.evaluation.dataset.schema import UNDER_FAULT
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
+from trainwreck.scenarios.spec import outside
+from trainwreck.scenarios.spec.proofs import proven_here
 from trainwreck.scenarios.spec.run_spec import RunSpec
 from trainwreck.scenarios.spec.scenario import Scenario
 
@@ -15,24 +17,41 @@ def with_signatures(rows: list[dict[str, Any]], trace: Callable[[str], Trace]) -
     """Rows of the runs table with `signatures` filled in for every run under a fault that has its twin.
 
     trace: run_id to telemetry. Rows of runs that this version would train otherwise stay as they are. InputError
-    where a signature can't be judged.
+    where a signature can't be judged. Where a scenario is from outside of the catalogue, all rows have `unproven`.
     """
     present = {row["run_id"] for row in rows}
-    return [
+    judged = [
         {**row, "signatures": json.dumps(signatures(spec.entry, trace(row["run_id"]), trace(row["twin_id"]), spec))}
         if row["kind"] in UNDER_FAULT and row["twin_id"] in present and (spec := _same_run(row)) is not None
         else row
         for row in rows
     ]
+    return _flagged(judged)
 
 
 def signatures(entry: Scenario, run: Trace, twin: Trace, spec: RunSpec) -> dict[str, bool]:
     """Each cause of a faulty run to whether its signature holds. InputError where a predicate raises."""
     try:
-        return entry.signatures(run, twin, spec.seed, spec.setup.steps)
+        with outside.blamed():
+            return entry.signatures(run, twin, spec.seed, spec.setup.steps)
+    except InputError:
+        raise
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"scenario: the signature of {entry.id} can't be judged on {run.run_id} ({reason})") from None
+
+
+def _flagged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with `unproven`: whether the scenario is from outside, and `verify` has not proven it on this machine."""
+    ids = {row["scenario"] for row in rows}
+    files = {row["scenario"] for row in rows if row["scenario"] and json.loads(row["spec"]).get("file")}
+    others = {id for id in ids if id and outside.is_outside(id)} | files
+    return [{**row, "unproven": row["scenario"] in others and not _is_proven(row)} for row in rows] if others else rows
+
+
+def _is_proven(row: dict[str, Any]) -> bool:
+    spec = _same_run(row)
+    return spec is not None and proven_here(spec.scenario, spec.identity, outside.source_of(spec.scenario))
 
 
 def _same_run(row: dict[str, Any]) -> RunSpec | None:

@@ -112,8 +112,8 @@ def full() -> list[RunSpec]:
 def private(salt: str) -> list[RunSpec]:
     """The test split under seeds drawn from a salt, and the calibration runs. InputError for an empty one."""
     train, test = _train(range(TRAIN_SEEDS)), _test(None, drawn_by(salt))
-    marked = _marked([*test, *_calibration(test, train)], train)
-    return unique(dataclasses.replace(s, split=Split.PRIVATE) if s.split is Split.TEST else s for s in marked)
+    specs = marked([*test, *_calibration(test, train)], train)
+    return unique(dataclasses.replace(s, split=Split.PRIVATE) if s.split is Split.TEST else s for s in specs)
 
 
 @cache
@@ -167,7 +167,7 @@ def _first(names: Iterable[str]) -> frozenset[str]:
 
 def _plan(train_seeds: Sequence[int], each: int | None = None) -> list[RunSpec]:
     train, test = _train(train_seeds), _test(each, lambda i: FIRST_SEED[Split.TEST] + i)
-    return unique(_marked([*train, *test, *_calibration(test, train)], train))
+    return unique(marked([*train, *test, *_calibration(test, train)], train))
 
 
 def _train(numbers: Sequence[int]) -> list[RunSpec]:
@@ -232,7 +232,7 @@ def _calibration(test: Sequence[RunSpec], train: Sequence[RunSpec]) -> list[RunS
     return [dataclasses.replace(s, split=Split.CALIBRATION) for s in specs]
 
 
-def _marked(specs: Sequence[RunSpec], train: Sequence[RunSpec]) -> list[RunSpec]:
+def marked(specs: Sequence[RunSpec], train: Sequence[RunSpec]) -> list[RunSpec]:
     """The runs, each with what of it the train split has not, as `held_out` of the runs table states it."""
     faulty = [s for s in train if s.role is Role.FAULTY]
     causes, levels = {s.scenario for s in faulty}, {(s.scenario, s.severity) for s in faulty}

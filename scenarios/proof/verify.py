@@ -43,6 +43,8 @@ from trainwreck.evaluation.replay.replay import replay
 from trainwreck.scenarios.config.settings import fingerprint
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.generate import Progress, generate
+from trainwreck.scenarios.spec import outside
+from trainwreck.scenarios.spec.proofs import enter_here
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, Split, family_of, unique
 from trainwreck.scenarios.spec.scenario import Severity
@@ -133,7 +135,7 @@ def verify(
 
     At every severity, at the one asked for, or with `one_severity` at the default one. Proofs of one base
     in the same folder share their healthy runs. Only runs from seed 0 on are a proof;
-    other seeds are for finding the settings.
+    other seeds are for finding the settings. What is proven of a scenario from outside is kept for this machine.
     """
     if seeds < 1:
         raise InputError(f"seeds: {seeds} is not allowed; allowed: 1 or more ({FEWEST_SEEDS} for a proof)")
@@ -143,11 +145,14 @@ def verify(
     where = [] if backend == CPU else [backend.to_json()]
     folder = out / fingerprint([spec.run_id for spec in specs] + where)
     dataset = generate(specs, folder, workers=workers, name="verify", backend=backend, progress=progress, reuse=out)
-    return [
-        judge(name, level, dataset, seeds, first=first, size=size, overrides=overrides)
-        for name in names
-        for level in _levels(name, severity, one_severity)
-    ]
+    with outside.blamed():
+        found = [
+            judge(name, level, dataset, seeds, first=first, size=size, overrides=overrides)
+            for name in names
+            for level in _levels(name, severity, one_severity)
+        ]
+    _enter_here(found)
+    return found
 
 
 def judge(
@@ -214,6 +219,14 @@ def judge(
         holds=holds,
         proven=holds and seeds >= FEWEST_SEEDS and first == 0,
     )
+
+
+def _enter_here(proofs: Sequence[Proof]) -> None:
+    """Keep on this machine what is proven of scenarios from outside: data sets made later do not flag them."""
+    passed = [proof for proof in proofs if proof.proven and outside.is_outside(proof.scenario)]
+    if passed:
+        sources = [{"source": outside.source_of(proof.scenario)} for proof in passed]
+        enter_here([row | source for row, source in zip(to_rows(passed), sources, strict=True)])
 
 
 def fresh_seed(out: Path) -> int:

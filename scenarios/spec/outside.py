@@ -1,16 +1,23 @@
 """Scenarios that are not in the catalogue: of a file (`mine.py:Mine`), or of an installed package.
 
 A package names them as entry points of the group `trainwreck.scenarios`, id = "package.module:Class". Both are found
-when they are asked for; no plan has them by itself, and nothing is on record that proves them.
+when they are asked for; no plan has them by itself, and the package's record does not prove them: what `verify` proves
+of them is kept for this machine (`proofs.proven_here`). What their code raises is an InputError with file and line.
 """
 
-from collections.abc import Callable, Collection
+import inspect
+import traceback
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any
 
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.imports import import_file
+from trainwreck.scenarios.spec.faults import Change
 from trainwreck.scenarios.spec.scenario import Scenario
 
 GROUP = "trainwreck.scenarios"
@@ -86,6 +93,49 @@ def plugins() -> dict[str, list[EntryPoint]]:
 def is_outside(id: str) -> bool:
     """Whether the scenario of an id, which was looked up before, is not the catalogue's."""
     return id in _loaded
+
+
+def source_file(id: str) -> Path:
+    """The file that has the class of a scenario from outside."""
+    return Path(inspect.getsourcefile(type(_loaded[id])) or "")
+
+
+def source_of(id: str) -> str:
+    """SHA-256 of the file of a scenario from outside: a proof is of these lines."""
+    return sha256(source_file(id))
+
+
+@contextmanager
+def blamed() -> Iterator[None]:
+    """What the code of a scenario from outside raises within becomes an InputError of one line with file and line.
+
+    Whatever no such code has to do with is raised as it is.
+    """
+    try:
+        yield
+    except Exception as error:
+        files = {str(source_file(id)) for id in _loaded}
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+        if not frames or str(error).startswith(f"scenario {frames[-1].filename}, line"):
+            raise
+        reason = " ".join(str(error).split())
+        what = reason if isinstance(error, InputError) else f"{type(error).__name__}: {reason}"
+        raise InputError(f"scenario {frames[-1].filename}, line {frames[-1].lineno}: {what}") from None
+
+
+def check_changes(entry: Scenario, knobs: Any, setup: Any) -> None:
+    """InputError where fault or cure of a scenario from outside are no list of changes, or an empty one."""
+    for method in ("fault",) if entry.look_alike else ("fault", "cure"):
+        found = getattr(entry, method)(knobs, setup)
+        wrong = f"{found!r:.60}"
+        if isinstance(found, list | tuple) and found:
+            wrong = ", ".join(f"{type(one).__name__}" for one in found if not isinstance(one, Change))
+        if wrong:
+            code = getattr(type(entry), method).__code__
+            raise InputError(
+                f"scenario {code.co_filename}, line {code.co_firstlineno}: {method} returns {wrong}, which changes "
+                "nothing; allowed: a list of changes (Setting, TableEdit, DataTransform, Undo, ...)"
+            )
 
 
 def file_of(id: str) -> str:

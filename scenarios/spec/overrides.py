@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from enum import Enum
 from itertools import product
 from math import isfinite
+from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -12,9 +13,11 @@ from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.models.config import ModelConfig
 from trainwreck.scenarios.config.settings import Setup, check, get
 from trainwreck.scenarios.data.batches import source, source_key
+from trainwreck.scenarios.data.text import open_text
 from trainwreck.scenarios.spec.scenario import Knobs
 
 KNOBS = "fault"  # the prefix of a knob's key
+SHORTEST = 1000  # bytes of a text: a tenth is held out, which has to have a row
 
 
 def compose(setup: Setup, knobs: Knobs, overrides: Sequence[str] = ()) -> tuple[Setup, Knobs]:
@@ -37,6 +40,20 @@ def compose(setup: Setup, knobs: Knobs, overrides: Sequence[str] = ()) -> tuple[
             f"model.vocab_size: {setup.model.vocab_size} is not allowed with this source; allowed: {vocabulary} or more"
         )
     return setup, knobs
+
+
+def on_text(file: str | Path | None) -> tuple[str, ...]:
+    """The settings of a run on a file of one's own, whose bytes are its tokens; none for None.
+
+    InputError for a file that can't be read, or is too short for a row.
+    """
+    if file is None:
+        return ()
+    text = open_text(str(file))
+    if len(text.bytes) < SHORTEST:
+        raise InputError(f"text: {str(file)!r} has {len(text.bytes)} bytes; allowed: {SHORTEST} or more")
+    quoted = str(file).replace("'", "\\'")
+    return ("data.source=text", f"data.text='{quoted}'", f"model.vocab_size={text.vocabulary}")
 
 
 def sweep(overrides: Sequence[str]) -> Iterator[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.config.settings import as_dict
 from trainwreck.scenarios.spec import outside
-from trainwreck.scenarios.spec.proofs import proven_at
+from trainwreck.scenarios.spec.proofs import proven_at, proven_here
 from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec
 from trainwreck.scenarios.spec.scenario import Scenario, Severity
@@ -70,6 +70,15 @@ def _installed() -> Iterator[Scenario]:
                 yield scenario(name)
 
 
+def _proven(entry: Scenario, identities: dict[tuple[str, str], str]) -> list[str]:
+    """Sizes at which a scenario is proven: by the record, and one from outside by `verify` on this machine."""
+    if not outside.is_outside(entry.id):
+        return proven_at(entry.id, identities)
+    source = outside.source_of(entry.id)
+    lacking = {size for (size, _), identity in identities.items() if not proven_here(entry.id, identity, source)}
+    return [size.value for size in entry.sizes if size.value not in lacking]
+
+
 def _facts(entry: Scenario) -> dict[str, Any]:
     levels: list[Severity | None] = [*entry.severities] or [None]
     identities = {
@@ -86,5 +95,5 @@ def _facts(entry: Scenario) -> dict[str, Any]:
         "severities": [level.value for level in entry.severities],
         "sizes": [size.value for size in entry.sizes],
         "sources": list(entry.sources),
-        "proven": proven_at(entry.id, identities),
+        "proven": _proven(entry, identities),
     }

@@ -1,10 +1,16 @@
-"""The record of what has been proven, as it ships with the package. `proof.record` writes it."""
+"""The record of what has been proven, as it ships with the package. `proof.record` writes it.
+
+Proofs of scenarios from outside are kept apart, for this user on this machine (`local_path`); `verify` writes them.
+"""
 
 import json
+import os
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from trainwreck.evaluation.files import read_json, write_json
 
 RECORD = "proofs.json"
 UNPROVEN = "unproven.json"
@@ -20,6 +26,35 @@ def recorded() -> list[dict[str, Any]]:
     """Every recorded proof, as `proof.to_rows` makes them."""
     rows: list[dict[str, Any]] = json.loads(path().read_text(encoding="utf-8")) if path().exists() else []
     return rows
+
+
+def local_path() -> Path:
+    """Where the proofs of scenarios from outside are kept: in the user's folder of data, by the XDG standard."""
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "trainwreck" / "proofs.json"
+
+
+def proven_here(scenario: str, identity: str, source: str) -> bool:
+    """Whether `verify` has proven a scenario from outside on this machine.
+
+    identity: `RunSpec.identity` of the run; source: of the scenario's file, `outside.source_of`.
+    """
+    return any(
+        (row.get("scenario"), row.get("identity"), row.get("source")) == (scenario, identity, source)
+        for row in _local()
+    )
+
+
+def enter_here(rows: list[dict[str, Any]]) -> None:
+    """Add proofs of scenarios from outside: rows with scenario, identity and source, and what was measured."""
+    new = {(row["scenario"], row["identity"]) for row in rows}
+    kept = [row for row in _local() if (row.get("scenario"), row.get("identity")) not in new]
+    write_json(local_path(), [*kept, *rows])
+
+
+def _local() -> list[dict[str, Any]]:
+    found = read_json(local_path()) if local_path().is_file() else []
+    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
 
 
 def unproven() -> list[dict[str, str]]:

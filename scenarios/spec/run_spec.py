@@ -127,6 +127,13 @@ class RunSpec:
                     f"allowed: {enough} or more"
                 )
 
+    def check_code(self) -> None:
+        """InputError for a setup that the fault can't be in, and for wrong code of a scenario from outside."""
+        with outside.blamed():
+            if outside.is_outside(self.scenario) and self.role is not Role.TWIN:
+                outside.check_changes(self.entry, self.knobs, self.setup)
+            self.job()  # a fault refuses a setup that it can't be injected into
+
     def branch(self, step: int) -> "Job":
         """The run with its cure from another step on; until there it is bitwise the faulty run."""
         from trainwreck.scenarios.spec.job import Job
@@ -218,7 +225,7 @@ def family_of(
             spec = RunSpec(entry.id, role, seed, size, severity, tuple(sorted(overrides)), file=file)
             specs.append(spec.twin if role is Role.TWIN else spec)
     for spec in specs[: len(roles)]:
-        spec.job()  # a fault refuses a setup that it can't be injected into
+        spec.check_code()
     return specs
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.schema import SECTIONS, Harm
 from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.config.sizes import Size
@@ -181,7 +182,15 @@ class Scenario:
         if min(len(run), len(healthy)) <= onset:
             return False
         found = self.signature(run, healthy, onset)
-        return all(found.values()) if isinstance(found, dict) else bool(found)
+        clauses = found if isinstance(found, dict) else {"": found}
+        for words, value in clauses.items():
+            if value is None or np.ndim(value) or np.asarray(value).dtype.kind not in "biuf":
+                code = type(self).signature.__code__
+                raise InputError(
+                    f"scenario {code.co_filename}, line {code.co_firstlineno}: signature returns {value!r:.40}"
+                    f"{f' for {words!r}' if words else ''}; allowed: True, False, or a dict of clauses with these"
+                )
+        return all(map(bool, clauses.values()))
 
     @classmethod
     def has_clauses(cls) -> bool:

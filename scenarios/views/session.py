@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.labels.kinds import is_harmed, kind_of, outcome_of
-from trainwreck.evaluation.pages.figures import COLOURS, Story, draw, reduced, save
+from trainwreck.evaluation.pages.figures import COLOURS, Story, draw, png_url, reduced, save
 from trainwreck.evaluation.pages.live_page import LivePage, Mark, Show
 from trainwreck.evaluation.progress import progress
 from trainwreck.scenarios.config.settings import Setup
@@ -19,7 +20,9 @@ from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.datasets.plans import member
 from trainwreck.scenarios.datasets.signatures import signatures
+from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.compound import Compound
+from trainwreck.scenarios.spec.overrides import on_text
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, family_of
 from trainwreck.scenarios.spec.scenario import Scenario, Severity
@@ -30,10 +33,11 @@ from trainwreck.scenarios.training.loop import train
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DPI = 80  # of a picture in a notebook
 ROLES = tuple(role.value for role in Role)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Experiment:
     """A scenario's runs of one seed. Use `run`.
 
@@ -60,11 +64,30 @@ class Experiment:
             raise InputError(f"role: {role!r} is not allowed; allowed: {', '.join(self.traces)}")
         return self.traces[role]
 
+    @property
+    def title(self) -> str:
+        """Scenario, severity and seed in a line."""
+        return ", ".join(part for part in (self.scenario, self.severity, f"seed {self.seed}") if part)
+
+    def story(self, *signals: str) -> Story:
+        """What its picture shows."""
+        steps = {"s": self.onset, "cure": self.cure_step}
+        return Story(self.title, self.traces, self.telling, steps, floor=self.floor, signals=signals)
+
     def figure(self, *signals: str) -> "Figure":
         """A panel for each signal, by default loss, gradient norm and the most diagnostic one; a matplotlib figure."""
-        title = ", ".join(part for part in (self.scenario, self.severity, f"seed {self.seed}") if part)
-        steps = {"s": self.onset, "cure": self.cure_step}
-        return draw(Story(title, self.traces, self.telling, steps, floor=self.floor, signals=signals))
+        return draw(self.story(*signals))
+
+    def __repr__(self) -> str:
+        seen = {None: "", True: ", signature seen", False: ", signature not seen"}[self.signature]
+        cure = "" if self.cure_step is None else f", cure at step {self.cure_step}"
+        lines = [f"{self.title}: {self.kind or 'trained'}, onset at step {self.onset}{cure}{seen}"]
+        for role, trace in self.traces.items():
+            lines.append(f"  {role:6}  {len(trace)} steps, last validation loss {trace.final_loss():.4g} nats")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f'<pre>{escape(repr(self))}</pre><img alt="curves" src="{png_url(self.figure(), DPI)}">'
 
 
 def run(
@@ -74,11 +97,13 @@ def run(
     severity: str | None = None,
     size: str | None = None,
     roles: Sequence[str] = ROLES,
+    text: str | Path | None = None,
 ) -> Experiment:
     """Train a scenario, its twin and its cure, on one core of the CPU; seconds to a minute at the small sizes.
 
     overrides: settings as on the command line. severity and size: the scenario's own by default. roles: which of
-    the runs. Raises InputError for what is not allowed.
+    the runs. text: a file whose bytes are the tokens, in place of the scenario's source. Raises InputError for what is
+    not allowed.
 
         >>> tiny = ("steps=40", "model.width=16", "model.heads=2", "model.context=16", "data.rows=2")
         >>> wreck = run("mask_missing", *tiny, "evaluation.rows=4", seed=2)
@@ -88,6 +113,7 @@ def run(
     """
     prepare()
     entry = scenario(id)
+    overrides += on_text(text)
     wanted = [role for role in (member(Role, "role", name) for name in roles) if role is not None]
     level = member(Severity, "severity", severity)
     specs = family_of(id, [seed], severity=level, size=member(Size, "size", size), overrides=overrides, roles=wanted)
@@ -95,7 +121,8 @@ def run(
         raise InputError(f"roles: {', '.join(roles) or 'none'} is not allowed for {id}; allowed: one that it has")
     for spec in specs:
         spec.check_steps()
-    results = train([spec.job() for spec in specs])
+    with outside.blamed():
+        results = train([spec.job() for spec in specs])
     traces = {spec.role.value: result.trace for spec, result in zip(specs, results, strict=True)}
     first = specs[0]
     onset = next((spec.onset for spec in specs if spec.onset is not None), None)
@@ -151,7 +178,7 @@ def run_live(
     done = 0
     live = sys.stdout.isatty() and not quiet and page is None
     screen = _Screen() if live else None
-    with screen or progress(f"run {name}", quiet=quiet) as tick:
+    with screen or progress(f"run {name}", quiet=quiet) as tick, outside.blamed():
 
         def watch(block: Trace) -> None:
             nonlocal done

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from trainwreck.scenarios import shapes
+from trainwreck.scenarios.config.settings import Setup, leaves
 from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.views.page import recorded
 
@@ -95,6 +96,15 @@ def test_the_vocabulary_has_every_shape_with_its_picture(pages):
         assert f"## {name} {{ #{name} }}" in page
     users = re.search(r"## creeps_before .*?Used by (.*?)\.\n", page, re.S)[1]
     assert "`high_lr`" in users
+
+
+def test_every_setting_is_on_its_page_with_what_is_allowed(pages):
+    page = (pages / "settings.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\| `([\w.]+)` \|", page.partition("## Sizes")[0], re.M))
+    assert listed == set(leaves(Setup()))
+    assert "| `dropout` | `0` | a number, 0 to 0.95 |" in page
+    assert "| `optimizer.clip` | `1` | a number, over 0 to 1e+12, or null |" in page
+    assert "| `schedule.decay` | `cosine` | `cosine`, `linear`, `constant` |" in page
 
 
 def test_lessons_are_read_without_their_answers(pages):

@@ -19,6 +19,7 @@ from trainwreck.commands.options import (
     engine_options,
     minutes_option,
     profiles_option,
+    text_option,
     workers_option,
 )
 from trainwreck.commands.score import replayed, write_page
@@ -60,6 +61,7 @@ def demo(out: Path, workers: int | None, device: str | None, impl: str | None, a
 @click.argument("plan", nargs=-1, type=Suggested(lambda: choices.PLANS, files=True))
 @click.option("--out", type=PATH, required=True, help="Folder of the data set.")
 @click.option("--salt", help="Of the plan `private`: draws its seeds; keep it to yourself.")
+@text_option
 @minutes_option
 @engine_options
 @backend_options
@@ -68,6 +70,7 @@ def generate(
     plan: Sequence[str],
     out: Path,
     salt: str | None,
+    text: Path | None,
     minutes: float | None,
     engine: EngineOptions,
     device: str | None,
@@ -77,15 +80,18 @@ def generate(
     """Train the runs of a plan as a labelled data set.
 
     PLAN is demo, sample, standard, full, private, a plan.json, or a sweep such as scenario=A,B
-    seed=range(8).
+    seed=range(8). It says how many runs that is before it trains any.
     A data set begun on one engine goes on on another, and ends with the same bytes (docs/engines.md).
     """
-    from trainwreck.scenarios.datasets.plans import resolve
+    from trainwreck.scenarios.datasets.plans import SWEEP, planned, resolve
 
-    name, specs = resolve(plan, salt)
+    name, specs = resolve(plan, salt, text)
+    if name == SWEEP and not as_json:
+        print(planned(specs), file=sys.stderr)
     where = as_backend(device, impl)
     chosen = engine.settings(out, where.device, minutes)
     dataset = train_plan(specs, out, name, None, where, quiet=as_json, minutes=minutes, engine=chosen)
+    from trainwreck.evaluation.dataset.dataset import UNPROVEN
     from trainwreck.evaluation.labels.kinds import counted
 
     kinds = dataset.runs["kind"].value_counts().to_dict()
@@ -93,6 +99,8 @@ def generate(
         return print_json({"data_set": str(out), "runs": len(dataset), "kinds": kinds})
     print(f"{out}: {len(dataset)} runs ({', '.join(f'{v} {k}' for k, v in kinds.items())})")
     print(counted(dataset.runs.to_dict("records")))
+    if UNPROVEN in dataset.runs and (ids := sorted(set(dataset.runs.loc[dataset.runs[UNPROVEN], "scenario"]))):
+        print(f"not proven on this machine, so flagged in the labels: {', '.join(ids)}; see `trainwreck verify`")
 
 
 @click.command()
@@ -223,7 +231,7 @@ def diff(dir: Path, other: Path, as_json: bool) -> None:
 
     Made on two machines or by two versions: the first step and signal that differ, by how many nats the losses do, and
     in how many runs each label does: kind, first visible step (by more than two steps), point of no return (by more
-    than 5 % of the run).
+    than 5 % of the run, where both have it). The last line is the verdict by tolerance.
     Exit code 0: every run of the first is in the second, bitwise and with the same labels; 1: not so.
     """
     from trainwreck.evaluation.dataset.dataset import load

@@ -21,6 +21,7 @@ from trainwreck.commands.options import (
     default_workers,
     severity_option,
     size_option,
+    text_option,
     workers_option,
 )
 from trainwreck.commands.tables import number, print_json, print_table, shortened
@@ -58,6 +59,7 @@ QUICK = (
 @click.option("--quick", is_flag=True, help=QUICK)
 @severity_option
 @size_option
+@text_option
 @click.option("--out", type=PATH, default=Path("results/runs/verify"), show_default=True)
 @click.option("--record", is_flag=True, help="Enter the result into the committed table of proofs.")
 @workers_option
@@ -72,6 +74,7 @@ def verify(
     quick: bool,
     severity: str | None,
     size: str | None,
+    text: Path | None,
     out: Path,
     record: bool,
     workers: int | None,
@@ -86,6 +89,7 @@ def verify(
     """
     from trainwreck.scenarios.proof import verify
     from trainwreck.scenarios.proof.record import enter, markdown
+    from trainwreck.scenarios.spec.overrides import on_text
 
     if quick and record:
         raise InputError("record: a quick look is no proof; allowed: --record without --quick")
@@ -94,7 +98,7 @@ def verify(
     if fresh:
         first = verify.fresh_seed(out)
     names = chosen(words, family)
-    overrides = [word for word in words if "=" in word]
+    overrides = [*(word for word in words if "=" in word), *on_text(text)]
     where = as_backend(device, impl)
     proofs: list[Proof] = []
     # One data set a scenario is a slice that resumes alone; a quick look is one slice, which keeps every worker busy.

@@ -22,6 +22,7 @@ from trainwreck.commands.options import (
     settings,
     severity_option,
     size_option,
+    text_option,
     workers_option,
 )
 from trainwreck.commands.tables import print_json, print_page, print_run, print_table
@@ -80,6 +81,7 @@ def show(id: str, as_json: bool) -> None:
 @settings
 @severity_option
 @size_option
+@text_option
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--plot", type=PATH, help="Where to write the picture; ID.png by default.")
 @click.option("--serve", is_flag=True, help="Show the curves on a page of this machine's own address, until Ctrl-C.")
@@ -92,6 +94,7 @@ def run(
     overrides: Sequence[str],
     severity: str | None,
     size: str | None,
+    text: Path | None,
     seed: int,
     plot: Path | None,
     serve: bool,
@@ -111,11 +114,12 @@ def run(
         raise InputError(f"--port: {port} is not allowed without --serve; allowed: both")
     if serve and as_json:
         raise InputError("--serve: not allowed beside --json; allowed: one of them")
+    from trainwreck.scenarios.spec.overrides import on_text
     from trainwreck.scenarios.spec.registry import scenario
     from trainwreck.scenarios.views.session import run_live
 
     picture = plot or Path(f"{scenario(id).id}.png")
-    words = id, seed, as_severity(severity), as_size(size), overrides, picture
+    words = id, seed, as_severity(severity), as_size(size), (*overrides, *on_text(text)), picture
     where = as_backend(device, impl)
     if not serve:
         facts = run_live(*words, quiet=as_json, backend=where)

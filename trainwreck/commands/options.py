@@ -31,6 +31,9 @@ impl_option = click.option(
 )
 severity_option = click.option("--severity", type=OneOf(choices.SEVERITIES), help="clear by default.")
 size_option = click.option("--size", type=OneOf(choices.SIZES), help="The scenario's own by default.")
+text_option = click.option(
+    "--text", type=PATH, help="Train on the bytes of this file: sets data.source, data.text and model.vocab_size."
+)
 labels_option = click.option(
     "--labels", type=PATH, help="Of imported runs: CSV with run, status, step, cause, cluster."
 )

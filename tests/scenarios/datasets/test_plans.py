@@ -6,10 +6,11 @@ import pytest
 
 from trainwreck.evaluation.constants import CALIBRATION_RUNS
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.learning.training import FOLDS
 from trainwreck.scenarios.config.settings import SourceKind
 from trainwreck.scenarios.config.sizes import Size
-from trainwreck.scenarios.datasets.plans import PLANS, member, resolve
-from trainwreck.scenarios.datasets.small_plans import DEMO, DEMO_ON_TEXT
+from trainwreck.scenarios.datasets.plans import PLANS, member, planned, resolve
+from trainwreck.scenarios.datasets.small_plans import DEMO, DEMO_ON_TEXT, TRAIN_SEEDS
 from trainwreck.scenarios.spec.proofs import recorded
 from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import CALIBRATION_SEEDS, Role, Split, unique, with_calibration
@@ -122,3 +123,32 @@ def test_a_wrong_plan_is_one_line(words, message):
     with pytest.raises(InputError, match=message) as refusal:
         resolve(words)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("plan", "runs"), [("sample", 36), ("demo", 18)])
+def test_small_plans_have_a_train_split_that_a_detector_can_learn_from(plan, runs):
+    specs = resolve([plan])[1]
+    train = [spec for spec in specs if spec.split is Split.TRAIN]
+    others = [spec for spec in specs if spec.split is not Split.TRAIN]
+    failing = [spec for spec in train if spec.role is Role.FAULTY and not spec.entry.look_alike]
+    assert len(train) == runs
+    assert (
+        {spec.seed for spec in failing} == {spec.seed for spec in train if spec.role is Role.TWIN} == set(TRAIN_SEEDS)
+    )
+    assert len(TRAIN_SEEDS) >= FOLDS
+    assert len({spec.scenario for spec in failing}) >= 2
+    assert not {spec.seed for spec in others} & set(TRAIN_SEEDS)
+    assert not any(spec.held_out for spec in train)
+    learnt = {spec.scenario for spec in failing}
+    for spec in others:
+        if spec.role is not Role.TWIN and not spec.entry.look_alike:
+            assert ("cause" in spec.held_out.split("+")) == (spec.scenario not in learnt)
+    assert plan == "demo" or not any("cause" in spec.held_out for spec in others)
+
+
+def test_what_a_sweep_will_train_is_told_before():
+    swept = ["scenario=mask_missing,benign_clean_resume", "seed=range(2)", "optimizer.lr=0.01,0.02"]
+    assert planned(resolve(swept)[1]) == (
+        "32 runs: 4 faulty, 4 look-alike, 4 twins, 4 cured, 16 healthy ones more (8 a base, for visible steps and "
+        "thresholds); 2 bases"
+    )
