@@ -86,10 +86,12 @@ def test_what_one_reader_does_to_a_scalar_does_not_reach_another(path: Path, tra
     assert_same(file.trace("a"), traces["a"])
 
 
-def test_a_signal_that_no_schema_has_is_a_key_error(path: Path) -> None:
+def test_a_signal_that_no_schema_has_is_named(path: Path) -> None:
     trace = TelemetryFile(path).trace("a")
-    with pytest.raises(KeyError, match="mine"):
+    with pytest.raises(InputError, match="signal: 'mine' is not allowed"):
         trace["mine"]
+    with pytest.raises(KeyError, match="mine"):
+        trace.signals["mine"]
     assert trace.signals.get("mine") is None
 
 
