@@ -40,7 +40,8 @@ class Diagnosis:
 
     verdict: "wrong", "unclear" or "nothing". since: the step from which on, None for nothing. rows: those around it.
     findings: rules on the curves. evidence: rules of the playbook. near: labelled runs that are like this one.
-    log_next: signal that was not logged, to the causes whose most diagnostic signal it is. pages: of the candidates.
+    log_next: signal that was not logged, to the causes whose most diagnostic signal it is. pages: of the candidates and
+    of those that are not told from them.
     """
 
     name: str
@@ -60,17 +61,17 @@ class Diagnosis:
         """The rows around the step since which it is wrong; none where nothing is."""
         return [] if self.since is None else self.run.around(self.since)
 
-    def told_apart(self) -> list[dict[str, Any]]:
-        """The first candidate beside each other one: profile that tells them apart, None where what was logged does."""
-        if not self.candidates:
-            return []
-        first, *others = self.candidates
+    def confusable(self, one: Candidate) -> list[dict[str, Any]]:
+        """Causes that what was logged does not tell from a candidate: the poorest profile that does, None where none
+        does, and the most diagnostic signal of each."""
         profile = measured_profile(self.run.profile)
         return [
-            {"causes": [first.cause, other.cause], "by": told_apart_by(profile, first.cause, other.cause)}
-            for other in others
-            if other.cause in first.alike
+            {"cause": other, "told_by": told_apart_by(profile, one.cause, other), "telling": self._telling(other)}
+            for other in one.alike
         ]
+
+    def _telling(self, cause: str) -> str | None:
+        return self.pages[cause]["telling"] if cause in self.pages else None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe; numbers that are not finite are "nan", "inf" and "-inf"."""
@@ -90,9 +91,8 @@ class Diagnosis:
             },
             "findings": [one.to_dict() for one in self.findings],
             "playbook": [one.to_dict() for one in self.evidence],
-            "rows": [{name: value if name == "step" else written(value) for name, value in r.items()} for r in self.rows],
+            "rows": [{name: v if name == "step" else written(v) for name, v in row.items()} for row in self.rows],
             "candidates": [self._candidate(one) for one in self.candidates],
-            "not_told_apart": self.told_apart(),
             "sets_of": measured_profile(self.run.profile),
             "nearest": [one.to_dict() for one in self.near],
             "log_next": self.log_next,
@@ -105,7 +105,7 @@ class Diagnosis:
             "cause": one.cause,
             "score": round(one.score, 3),
             "title": page.get("title"),
-            "not_told_from": list(one.alike),
+            "not_told_from": self.confusable(one),
             "why": [{"step": step, "says": says} for step, says in one.why],
             "look_for": list(page.get("checked", ())),
             "telling": page.get("telling"),
@@ -144,7 +144,8 @@ class Diagnosis:
                 page = self.pages.get(one.cause)
                 lines += [f"  {place}. {one.cause}" + (f": {page['title']}" if page else "")]
                 if one.alike:
-                    lines += [f"     what was logged does not tell it from {_listed(one.alike)}"]
+                    others = [f"{x['cause']} (profile {x['told_by']} does)" for x in self.confusable(one)]
+                    lines += [f"     what was logged does not tell it from {_listed(others)}"]
             first = self.candidates[0].cause
             page = self.pages.get(first, {})
             if page.get("checked"):
@@ -196,7 +197,10 @@ def diagnose(trace: Trace, name: str, pages: Pages | None = None, profile: str =
     near = [] if since is None else [one for one in nearest(run, since) if one.distance < ALIKE]
     fit = [] if since is None else candidates(run.profile, found, rules, [one.cause for one in near])
     unseen = reach(run.profile)
-    asked = [one.cause for one in fit] if since is not None else [*unseen.never, *unseen.sometimes]
+    if since is None:
+        asked = [*unseen.never, *unseen.sometimes]
+    else:
+        asked = [one.cause for one in fit] + [other for one in fit for other in one.alike]
     known = {cause: pages(cause) for cause in asked} if pages else {}
     log_next: dict[str, list[str]] = {}
     for cause, page in known.items():

@@ -25,7 +25,7 @@ FEWEST = 20  # rows of the loss, under which its shape is not judged
 SMOOTH = 25  # rows of a level, at most
 STILL = 3.0  # a fall under so many times the noise of a row may be none
 CLEAR = 2.0  # times the noise of a row, that a rise of the level is over
-LOUD = 5.0  # the same, where the fall itself is within the noise
+LOUD = 3.0  # the same, where the fall itself is within the noise
 SURE = 4.0  # standard errors between the first and the last quarter from which on they differ
 EARLY = 0.05  # share of the log by which a healthy run still has some of its fall ahead
 REST = 0.01  # of the fall, which is next to nothing
@@ -62,7 +62,7 @@ class Finding:
 
 def findings(run: Observed) -> list[Finding]:
     """Every rule that finds something, the earliest first; those that decide before those that do not."""
-    found = [*_nonfinite(run), *_zero_loss(run), *_of_the_loss(run), *_validation(run)]
+    found = [*_nonfinite(run), *_zero_loss(run), *_missing(run), *_of_the_loss(run), *_validation(run)]
     return sorted(found, key=lambda one: (not one.decides, one.since))
 
 
@@ -127,7 +127,8 @@ def _stopped_early(run: Observed, shape: Shape) -> Iterator[Finding]:
     yield Finding(
         "stopped_early", int(shape.steps[reached]),
         f"{1 - REST:.0%} of the fall of the loss came by step {shape.steps[reached]}; in the "
-        f"{len(shape.values) - reached} rows since then it went from {_short(float(shape.level[reached]))} to {_short(float(shape.level[-1]))}",
+        f"{len(shape.values) - reached} rows since then it went from {_short(float(shape.level[reached]))} to "
+        f"{_short(float(shape.level[-1]))}",
         len(shape.values) - reached, causes=("labels_detached", "post_ln_depth", "vanishing_depth", "high_lr"),
     )  # fmt: skip
 
@@ -153,13 +154,17 @@ def _off_its_least(run: Observed, shape: Shape) -> Iterator[Finding]:
 
 def _risen(run: Observed, shape: Shape, gap: np.ndarray, a: int, b: int) -> Finding:
     """The finding of rows a to b, which are off the least level."""
+    # The level follows a jump when half of its rows are over: the jump was at the first of those without a break.
+    behind = shape.values[max(0, a - shape.width + 1) : a + 1]
+    under = behind <= shape.least[a] + (shape.level[a] - shape.least[a]) / 2
+    first = a if under[-1] else a + 1 - int(np.argmax(np.append(under[::-1], True)))
     best = int(np.argmin(shape.level[: a + 1]))
     peak = a + int(np.argmax(shape.level[a : b + 1]))
     rise = float(gap[a : b + 1].max() / shape.fall)
     at_end = b == len(gap) - 1
     ended = "has not come back by the end of the log" if at_end else f"came back at step {shape.steps[b + 1]}"
     return Finding(
-        "rise_at_the_end" if at_end else "long_rise", int(shape.steps[a]),
+        "rise_at_the_end" if at_end else "long_rise", int(shape.steps[first]),
         f"the loss rose from {_short(float(shape.level[best]))} to {_short(float(shape.level[peak]))} at step "
         f"{shape.steps[peak]}, by {_short(rise)} of all that it fell, and {ended}: {b - a + 1} rows",
         b - a + 1, decides=not at_end or rise >= HALF or b - a + 1 >= LAST_SHARE * len(gap),
@@ -232,9 +237,21 @@ def _zero_loss(run: Observed) -> Iterator[Finding]:
         a, b = found[0]
         yield Finding(
             "zero_loss", int(steps[a]),
-            f"the loss is exactly 0 at {b - a + 1} rows in a row, from step {steps[a]} on: as a logger that filters NaN "
-            "prints it, or with labels that are all the same",
+            f"the loss is exactly 0 at {b - a + 1} rows in a row, from step {steps[a]} on: as a logger that filters "
+            "NaN prints it, or with labels that are all the same",
             b - a + 1, causes=("high_lr", "nan_weight_spread", "labels_one_class", "label_leak"),
+        )  # fmt: skip
+
+
+def _missing(run: Observed) -> Iterator[Finding]:
+    steps = run.curve("loss").steps
+    after = run.steps[run.steps > steps[-1]] if len(steps) else run.steps[:0]
+    if len(after) >= LAST and after[-1] - steps[-1] > OFF * (after[-1] - run.steps[0]):
+        yield Finding(
+            "loss_missing", int(after[0]),
+            f"{len(after)} rows after step {steps[-1]} have no loss, to the end of the log: an empty cell often stands "
+            "for NaN",
+            len(after), decides=False, causes=RISING,
         )  # fmt: skip
 
 

@@ -7,7 +7,6 @@ after it. The distance is what is left then, as a share of the standard deviatio
 in NaN is no match for one that does not.
 """
 
-import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -115,15 +114,10 @@ def _pieces(loss: Curve, change: int) -> tuple[np.ndarray, bool] | None:
     ):
         at = (finite.steps[steps] - low) / max(1, high - low) * count
         values, known = finite.values[steps], np.unique(at.astype(int))
-        medians = {int(piece): float(np.median(values[at.astype(int) == piece])) for piece in known}
-        if len(medians) > 1:  # between two pieces that are known the log is a line
-            known = np.array(sorted(medians))
-            within = np.arange(known[0], known[-1] + 1)
-            medians = dict(
-                zip(within.tolist(), np.interp(within, known, [medians[int(k)] for k in known]), strict=True)
-            )
-        parts += [medians.get(piece, math.nan) for piece in range(count)]
-    return np.array(parts), broken
+        medians = [np.median(values[at.astype(int) == piece]) for piece in known]
+        # Between two pieces that are known the log is a line; outside of them there is none.
+        parts.append(np.interp(np.arange(count), known, medians, np.nan, np.nan) if medians else np.full(count, np.nan))
+    return np.concatenate(parts), broken
 
 
 def _fit(theirs: np.ndarray, mine: np.ndarray) -> tuple[float, float]:

@@ -34,7 +34,10 @@ class Curve(NamedTuple):
 
 
 class Observed:
-    """A run as its log shows it. rows: in the order of their steps. trace: of an imported log, or of a data set's run."""
+    """A run as its log shows it. trace: of an imported log, or of a data set's run, seen under a profile.
+
+    rows: in the order of their steps. signals: those that some row has.
+    """
 
     def __init__(self, trace: Trace, profile: str = "full") -> None:
         self.rows: list[Row] = list(observe(rows(trace), profile))

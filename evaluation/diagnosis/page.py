@@ -1,4 +1,4 @@
-"""A diagnosis as one HTML file that loads nothing: the answer in words, and the curves with the labelled runs on them."""
+"""A diagnosis as one HTML file that loads nothing: the answer, and the curves with labelled runs laid over them."""
 
 from pathlib import Path
 from typing import Any
@@ -43,29 +43,28 @@ def write_page(found: Diagnosis, out: Path) -> Path:
 
 def _drawn(found: Diagnosis) -> dict[str, Any]:
     """What the script draws: the run's own curves, and the loss once more for each labelled run."""
-    curves = {name: found.run.curve(name) for name in SHOWN}
+    curves = {name: _thinned(found.run.curve(name)) for name in SHOWN}
     own = [
-        {
-            "label": caption(name),
-            "unit": "as logged" if name.endswith("loss") else BY_NAME[name].unit,
-            "series": [OWN | _points(_thinned(curve))],
-        }
+        {"label": caption(name), "unit": _unit(name), "series": [OWN | _points(curve)]}
         for name, curve in curves.items()
         if len(curve)
     ]
-    near = [
-        [
-            *({"id": role, "name": role, "ink": role} | _points(one.curves[role]) for role in ROLES if role in one.curves),
-            OWN | _points(_thinned(curves["loss"])),
-        ]
-        for one in found.near
-    ]  # fmt: skip
+    near = []
+    for one in found.near:
+        roles = [role for role in ROLES if role in one.curves]
+        labelled = [{"id": role, "name": role, "ink": role} | _points(one.curves[role]) for role in roles]
+        near.append([*labelled, OWN | _points(curves["loss"])])
     steps = found.run.steps
     return {"since": found.since, "domain": [int(steps[0]), int(steps[-1])], "own": own, "near": near}
 
 
 def _points(curve: Curve) -> dict[str, list[Any]]:
     return {"steps": curve.steps.tolist(), "values": [written(value) for value in curve.values.tolist()]}
+
+
+def _unit(name: str) -> str:
+    """A loss may be in any unit: a log does not say."""
+    return "as logged" if name.endswith("loss") else BY_NAME[name].unit
 
 
 def _thinned(curve: Curve) -> Curve:

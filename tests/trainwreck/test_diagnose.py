@@ -8,17 +8,15 @@ import pytest
 import trainwreck
 from trainwreck.evaluation.dataset.dataset import load
 
-HEALTHY = "step,loss\n" + "".join(
-    f"{10 * i},{2 + 8 * math.exp(-i / 20) + 0.02 * (i * 7 % 5):.4f}\n" for i in range(200)
-)
+LOSSES = [2 + 8 * math.exp(-i / 20) + 0.02 * (i * 7 % 5) for i in range(200)]
+HEALTHY = "step,loss\n" + "".join(f"{10 * i},{loss:.4f}\n" for i, loss in enumerate(LOSSES))
 
 
 @pytest.fixture
 def logs(here):
     (here / "good.csv").write_text(HEALTHY, encoding="utf-8")
-    (here / "bad.csv").write_text(
-        HEALTHY.replace("step,loss", "it;ce").replace(",", ";") + "2000;nan\n", encoding="utf-8"
-    )
+    bad = HEALTHY.replace("step,loss", "it;ce").replace(",", ";") + "2000;nan\n"
+    (here / "bad.csv").write_text(bad, encoding="utf-8")
     return here
 
 

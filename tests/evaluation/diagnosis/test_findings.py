@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.diagnosis.findings import findings
+from trainwreck.evaluation.diagnosis.observed import Observed
 
 NAN = float("nan")
 
@@ -155,6 +156,15 @@ def test_validation_alone_rises(observed, falling):
     assert one.causes[0] == "overfit_small_set"
     noisy = [9.0, 5.0, 4.0, 3.6, 3.5, 3.7, 3.5, 3.8, 3.6]
     assert deciding(observed(falling(401), validation_loss=noisy)) == []
+
+
+def test_a_loss_that_is_no_longer_logged(trace, falling):
+    run = trace(falling(), lr=np.full(400, 1e-3))
+    run.logged["loss"] = np.arange(400) < 300
+    (one,) = findings(Observed(run))
+    assert (one.rule, one.since, one.decides) == ("loss_missing", 300, False)
+    run.logged["loss"] = np.arange(400) % 10 == 0  # every tenth row
+    assert findings(Observed(run)) == []
 
 
 def test_too_few_rows_are_not_judged(observed):
