@@ -76,6 +76,11 @@ def evidence(run: Observed) -> list[Evidence]:
     ]  # fmt: skip
 
 
+def specific(rule: Evidence) -> bool:
+    """Whether a rule is about a signal that is made for its cause, and not about losses, whose unit it must guess."""
+    return bool(rule.reads) and "validation_loss" not in rule.reads
+
+
 def candidates(
     profile: str, found: Iterable[Finding], rules: Iterable[Evidence], near: Iterable[str] = ()
 ) -> list[Candidate]:
@@ -93,8 +98,8 @@ def candidates(
             if reason and reason not in why.setdefault(cause, []):
                 why[cause].append(reason)
 
-    for place, rule in enumerate(sorted(rules, key=lambda one: not one.reads), start=1):
-        count(rule.causes, (1.0 if rule.reads else GENERAL) / place, (rule.step, rule.says))
+    for place, rule in enumerate(sorted(rules, key=lambda one: not specific(one)), start=1):
+        count(rule.causes, (1.0 if specific(rule) else GENERAL) / place, (rule.step, rule.says))
     decisive = [one for one in found if one.decides] or list(found)
     for place, one in enumerate(decisive, start=1):
         count(one.causes, 1.0 / place, (one.since, one.says))

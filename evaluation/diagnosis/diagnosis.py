@@ -12,6 +12,7 @@ from trainwreck.evaluation.diagnosis.candidates import (
     candidates,
     evidence,
     measured_profile,
+    specific,
     told_apart_by,
 )
 from trainwreck.evaluation.diagnosis.findings import Finding, findings
@@ -21,7 +22,7 @@ from trainwreck.evaluation.diagnosis.reach import Reach, reach
 from trainwreck.evaluation.pages.numbers import written
 
 WRONG, UNCLEAR, NOTHING = VERDICTS = ("wrong", "unclear", "nothing")
-SAID = {
+ANSWERS = {
     WRONG: "something is wrong",
     UNCLEAR: "perhaps something is wrong; no rule that decides holds",
     NOTHING: "nothing wrong that this log could show",
@@ -79,7 +80,7 @@ class Diagnosis:
         return {
             "run": self.name,
             "verdict": self.verdict,
-            "said": SAID[self.verdict],
+            "answer": ANSWERS[self.verdict],
             "since": self.since,
             "log": {
                 "rows": len(steps),
@@ -125,7 +126,7 @@ class Diagnosis:
         steps = self.run.steps
         at = "" if self.since is None else f", since step {self.since}"
         head = [
-            f"{self.name}: {SAID[self.verdict]}{at}",
+            f"{self.name}: {ANSWERS[self.verdict]}{at}",
             f"  {len(steps)} rows, steps {steps[0]} to {steps[-1]}: {', '.join(self.run.signals[:8])}"
             + (f" and {len(self.run.signals) - 8} more" if len(self.run.signals) > 8 else "")
             + f"; nearest to the profile {self.run.profile}",
@@ -198,10 +199,10 @@ def diagnose(trace: Trace, name: str, pages: Pages | None = None, profile: str =
     fit = [] if since is None else candidates(run.profile, found, rules, [one.cause for one in near])
     unseen = reach(run.profile)
     if since is None:
-        asked = [*unseen.never, *unseen.sometimes]
+        listed = [*unseen.never, *unseen.sometimes]
     else:
-        asked = [one.cause for one in fit] + [other for one in fit for other in one.alike]
-    known = {cause: pages(cause) for cause in asked} if pages else {}
+        listed = [one.cause for one in fit] + [other for one in fit for other in one.alike]
+    known = {cause: pages(cause) for cause in listed} if pages else {}
     log_next: dict[str, list[str]] = {}
     for cause, page in known.items():
         if page["telling"] not in run.signals:
@@ -212,7 +213,7 @@ def diagnose(trace: Trace, name: str, pages: Pages | None = None, profile: str =
 def _softly(rules: list[Evidence]) -> list[Evidence]:
     """Rules about signals besides the curves that do not decide. Those about the curves alone depend on the level of
     the loss, and one healthy run in eight has one: they rank causes, and say nothing of whether one is there."""
-    return [one for one in rules if not one.decides and one.reads and "validation_loss" not in one.reads]
+    return [one for one in rules if not one.decides and specific(one)]
 
 
 def _listed(names: Any, most: int = MOST_NAMED) -> str:

@@ -35,6 +35,7 @@ ENDS_OFF = 0.05  # share of the fall by which a log may not end off it
 LAST = 5  # rows that are the end, at least
 LAST_SHARE = 0.05  # of the rows; a shorter rise at the end may yet come back, unless it is
 HALF = 0.5  # of the fall
+STEPS_AT_ONCE = 5  # between two rows, for a jump in one row to be one in a step or so
 CLOSE = 20  # steps between the last finite row and the first that is not, to know what came before
 RISING = ("high_lr", "fp16_attention_overflow", "post_ln_depth", "corrupt_tokens", "softmax_unshifted")
 BLUE = ("nan_weight_spread", "softmax_unshifted", "log_of_zero", "corrupt_tokens", "high_lr")  # out of the blue
@@ -180,7 +181,8 @@ def _causes_of_a_rise(run: Observed, shape: Shape, gap: np.ndarray, a: int, b: i
     if len(before) and len(since) > 1 and float(np.median(since)) <= float(before[-1]):
         return "augmentation_noise", "label_noise", "corrupt_tokens"
     settled = min(b, a + shape.width)  # by when the level of a loss that jumped has followed it
-    if gap[settled] >= HALF * float(gap[a : b + 1].max()):
+    at_once = gap[settled] >= HALF * float(gap[a : b + 1].max()) and gap[a : b + 1].max() < shape.fall
+    if at_once and shape.steps[a] - shape.steps[max(0, a - 1)] <= STEPS_AT_ONCE:
         return "corrupt_tokens", "distribution_shift", "tokenizer_mismatch", "optimizer_state_lost", "lr_jump"
     return "high_lr", "slow_divergence", "clip_too_loose", "adam_beta2_low", "no_warmup"
 

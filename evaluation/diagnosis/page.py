@@ -7,7 +7,7 @@ import numpy as np
 from markupsafe import Markup
 
 from trainwreck.evaluation.dataset.schema import BY_NAME
-from trainwreck.evaluation.diagnosis.diagnosis import ALIKE, SAID, Diagnosis
+from trainwreck.evaluation.diagnosis.diagnosis import ALIKE, ANSWERS, Diagnosis
 from trainwreck.evaluation.diagnosis.observed import Curve
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.pages.assets import CHART, THEME, asset, script
@@ -28,7 +28,7 @@ def write_page(found: Diagnosis, out: Path) -> Path:
     page = outline.render(
         found=found,
         facts=found.to_dict(),
-        said=SAID[found.verdict],
+        answer=ANSWERS[found.verdict],
         pages=found.pages,
         alike=ALIKE,
         columns=[name for name in SHOWN if any(name in row for row in found.rows)],

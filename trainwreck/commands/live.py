@@ -244,9 +244,9 @@ def diagnose(
     from trainwreck.evaluation.logs.readers import parse_mapping
     from trainwreck.scenarios.spec.pages import page
 
-    asked = subjects(log, run, format=format, mapping=parse_mapping(mapping))
+    runs = subjects(log, run, format=format, mapping=parse_mapping(mapping))
     found = []
-    for name, trace in [only(asked, log)] if out else asked:
+    for name, trace in [only(runs, log)] if out else runs:
         found.append(ask(trace, name, page, profile))
         if not as_json:
             print(found[-1].text(), flush=True)

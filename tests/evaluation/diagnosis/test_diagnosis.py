@@ -85,9 +85,9 @@ def test_the_answer_has_causes_cure_and_commands(broken):
     facts = found.to_dict()
     (first, *_) = facts["candidates"]
     assert first["cause"] == "nan_weight_spread"
-    told = {other["cause"]: (other["told_by"], other["telling"]) for other in first["not_told_from"]}
-    assert told["poisoned_checkpoint"] == ("full", "nonfinite_weights")
-    assert told["norm_eps_zero"][0] == "standard"
+    tells = {other["cause"]: (other["told_by"], other["telling"]) for other in first["not_told_from"]}
+    assert tells["poisoned_checkpoint"] == ("full", "nonfinite_weights")
+    assert tells["norm_eps_zero"][0] == "standard"
     assert first["commands"] == ["trainwreck show nan_weight_spread", "trainwreck reproducer nan_weight_spread"]
     assert first["cure"].startswith("Halt and restore")
     assert first["why"][0]["step"] == facts["since"] == row["onset_step"]
