@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from trainwreck.evaluation.constants import COMMON_SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.diagnosis.candidates import (
     Candidate,
@@ -139,6 +140,9 @@ class Diagnosis:
         lines = [f"  step {one.since}: {one.says}" for one in self.findings[:4]]
         named = [one for one in self.evidence if one.decides or not self.findings][:3]
         lines += [f"  step {one.step}: {one.says} (playbook)" for one in named]
+        for row in self.rows:
+            values = [f"{name} {row[name]:.4g}" for name in COMMON_SIGNALS if name in row]
+            lines += [f"    row {row['step']}: {', '.join(values)}"]
         if self.candidates:
             lines += ["causes that fit, the likeliest first:"]
             for place, one in enumerate(self.candidates, start=1):

@@ -48,6 +48,17 @@ def test_a_run_of_a_data_set(call, here):
     assert trainwreck.diagnose("sample", run_id, profile="common").run.profile == "common"
 
 
+def test_runs_of_the_sample_as_logs(call, here):
+    runs = load("sample").runs
+    failing = runs[(runs["scenario"] == "gradients_not_cleared") & (runs["kind"] == "failing")].iloc[0]
+    assert call("export", "sample", failing["run_id"], failing["twin_id"], "--to", "trackio", "--out", "logs").code == 0
+    found = trainwreck.diagnose(f"logs/{failing['run_id']}.csv", profile="common")
+    assert (found.verdict, found.near[0].cause) == ("wrong", "gradients_not_cleared")
+    assert 0 <= found.since - failing["onset_step"] <= 10
+    twin = trainwreck.diagnose(f"logs/{failing['twin_id']}.csv", profile="common")
+    assert (twin.verdict, twin.since) == ("nothing", None)
+
+
 def test_every_run_of_a_log_has_an_answer(call, logs):
     for name in ("version_0", "version_1"):
         (logs / "lightning_logs" / name).mkdir(parents=True)
