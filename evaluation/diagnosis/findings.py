@@ -9,8 +9,7 @@ noise   of a single row about its trend, by the median difference between neighb
 rise    of the level over its least so far, as a share of the fall
 
 Shares of the log are counted in rows and in steps, and the smaller counts, since many logs have more rows at the
-start. The thresholds were developed on 139 public logs (docs/diagnose.md), of which the healthy ones stay under half of
-each.
+start. The thresholds were developed on 139 public logs; docs/diagnose.md has what other thresholds would do there.
 """
 
 from collections.abc import Iterator
@@ -39,6 +38,7 @@ STEPS_AT_ONCE = 5  # between two rows, for a jump in one row to be one in a step
 CLOSE = 20  # steps between the last finite row and the first that is not, to know what came before
 RISING = ("high_lr", "fp16_attention_overflow", "post_ln_depth", "corrupt_tokens", "softmax_unshifted")
 BLUE = ("nan_weight_spread", "softmax_unshifted", "log_of_zero", "corrupt_tokens", "high_lr")  # out of the blue
+NEAR_ZERO = 0.05  # of the largest loss; from under it a 0 may be what rounding leaves
 OVERFLOWS = 3  # rows in a row without a finite gradient, where the loss is finite
 
 
@@ -237,11 +237,14 @@ def _zero_loss(run: Observed) -> Iterator[Finding]:
     found = [(a, b) for a, b in _stretches(values == 0.0) if b > a]
     if found:
         a, b = found[0]
+        before = values[:a][np.isfinite(values[:a])]
+        fell = not len(before) or before[-1] > NEAR_ZERO * before.max()
         yield Finding(
             "zero_loss", int(steps[a]),
             f"the loss is exactly 0 at {b - a + 1} rows in a row, from step {steps[a]} on: as a logger that filters "
             "NaN prints it, or with labels that are all the same",
-            b - a + 1, causes=("high_lr", "nan_weight_spread", "labels_one_class", "label_leak"),
+            b - a + 1, decides=bool(fell),
+            causes=("high_lr", "nan_weight_spread", "labels_one_class", "label_leak"),
         )  # fmt: skip
 
 

@@ -119,6 +119,8 @@ def test_zero_is_how_a_filter_prints_nan(observed, falling):
     loss = falling()
     loss[350:] = 0.0
     assert ("zero_loss", 350) in deciding(observed(loss))
+    memorised = np.round(3.0 * np.exp(-np.arange(200) / 20.0), 2)  # as a logger rounds it
+    assert deciding(observed(memorised[:140])) == []
 
 
 def test_a_gradient_that_overflows(observed, falling):
