@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.dataset import DataSet as AnyDataSet
     from trainwreck.evaluation.dataset.diff import Comparison, Differences
     from trainwreck.evaluation.detectors.base import Detector
+    from trainwreck.evaluation.diagnosis.diagnosis import Diagnosis
     from trainwreck.evaluation.labels.stability import Stability
     from trainwreck.evaluation.leaderboard.run import Leaderboard, Progress
     from trainwreck.evaluation.leaderboard.transfer import Transfer
@@ -249,6 +250,29 @@ def import_logs(
     paths = [Path(log) for log in logs]
     read(paths, Path(out), format=format, mapping=parsed, labels=file, blank=blank, every=every, pattern=pattern)
     return load(Path(out))
+
+
+def diagnose(
+    log: str | Path,
+    run: str | None = None,
+    *,
+    format: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    profile: str = DEFAULT_PROFILE,
+) -> "Diagnosis":
+    """What is wrong with a run, since when and why; or that nothing is that its log could show.
+
+    log: what `import_logs` reads, or the folder of a data set; run: which of its runs, where it has several. format,
+    mapping: as for `import_logs`. profile: as if only that had been logged.
+    """
+    from trainwreck.evaluation.diagnosis.diagnosis import diagnose as ask
+    from trainwreck.evaluation.diagnosis.subjects import only, subjects
+    from trainwreck.evaluation.logs.readers import parse_mapping
+    from trainwreck.scenarios.spec.pages import page
+
+    parsed = parse_mapping([f"{column}={signal}" for column, signal in (mapping or {}).items()])
+    name, trace = only(subjects(Path(log), run, format=format, mapping=parsed), Path(log))
+    return ask(trace, name, page, profile)
 
 
 def export(data: "Data", to: str, out: str | Path, run_ids: Sequence[str] = ()) -> dict[str, str]:

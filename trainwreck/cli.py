@@ -40,6 +40,7 @@ GROUPS = {
         "release": ("data", "Write a data set in the form for publication."),
     },
     "Live": {
+        "diagnose": ("live", "Say what is wrong with a run, since when and why."),
         "watch": ("live", "Run detectors on the log of a training run."),
         "preflight": ("live", "Check a model and a batch before training."),
     },

@@ -28,6 +28,12 @@ def shipped(profile: str) -> Sets:
     return measured().get(profile, {})
 
 
+def undetectable(profile: str) -> tuple[str, ...]:
+    """Causes whose failing runs the profile does not tell from healthy ones; empty where it has not been measured."""
+    facts = json.loads(path().read_text(encoding="utf-8"))["profiles"].get(profile, {})
+    return tuple(facts.get("undetectable", ()))
+
+
 def fingerprint() -> str:
     """Which sets these are: scores within a set hold for them alone."""
     return sha256(path())

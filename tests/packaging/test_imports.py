@@ -26,7 +26,7 @@ ROOMS = {
         ("audits", "leaderboard", "learning"),
         ("pages", "release"),
         ("logs",),
-        ("live",),
+        ("diagnosis", "live"),
     ),
     "scenarios": (
         ("config",),

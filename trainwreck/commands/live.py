@@ -1,4 +1,4 @@
-"""Live: detectors on the log of a training run, and checks before a run."""
+"""Live: detectors on the log of a training run, what is wrong with a run, and checks before one."""
 
 import json
 import os
@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trainwreck.commands import choices
-from trainwreck.commands.choices import DETECTOR, PATH, ScenarioId, Suggested
-from trainwreck.commands.options import as_json, as_severity, as_size, settings, severity_option, size_option
+from trainwreck.commands.choices import DETECTOR, PATH, OneOf, ScenarioId, Suggested
+from trainwreck.commands.options import (
+    as_json,
+    as_severity,
+    as_size,
+    profile_option,
+    settings,
+    severity_option,
+    size_option,
+)
 from trainwreck.commands.tables import print_json, print_table
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.progress import progress
@@ -200,6 +208,56 @@ class _Json(_Lines):
 def _shown(step: int, values: Any) -> str:
     scalars = {str(target): value for target, value in values.items() if target.entry is None}
     return f"step {step}" + "".join(f"  {name} {scalars[name]:.4g}" for name in SHOWN if name in scalars)
+
+
+@click.command()
+@click.argument("log", metavar="LOG", type=PATH)
+@click.argument("run", metavar="[RUN]", required=False)
+@click.option(
+    "--format",
+    type=OneOf(choices.LOG_FORMATS, shown=False),
+    metavar="FORMAT",
+    help=f"{', '.join(choices.LOG_FORMATS)}; by default what it looks like.",
+)
+@click.option("--map", "mapping", multiple=True, metavar="COLUMN=SIGNAL", help="What a column is. May be repeated.")
+@profile_option
+@click.option("--out", type=PATH, help="Write the answer about one run as an HTML page too.")
+@as_json
+def diagnose(
+    log: Path,
+    run: str | None,
+    format: str | None,
+    mapping: Sequence[str],
+    profile: str,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Say what is wrong with a run, since when and why.
+
+    LOG is whatever `trainwreck import` reads, or the folder of a data set; RUN is one of its runs, all by default.
+    The answer has the rules that hold and the rows that they hold at, the causes that fit, the labelled runs that look
+    alike, what to check and to log next, the proven cure; or that nothing is wrong that this log could show, and what
+    it could not show. --profile: as if only that had been logged.
+    """
+    from trainwreck.evaluation.diagnosis.diagnosis import diagnose as ask
+    from trainwreck.evaluation.diagnosis.subjects import only, subjects
+    from trainwreck.evaluation.logs.readers import parse_mapping
+    from trainwreck.scenarios.spec.pages import page
+
+    runs = subjects(log, run, format=format, mapping=parse_mapping(mapping))
+    found = []
+    for name, trace in [only(runs, log)] if out else runs:
+        found.append(ask(trace, name, page, profile))
+        if not as_json:
+            print(found[-1].text(), flush=True)
+    if out:
+        from trainwreck.evaluation.diagnosis.page import write_page
+
+        write_page(found[0], out)
+    if as_json:
+        print_json([one.to_dict() for one in found])
+    elif out:
+        print(f"page: {out}")
 
 
 @click.command()

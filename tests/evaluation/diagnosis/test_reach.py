@@ -1,0 +1,32 @@
+"""What an answer of nothing leaves open: the record is of these rules, and says what it was measured on."""
+
+import pytest
+
+from trainwreck.evaluation.dataset.sample import sample
+from trainwreck.evaluation.diagnosis.reach import MEASURED, _recorded, measure, reach
+from trainwreck.evaluation.replay.profiles import PROFILES
+from trainwreck.scenarios.spec.registry import scenarios
+
+RUNS = 2  # of each failure in the sample
+
+
+def test_the_record_is_what_the_rules_find_in_the_sample():
+    measured, recorded = measure([sample()])["profiles"], _recorded()["profiles"]
+    for profile in MEASURED:
+        alone = {cause: count for cause, count in recorded[profile].items() if count[1] == RUNS}
+        assert len(alone) == 6  # the other causes of the sample were measured on more runs
+        assert {cause: measured[profile][cause] for cause in alone} == alone
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_has_an_answer(profile):
+    found = reach(profile)
+    assert found.profile in MEASURED
+    assert found.tried > 40
+    assert {*found.never, *found.sometimes} <= set(scenarios())
+    assert not {*found.never} & {*found.sometimes}
+
+
+def test_richer_profiles_leave_less_open():
+    never = {profile: set(reach(profile).never) for profile in MEASURED}
+    assert len(never["full"]) < len(never["common"]) < len(never["minimal"])
