@@ -28,7 +28,7 @@ def breakdown(at: At) -> dict[str, dict[str, Share]]:
         "scenario": (one.scenario, one.failing, at.found),
         "look_alike": (one.scenario, one.look_alike, at.alarmed),
     }
-    masks = {}
+    masks: dict[tuple[str, str], np.ndarray] = {}
     for part, (names, among, _) in groups.items():
         every, code = np.unique(names, return_inverse=True)
         masks |= {(part, name): mask for i, name in enumerate(every.tolist()) if (mask := among & (code == i)).any()}
