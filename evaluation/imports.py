@@ -26,7 +26,8 @@ def import_file(path: Path, what: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if Path(frame.filename).absolute() == path.absolute()]
         reason += f"; line {lines[-1]}" if lines else ""
         raise InputError(f"{what} {path}: does not import ({reason})") from None
     return module

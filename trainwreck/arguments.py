@@ -56,7 +56,7 @@ def _check(function: Callable[..., Any], words: tuple[Any, ...], settings: dict[
         for one in value if parameter.kind is parameter.VAR_POSITIONAL else (value,):
             if not allows(parameter.annotation, one):
                 raise InputError(f"{name}: {shortened(one)} is not allowed; allowed: {_words(parameter.annotation)}")
-            if name in LOWEST and isinstance(one, Real) and not one >= LOWEST[name]:
+            if name in LOWEST and isinstance(one, int | float) and not one >= LOWEST[name]:
                 raise InputError(f"{name}: {one} is not allowed; allowed: {LOWEST[name]:g} or more")
 
 
@@ -101,5 +101,5 @@ def _words(annotation: Any) -> str:
         return "a list"
     if isinstance(annotation, str) or getattr(annotation, "__name__", "") in DATA:
         return ALL_DATA
-    words = {int: "a whole number", float: "a number", str: "text", bool: "True or False", Path: "a path"}
-    return words.get(annotation, "None" if annotation is NoneType else getattr(annotation, "__name__", str(annotation)))
+    plain = {int: "a whole number", float: "a number", str: "text", bool: "True or False", Path: "a path"}
+    return plain.get(annotation, "None" if annotation is NoneType else getattr(annotation, "__name__", str(annotation)))

@@ -92,11 +92,11 @@ class Audit:
         )
 
     def __repr__(self) -> str:
-        said = "something tells that a run will fail" if self.leaks else "nothing tells that a run will fail"
+        answer = "something tells that a run will fail" if self.leaks else "nothing tells that a run will fail"
         rows = [
             f"  {one.name} ({one.track}): {one.verdict}, balanced accuracy {one.accuracy:.2f}" for one in self.channels
         ]
-        return "\n".join([f"{said} before it does", *rows, *([self.advice] if self.advice else [])])
+        return "\n".join([f"{answer} before it does", *rows, *([self.advice] if self.advice else [])])
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe."""

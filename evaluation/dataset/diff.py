@@ -246,7 +246,7 @@ def _is_beyond(found: Comparison, one: Any, other: Any) -> bool:
         return False
     if found.final_difference is None:
         return (_label(one.get("final_loss")) is None) != (_label(other.get("final_loss")) is None)
-    return abs(found.final_difference) > (_label(one.get("tolerance")) or FINAL_WITHIN)
+    return bool(abs(found.final_difference) > (_label(one.get("tolerance")) or FINAL_WITHIN))
 
 
 def _apart(steps: Sequence[tuple[Any, Any, float]]) -> tuple[int, int]:

@@ -5,6 +5,7 @@ when they are asked for; no plan has them by itself, and the package's record do
 of them is kept for this machine (`proofs.proven_here`). What their code raises is an InputError with file and line.
 """
 
+import hashlib
 import inspect
 import traceback
 from collections.abc import Callable, Collection, Iterator
@@ -15,7 +16,6 @@ from typing import Any
 
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.imports import import_file
 from trainwreck.scenarios.spec.faults import Change
 from trainwreck.scenarios.spec.scenario import Scenario
@@ -102,7 +102,7 @@ def source_file(id: str) -> Path:
 
 def source_of(id: str) -> str:
     """SHA-256 of the file of a scenario from outside: a proof is of these lines."""
-    return sha256(source_file(id))
+    return hashlib.sha256(source_file(id).read_bytes()).hexdigest()
 
 
 @contextmanager

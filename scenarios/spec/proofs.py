@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from trainwreck.evaluation.files import read_json, write_json
+from trainwreck.evaluation.errors import InputError
 
 RECORD = "proofs.json"
 UNPROVEN = "unproven.json"
@@ -47,13 +47,20 @@ def proven_here(scenario: str, identity: str, source: str) -> bool:
 
 def enter_here(rows: list[dict[str, Any]]) -> None:
     """Add proofs of scenarios from outside: rows with scenario, identity and source, and what was measured."""
+    from trainwreck.evaluation.files import write_json  # which imports what a listing does not need
+
     new = {(row["scenario"], row["identity"]) for row in rows}
     kept = [row for row in _local() if (row.get("scenario"), row.get("identity")) not in new]
     write_json(local_path(), [*kept, *rows])
 
 
 def _local() -> list[dict[str, Any]]:
-    found = read_json(local_path()) if local_path().is_file() else []
+    try:
+        found = json.loads(local_path().read_text(encoding="utf-8")) if local_path().is_file() else []
+    except ValueError:
+        raise InputError(
+            f"{local_path()}: damaged, not JSON; allowed: without this file, and proofs made again"
+        ) from None
     return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
 
 

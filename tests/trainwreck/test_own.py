@@ -25,7 +25,8 @@ def own(here, monkeypatch):
 
 def test_a_sweep_of_a_file_says_what_it_trains_and_that_it_is_not_proven(own, call, tiny):
     Path("mine.txt").write_text("the cat sat on the mat, and the dog did not. " * 100)
-    sweep = (f"scenario={own}", "fault.factor=0.01,0.03", *tiny, "--text", "mine.txt")
+    longer = ["steps=60" if word.startswith("steps=") else word for word in tiny]  # its cure comes late
+    sweep = (f"scenario={own}", "fault.factor=0.01,0.03", *longer, "--text", "mine.txt")
     made = call("generate", *sweep, "--out", "made", "--workers", "1")
     assert made.code == 0, made.err
     assert made.err.startswith("13 runs: 2 faulty, 1 twins, 2 cured, 8 healthy ones more")

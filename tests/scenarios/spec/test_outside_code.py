@@ -95,10 +95,13 @@ def said(found, file, line):
     return text
 
 
-def test_an_import_that_fails_names_the_line(write):
+def test_an_import_that_fails_names_the_line(write, tmp_path, monkeypatch):
     file, line = write("import torch\n", "import torch\n1 / 0\n")
     with pytest.raises(InputError, match=rf"does not import \(ZeroDivisionError: division by zero; line {line + 1}\)"):
         scenario(file)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=rf"^scenario mine\.py: .*; line {line + 1}\)"):
+        scenario("mine.py:Mine")
 
 
 @pytest.mark.parametrize(
