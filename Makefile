@@ -45,9 +45,8 @@ catalogue: .venv/test.done ## every scenario on one seed: its signature, its twi
 	$(BIN)/pytest -n auto -m catalogue
 
 sample: .venv/run.done ## regenerate the data set that ships with the package, into evaluation/sample/
-	$(BIN)/trainwreck generate sample --out runs/sample-$$(git rev-parse --short HEAD)
-	$(BIN)/trainwreck label runs/sample-$$(git rev-parse --short HEAD) --split test
-	$(BIN)/trainwreck release runs/sample-$$(git rev-parse --short HEAD) --out evaluation/sample
+	out=runs/sample-$$(git rev-parse --short HEAD) && $(BIN)/trainwreck generate sample --out $$out && \
+	$(BIN)/trainwreck label $$out --split test && $(BIN)/trainwreck release $$out --out evaluation/sample
 
 lint: .venv/dev.done ## ruff, mypy on an installed copy, codespell, no marks of a merge
 	$(BIN)/ruff check .
