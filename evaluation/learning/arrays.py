@@ -87,7 +87,7 @@ class Arrays:
         frame = pd.DataFrame(self.X, columns=list(self.columns))
         frame.insert(0, "step", self.step)
         frame.insert(0, "run_id", pd.Series(spread.pop("run_id")))
-        phase = pd.Categorical.from_codes(self.phase, categories=list(PHASES))
+        phase = pd.Categorical.from_codes(self.phase, categories=pd.Index(PHASES))
         return frame.assign(y=self.y, phase=phase, group=self.groups, **spread)
 
 
