@@ -204,7 +204,8 @@ class Board:
         if self.clusters < 4:
             return dict.fromkeys(CORRELATIONS, math.nan)
         top, bottom = self.parts(names)
-        random, found = np.random.default_rng(0), {name: [] for name in CORRELATIONS}  # type: dict[str, list[float]]
+        random = np.random.default_rng(0)
+        found: dict[str, list[float]] = {name: [] for name in CORRELATIONS}
         for _ in range(RESAMPLES):
             order = random.permutation(self.clusters)
             halves = order[: self.clusters // 2], order[self.clusters // 2 :]

@@ -137,11 +137,11 @@ def test_scores_that_know_nothing_are_at_chance() -> None:
     """Thirty entries whose scores do not depend on the outcome: recall at 5 % is 5 %, and the intervals hold it."""
     random = np.random.default_rng(3)
     runs = [run(f"h{i}") for i in range(30)] + [run(f"f{i}", 0) for i in range(12)]
-    said = {
+    entries = {
         f"entry{i}": [verdicts((0, 0), (10 * int(random.integers(1, 6)), x)) for x in random.uniform(1, 2, 42)]
         for i in range(30)
     }
-    found = board(runs, **said)
+    found = board(runs, **entries)
     recall = np.array([one["recall_0.05"] for one in found.rows])
     assert abs(recall.mean() - 0.05) < 4 * recall.std() / math.sqrt(len(recall))
     held = [one["recall_0.05_low"] <= 0.05 <= one["recall_0.05_high"] for one in found.rows]
