@@ -60,3 +60,80 @@ def test_without_labels_alarms_are_listed_and_the_way_is_told(call, mine):
     result = call("score", "mine", "--detector", "nonfinite_loss")
     assert result.code == 0
     assert "alarms only, no score; --labels FILE scores them" in result.out
+
+
+ONE_LINERS = ("nonfinite_loss", "loss_over_minimum", "grad_norm_zscore", "any_zscore")
+
+
+@pytest.fixture
+def boards(call, mine, tmp_path):
+    """One board of real runs, and one of the shipped sample, with the same detectors."""
+    for i in range(3):
+        (mine / f"calm{i}.csv").write_text(LOG.replace("4.0,", f"{4 + i},"), encoding="utf-8")
+    text = LABELS + "".join(f"calm{i}.csv,healthy,,,calm{i}\n" for i in range(3))
+    (mine / "more.csv").write_text(text, encoding="utf-8")
+    files = ["run.csv", "calm.csv", *(f"calm{i}.csv" for i in range(3))]
+    assert call("import", *files, "--out", "more").code == 0
+    detectors = [word for name in ONE_LINERS for word in ("--detector", name)]
+    real = call("leaderboard", "more", "--labels", "more.csv", *detectors, "--out", "real")
+    assert real.code == 0, real.err
+    assert call("score", "sample", *detectors, "--alarms", "alarms").code == 0
+    synthetic = call("leaderboard", "sample", "--from", "alarms", "--out", "synthetic")
+    assert synthetic.code == 0, synthetic.err
+    return real
+
+
+def test_a_board_of_real_runs_and_how_another_agrees_with_it(call, boards, mine):
+    lines = boards.out.splitlines()
+    assert lines[0] == "1 failed real runs in 1 clusters, 4 healthy in 4; shares are means over clusters"
+    assert lines[1] == "operating point: 5 % stopped"
+    assert lines[3].split()[:3] == ["1", "nonfinite_loss", "0.25"]  # of four clusters: 0.05 (4 + 1)
+    assert "note: 4 clusters have healthy runs: with so few no recall at 5% is above 0.25" in boards.err
+    assert sorted(file.name for file in (mine / "real").iterdir()) == [
+        "detections.parquet", "leaderboard.csv", "leaderboard.json", "leaderboard.parquet"
+    ]  # fmt: skip
+    result = call("transfer", "synthetic", "real")
+    assert result.code == 0, result.err
+    assert result.out.startswith("4 detectors, in-time recall at 5%, profile full\n")
+    assert "note: real: failed runs in 1 clusters can't rank detectors" in result.out
+    facts = json.loads(call("transfer", "synthetic", "synthetic", "--json").out)
+    assert facts["spearman"]["value"] == facts["kendall"]["value"] == 1.0
+    assert 0.0 < facts["ceiling"]["real"]["spearman"] < 1.0  # of a few scenarios
+    assert facts["notes"] == []
+
+
+def test_a_board_of_real_runs_at_other_operating_points(call, mine):
+    words = ("leaderboard", "mine", "--labels", "said.csv", "--detector", "nonfinite_loss", "--detector", "always")
+    result = call(*words, "--at", "none")
+    assert result.code == 0, result.err
+    assert "operating point: no threshold\n" in result.out
+    rows = json.loads(call(*words, "--json").out)
+    assert {row["detector"]: row["recall_default"] for row in rows} == {"nonfinite_loss": 1.0, "always": 0.0}
+
+
+def test_what_a_board_of_real_runs_and_its_judge_refuse(call, mine, data_set):
+    words = ("leaderboard", "mine", "--labels", "said.csv")
+    call(*words, "--profile", "minimal").refused("profile: not allowed beside --labels")
+    call(*words, "--from", "alarms").refused("from: not allowed beside --labels")
+    call(*words, "--detector", "zclop").refused("did you mean 'zclip'?")
+    call("leaderboard", data_set, "--labels", "said.csv").refused("whose labels come from the injection")
+    call("transfer", "mine", "mine").refused("has no leaderboard.parquet")
+    call("transfer", "a", "b", "--at", "none").refused("at: 'none' is not allowed")
+    call("transfer", "a", "b", "--profile", "some").refused("profile: 'some' is not allowed")
+
+
+def test_the_same_in_python(call, boards, mine):
+    import trainwreck
+
+    found = trainwreck.leaderboard("more", ONE_LINERS, labels="more.csv")
+    rows = json.loads((mine / "real" / "leaderboard.json").read_text(encoding="utf-8"))["rows"]
+    again = found.to_dict()["rows"]
+    for row in (*rows, *again):
+        del row["update_us"]
+    assert rows == again
+    shown = json.loads(call("transfer", "synthetic", "real", "--json").out)
+    assert trainwreck.transfer("synthetic", "real").to_dict() | {"detectors": None} == shown | {"detectors": None}
+    with pytest.raises(trainwreck.InputError, match="track: not allowed beside labels"):
+        trainwreck.leaderboard("more", labels="more.csv", track="informed")
+    with pytest.raises(trainwreck.InputError, match="extra: not allowed beside detectors"):
+        trainwreck.leaderboard("more", ["zclip"], labels="more.csv", extra=["never"])

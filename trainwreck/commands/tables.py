@@ -193,8 +193,14 @@ def print_transfer(found: "Transfer") -> None:
     print_table(
         ("detector", "recall on REAL", "rank", "recall on BOARD", "rank"),
         [
-            (row.detector, number(row.real), f"{row.real_rank:g}", number(row.board), f"{row.board_rank:g}")
-            for row in found.to_frame().itertuples()
+            (
+                row["detector"],
+                number(row["real"]),
+                f"{row['real_rank']:g}",
+                number(row["board"]),
+                f"{row['board_rank']:g}",
+            )
+            for row in found.to_frame().to_dict("records")
         ],
     )
     for note in found.notes:

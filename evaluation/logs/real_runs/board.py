@@ -224,7 +224,7 @@ class _Scores:
         parts += [(-1, np.flatnonzero(without))] if without.any() else []
         for cluster, members in parts:
             threshold = self.calibration.threshold(budget, cluster)
-            firsts = firsts_at([self.of[i] for i in members], threshold)
+            firsts = firsts_at([self.of[i] for i in members.tolist()], threshold)
             self.stopped[point][:, members] = expected(np.isfinite(firsts), threshold)
             for window in self.labels.windows:
                 self.found[point, window][:, members] = expected(self._hits(firsts, window, members), threshold)

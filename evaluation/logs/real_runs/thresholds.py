@@ -3,9 +3,9 @@
 Runs of a cluster share code, data and settings, so that a threshold set on some of them suits the others. A run is
 therefore judged by a threshold from which its whole cluster is left out (cross-fitting). A cluster is what a further
 run brings one more of: it has the weight of one cluster among those that the threshold is set on, as in conformal
-prediction for runs in groups (Lee, Barber and Willett 2023). Where every cluster has one healthy run, the share of
-further healthy runs that is stopped is the budget exactly, in expectation; where clusters have several, whose peaks
-are alike, it is not above it but for a small remainder, which falls with the number of clusters.
+prediction for runs in groups (Lee, Barber and Willett 2023). In the mean over clusters the share of further healthy
+runs that is stopped is the budget exactly, in expectation, where the healthy runs of a cluster peak alike or a cluster
+has one; where they differ it is below the budget.
 """
 
 from collections.abc import Sequence
