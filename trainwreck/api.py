@@ -405,11 +405,11 @@ def leaderboard(
 ) -> "RealBoard": ...
 def leaderboard(
     dataset: "Data",
-    detectors: "Sequence[AnyDetector] | None" = None,
+    detectors: Sequence[Any] | None = None,
     profiles: Sequence[str] = (DEFAULT_PROFILE,),
     *,
     labels: str | Path | None = None,
-    extra: "Sequence[AnyDetector]" = (),
+    extra: Sequence[Any] = (),
     track: str = DEFAULT_TRACK,
     k: int = LOG_EVERY,
     workers: int = 1,

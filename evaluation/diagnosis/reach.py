@@ -21,6 +21,7 @@ from trainwreck.evaluation.diagnosis.findings import findings
 from trainwreck.evaluation.diagnosis.observed import Observed
 from trainwreck.evaluation.files import write_json
 from trainwreck.evaluation.scoring import equivalence_sets
+from trainwreck.evaluation.scoring.run_labels import scored
 
 RECORD = "reach.json"
 MEASURED = ("full", "common", "minimal")
@@ -58,11 +59,11 @@ def reach(profile: str) -> Reach:
 
 
 def measure(folders: Sequence[Path]) -> dict[str, Any]:
-    """Counts of failing runs, found and all, by profile and cause."""
+    """Counts of failing runs, found and all, by profile and cause; without those that may be learnt from."""
     counts: dict[str, dict[str, list[int]]] = {profile: {} for profile in MEASURED}
     for folder in folders:
         data = load(folder)
-        for run_id, row in data.runs[data.runs["kind"] == RunKind.FAILING.value].iterrows():
+        for run_id, row in data.runs[scored(data.runs) & (data.runs["kind"] == RunKind.FAILING.value)].iterrows():
             for profile in MEASURED:
                 run = Observed(data.trace(str(run_id)), profile)
                 steps = [one.since for one in findings(run) if one.decides]

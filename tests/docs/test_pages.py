@@ -104,7 +104,7 @@ def test_every_setting_is_on_its_page_with_what_is_allowed(pages):
     assert listed == set(leaves(Setup()))
     assert "| `dropout` | `0` | a number, 0 to 0.95 |" in page
     assert "| `optimizer.clip` | `1` | a number, over 0 to 1e+12, or null |" in page
-    assert "| `schedule.decay` | `cosine` | `cosine`, `linear`, `constant` |" in page
+    assert "| `schedule.decay` | `cosine` | `cosine`, `linear`, `constant`, `wsd` |" in page
 
 
 def test_lessons_are_read_without_their_answers(pages):

@@ -44,6 +44,7 @@ def test_ctrl_c_leaves_a_folder_that_goes_on(workers, tmp_path, tiny, call, monk
     with subprocess.Popen(
         [*COMMAND, *words, str(workers)], stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as process:
+        assert process.stderr.readline().startswith("22 runs: 2 faulty")
         assert "bundle 0/4" in process.stderr.readline()
         os.killpg(process.pid, signal.SIGINT)
         printed, errors = process.communicate()

@@ -86,11 +86,10 @@ def generate(
     from trainwreck.scenarios.datasets.plans import SWEEP, planned, resolve
 
     name, specs = resolve(plan, salt, text)
-    if name == SWEEP and not as_json:
-        print(planned(specs), file=sys.stderr)
     where = as_backend(device, impl)
     chosen = engine.settings(out, where.device, minutes)
-    dataset = train_plan(specs, out, name, None, where, quiet=as_json, minutes=minutes, engine=chosen)
+    said = planned(specs) if name == SWEEP and not as_json else ""
+    dataset = train_plan(specs, out, name, None, where, quiet=as_json, minutes=minutes, engine=chosen, said=said)
     from trainwreck.evaluation.dataset.dataset import UNPROVEN
     from trainwreck.evaluation.labels.kinds import counted
 
@@ -336,14 +335,22 @@ def train_plan(
     quiet: bool,
     minutes: float | None = None,
     engine: Any = None,
+    said: str = "",
 ) -> Any:
-    """The data set of a plan, with progress. where: a backend. engine: so many workers of this machine by default."""
+    """The data set of a plan, with progress.
+
+    where: a backend. engine: so many workers of this machine by default. said: a line that comes before the first run.
+    """
     from trainwreck.scenarios.datasets.generate import generate as run_plan
 
     engine = engine or EngineOptions(workers=workers).settings(out, where.device)
     with progress(f"train {len(specs)} runs", quiet=quiet) as tick:
 
         def report(done: int, total: int, steps: int, all_steps: int, left: float | None) -> None:
+            nonlocal said
+            if said:
+                print(said, file=sys.stderr, flush=True)
+                said = ""
             tick(steps, all_steps, f"bundle {done}/{total}", left)
 
         return run_plan(specs, out, engine=engine, name=name, backend=where, progress=report, minutes=minutes)

@@ -17,6 +17,7 @@ from trainwreck.evaluation.constants import TUNING_SPLITS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.pages.quiz.recipe import FEWEST, Recipe
+from trainwreck.evaluation.scoring.run_labels import scored
 
 PRIVATE = "private"
 HEALTHY, LOOK_ALIKE = RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value
@@ -60,7 +61,7 @@ def families_of(runs: pd.DataFrame) -> list[str]:
 
 def _dealt(runs: pd.DataFrame, recipe: Recipe) -> list[str]:
     assert recipe.part is not None
-    runs = runs[runs["kind"] != RunKind.NOT_SHOWN.value]
+    runs = runs[scored(runs) & (runs["kind"] != RunKind.NOT_SHOWN.value)]
     if (runs["split"] == PRIVATE).any():
         raise InputError("part: not allowed for a data set with private runs; allowed: one without them")
     if recipe.part.of > len(runs):

@@ -111,8 +111,8 @@ def test_a_class_from_a_file(tmp_path: Path) -> None:
         (GOOD, ":not a name", "allowed: a built-in name or file.py:Class"),
         ("import nowhere_to_be_found", ":Mine", "does not import (ModuleNotFoundError: No module named"),
         ("def broken(:", ":Mine", "does not import (SyntaxError"),
-        ("import sys\nsys.exit(3)", ":Mine", "does not import (SystemExit: 3)"),
-        ("raise RuntimeError('two\\nlines')", ":Mine", "does not import (RuntimeError: two lines)"),
+        ("import sys\nsys.exit(3)", ":Mine", "does not import (SystemExit: 3; line 2)"),
+        ("raise RuntimeError('two\\nlines')", ":Mine", "does not import (RuntimeError: two lines; line 1)"),
     ],
 )
 def test_a_file_that_is_no_detector(tmp_path: Path, content: str | None, suffix: str, complaint: str) -> None:

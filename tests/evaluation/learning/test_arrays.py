@@ -140,7 +140,7 @@ def test_the_table_has_the_same_rows(sample):
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"split": "train"}, "split: 'train' is not allowed; allowed: calibration, test"),
+        ({"split": "private"}, "split: 'private' is not allowed; allowed: calibration, test, train"),
         ({"profile": "ful"}, "profile: 'ful' is not allowed; did you mean 'full'"),
         ({"label": "s"}, "label: 's' is not allowed; allowed: onset, visible"),
         ({"signals": ["los"]}, "signals: 'los' is not allowed; did you mean 'loss'"),

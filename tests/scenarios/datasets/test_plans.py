@@ -125,7 +125,7 @@ def test_a_wrong_plan_is_one_line(words, message):
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(("plan", "runs"), [("sample", 36), ("demo", 18)])
+@pytest.mark.parametrize(("plan", "runs"), [("sample", 30), ("demo", 18)])
 def test_small_plans_have_a_train_split_that_a_detector_can_learn_from(plan, runs):
     specs = resolve([plan])[1]
     train = [spec for spec in specs if spec.split is Split.TRAIN]
@@ -143,7 +143,7 @@ def test_small_plans_have_a_train_split_that_a_detector_can_learn_from(plan, run
     for spec in others:
         if spec.role is not Role.TWIN and not spec.entry.look_alike:
             assert ("cause" in spec.held_out.split("+")) == (spec.scenario not in learnt)
-    assert plan == "demo" or not any("cause" in spec.held_out for spec in others)
+    assert any("cause" in spec.held_out for spec in others)
 
 
 def test_what_a_sweep_will_train_is_told_before():

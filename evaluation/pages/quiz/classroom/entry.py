@@ -14,29 +14,31 @@ from trainwreck.evaluation.pages.quiz.classroom.people import ROOM, ROOM_RULE, r
 from trainwreck.evaluation.pages.quiz.classroom.scores import PEOPLE, Results
 from trainwreck.evaluation.replay.profiles import shown_steps
 from trainwreck.evaluation.scoring.reference import baseline
+from trainwreck.evaluation.scoring.run_labels import scored
 from trainwreck.evaluation.scoring.scorecard import measure
 
 
 def submit_room(out: Path, facts: Facts, dataset: DataSet, found: Results) -> Path:
     """Write OUT/NAME as `trainwreck submit` does, and return the folder.
 
-    The leaderboard asks every entry about every run, so somebody has answered each. InputError where some are missing
-    or the answers are to another data set. Families that were named are no causes and are left out.
+    The leaderboard asks every entry about every run that is scored, so somebody has answered each. InputError where
+    some are missing or the answers are to another data set. Families that were named are no causes and are left out.
     """
     telemetry = telemetry_digest(dataset)
     if found.sheets[0].recipe.telemetry != telemetry:
         raise InputError(
             f"submission: the answers are to other telemetry than {dataset.path}; allowed: --data of the quiz"
         )
-    missing = [run_id for run_id in dataset.runs["run_id"] if not found.answers.get(run_id)]
+    runs = dataset.runs[scored(dataset.runs)]
+    missing = [run_id for run_id in runs["run_id"] if not found.answers.get(run_id)]
     if missing:
         raise InputError(
-            f"submission: {len(missing)} of {len(dataset)} runs have no answer, {missing[0]} first; allowed: answers "
+            f"submission: {len(missing)} of {len(runs)} runs have no answer, {missing[0]} first; allowed: answers "
             "to every run, as the parts 1/M to M/M of `trainwreck quiz --part K/M` give them together"
         )
     causes = {*known_causes(dataset), UNKNOWN}
     alarms = {}
-    for run_id, last in zip(dataset.runs["run_id"], dataset.runs["last_step"], strict=True):
+    for run_id, last in zip(runs["run_id"], runs["last_step"], strict=True):
         answers = [_of_causes(answer, causes) for answer in found.answers[run_id]]
         alarms[run_id] = room_alarms(run_id, shown_steps(found.profile, int(last)), answers)
     about = {"rule": f"{ROOM_RULE}, of {len(found.sheets)} in all", "kind": PEOPLE, "source": facts.code}
