@@ -88,8 +88,8 @@ def generate(
     name, specs = resolve(plan, salt, text)
     where = as_backend(device, impl)
     chosen = engine.settings(out, where.device, minutes)
-    said = planned(specs) if name == SWEEP and not as_json else ""
-    dataset = train_plan(specs, out, name, None, where, quiet=as_json, minutes=minutes, engine=chosen, said=said)
+    counts = planned(specs) if name == SWEEP and not as_json else ""
+    dataset = train_plan(specs, out, name, None, where, quiet=as_json, minutes=minutes, engine=chosen, counts=counts)
     from trainwreck.evaluation.dataset.dataset import UNPROVEN
     from trainwreck.evaluation.labels.kinds import counted
 
@@ -335,11 +335,11 @@ def train_plan(
     quiet: bool,
     minutes: float | None = None,
     engine: Any = None,
-    said: str = "",
+    counts: str = "",
 ) -> Any:
     """The data set of a plan, with progress.
 
-    where: a backend. engine: so many workers of this machine by default. said: a line that comes before the first run.
+    where: a backend. engine: so many workers of this machine by default. counts: a line that comes before the first run.
     """
     from trainwreck.scenarios.datasets.generate import generate as run_plan
 
@@ -347,10 +347,10 @@ def train_plan(
     with progress(f"train {len(specs)} runs", quiet=quiet) as tick:
 
         def report(done: int, total: int, steps: int, all_steps: int, left: float | None) -> None:
-            nonlocal said
-            if said:
-                print(said, file=sys.stderr, flush=True)
-                said = ""
+            nonlocal counts
+            if counts:
+                print(counts, file=sys.stderr, flush=True)
+                counts = ""
             tick(steps, all_steps, f"bundle {done}/{total}", left)
 
         return run_plan(specs, out, engine=engine, name=name, backend=where, progress=report, minutes=minutes)
