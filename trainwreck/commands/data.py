@@ -339,7 +339,8 @@ def train_plan(
 ) -> Any:
     """The data set of a plan, with progress.
 
-    where: a backend. engine: so many workers of this machine by default. counts: a line that comes before the first run.
+    where: a backend. engine: so many workers of this machine by default. counts: a line that comes before the first
+    run.
     """
     from trainwreck.scenarios.datasets.generate import generate as run_plan
 
