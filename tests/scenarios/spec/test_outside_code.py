@@ -12,7 +12,7 @@ from trainwreck.scenarios.datasets.generate import generate
 from trainwreck.scenarios.datasets.plans import resolve
 from trainwreck.scenarios.datasets.signatures import with_signatures
 from trainwreck.scenarios.proof import verify
-from trainwreck.scenarios.spec import outside
+from trainwreck.scenarios.spec import outside, run_spec
 from trainwreck.scenarios.spec.pages import page
 from trainwreck.scenarios.spec.proofs import enter_here, local_path
 from trainwreck.scenarios.spec.registry import scenario
@@ -72,6 +72,7 @@ def alone(monkeypatch, tmp_path):
     """What a test loads and proves is known in it alone."""
     monkeypatch.setattr(outside, "_loaded", {})
     monkeypatch.setattr(outside, "_files", {})
+    run_spec._composed.cache_clear()  # of another test's mine.py
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
 
 
