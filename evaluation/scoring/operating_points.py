@@ -244,11 +244,12 @@ class _Diagnosis:
             for name, level in self.levels.items()
         }
 
-    def _in_time(self, level: int) -> list[tuple[str, ...]]:
-        found, one = self.at.found[level], self.at.one
+    def _in_time(self, i: int) -> list[tuple[str, ...]]:
+        """The causes that each run's alarm names, none where it is not in time, at one level of the threshold."""
+        found, one = self.at.found[i], self.at.one
         if self.at.threshold is None:
             return [answer if hit else () for hit, answer in zip(found.tolist(), one.named, strict=True)]
-        return one.named_at(np.where(found, self.at.firsts[level], np.inf))
+        return one.named_at(np.where(found, self.at.firsts[i], np.inf))
 
     def ratios(self) -> dict[tuple[str, ...], Ratio]:
         return {("diagnosis", level, str(k)): self._macro(level, k) for level in self.levels for k in TOP}

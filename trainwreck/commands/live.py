@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trainwreck.commands import choices
-from trainwreck.commands.choices import DETECTOR, PATH, OneOf, ScenarioId, Suggested
+from trainwreck.commands.choices import DETECTOR, PATH, ScenarioId, Suggested
 from trainwreck.commands.options import (
     as_json,
     as_severity,
     as_size,
+    log_format_option,
+    map_option,
     profile_option,
     settings,
     severity_option,
@@ -71,7 +73,7 @@ REASONS = {
     metavar="FORMAT",
     help=f"{', '.join(choices.FOLLOWED_FORMATS)}; by default what it is called.",
 )
-@click.option("--map", "mapping", multiple=True, metavar="COLUMN=SIGNAL", help="What a column is. May be repeated.")
+@map_option
 @click.option("--json", "as_json", is_flag=True, help="Alarms, notes and the end as JSON, one a line.")
 def watch(
     log: Path,
@@ -213,13 +215,8 @@ def _shown(step: int, values: Any) -> str:
 @click.command()
 @click.argument("log", metavar="LOG", type=PATH)
 @click.argument("run", metavar="[RUN]", required=False)
-@click.option(
-    "--format",
-    type=OneOf(choices.LOG_FORMATS, shown=False),
-    metavar="FORMAT",
-    help=f"{', '.join(choices.LOG_FORMATS)}; by default what it looks like.",
-)
-@click.option("--map", "mapping", multiple=True, metavar="COLUMN=SIGNAL", help="What a column is. May be repeated.")
+@log_format_option
+@map_option
 @profile_option
 @click.option("--out", type=PATH, help="Write the answer about one run as an HTML page too.")
 @as_json

@@ -10,7 +10,7 @@ import click
 
 from trainwreck.commands import choices
 from trainwreck.commands.choices import PATH, OneOf
-from trainwreck.commands.options import as_json, data_set
+from trainwreck.commands.options import as_json, data_set, log_format_option, map_option
 from trainwreck.commands.tables import print_json, print_table
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.intervals import interval_text
@@ -27,13 +27,8 @@ out_option = click.option("--out", type=PATH, required=True, help="A folder that
 @click.command("import")
 @click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
 @out_option
-@click.option(
-    "--format",
-    type=OneOf(choices.LOG_FORMATS, shown=False),
-    metavar="FORMAT",
-    help=f"{', '.join(choices.LOG_FORMATS)}; by default what it looks like.",
-)
-@click.option("--map", "mapping", multiple=True, metavar="COLUMN=SIGNAL", help="What a column is. May be repeated.")
+@log_format_option
+@map_option
 @click.option(
     "--blank",
     type=OneOf(choices.BLANKS),

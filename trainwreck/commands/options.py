@@ -34,6 +34,15 @@ size_option = click.option("--size", type=OneOf(choices.SIZES), help="The scenar
 text_option = click.option(
     "--text", type=PATH, help="Train on the bytes of this file: sets data.source, data.text and model.vocab_size."
 )
+log_format_option = click.option(
+    "--format",
+    type=OneOf(choices.LOG_FORMATS, shown=False),
+    metavar="FORMAT",
+    help=f"{', '.join(choices.LOG_FORMATS)}; by default what it looks like.",
+)
+map_option = click.option(
+    "--map", "mapping", multiple=True, metavar="COLUMN=SIGNAL", help="What a column is. May be repeated."
+)
 labels_option = click.option(
     "--labels", type=PATH, help="Of imported runs: CSV with run, status, step, cause, cluster."
 )
