@@ -12,7 +12,7 @@ halves of its clusters, in the mean over halvings, stepped up to the whole by th
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -233,23 +233,28 @@ def spearman(one: np.ndarray, other: np.ndarray) -> float:
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.3, 0.2]))
     0.5
     """
-    from scipy.stats import rankdata
+    from scipy.stats import spearmanr
 
-    ranks = np.array([rankdata(_settled(one)), rankdata(_settled(other))])
-    ranks -= ranks.mean(axis=1, keepdims=True)
-    scale = math.sqrt(float((ranks[0] @ ranks[0]) * (ranks[1] @ ranks[1])))
-    return float(ranks[0] @ ranks[1]) / scale if scale > 0 else math.nan
+    return _correlation(spearmanr, one, other)
 
 
 def kendall(one: np.ndarray, other: np.ndarray) -> float:
     """Kendall's tau-b; NaN where all of one are the same.
 
-    >>> kendall(np.array([1.0, 2.0, 2.0]), np.array([1.0, 2.0, 3.0])) == 2 / (2 * 3) ** 0.5
+    >>> kendall(np.array([1.0, 2.0, 2.0]), np.array([1.0, 2.0, 3.0])) == round(2 / (2 * 3) ** 0.5, 12)
     True
     """
-    signs = [np.sign(values[:, None] - values) for values in (_settled(one), _settled(other))]
-    scale = math.sqrt(float((signs[0] ** 2).sum() * (signs[1] ** 2).sum()))
-    return float((signs[0] * signs[1]).sum()) / scale if scale > 0 else math.nan
+    from scipy.stats import kendalltau
+
+    return _correlation(partial(kendalltau, method="asymptotic"), one, other)
+
+
+def _correlation(of: Callable[..., Any], one: np.ndarray, other: np.ndarray) -> float:
+    """Without the last digits, in which sums of the same parts in another order differ."""
+    first, second = np.round(one, 12), np.round(other, 12)
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return math.nan
+    return round(float(of(first, second).statistic), 12)
 
 
 CORRELATIONS: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {"spearman": spearman, "kendall": kendall}
@@ -272,11 +277,6 @@ def write_detections(out: Path, parts: Sequence[Mapping[str, Any]]) -> Path:
         columns[name] = pa.array(cells, pa.float64() if number else pa.string())
     write_parquet(out / DETECTIONS, [pa.table(columns)])
     return out / DETECTIONS
-
-
-def _settled(values: np.ndarray) -> np.ndarray:
-    """Without the last digits, so that sums of the same parts in another order are ties."""
-    return np.round(values, 12)
 
 
 def _interval(value: float, samples: np.ndarray, clusters: int) -> tuple[float, float]:

@@ -27,9 +27,10 @@ from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.detectors.registry import absent, builtin_detectors
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.columns import DEFAULT, FREE, OPERATING
+from trainwreck.evaluation.leaderboard.stored_alarms import StoredAlarms
 from trainwreck.evaluation.logs.labels import FAILED, HEALTHY, UNKNOWN
 from trainwreck.evaluation.logs.real_runs.estimates import Clusters
-from trainwreck.evaluation.logs.real_runs.replays import AnyDetector, Replays, Said, replays
+from trainwreck.evaluation.logs.real_runs.replays import AnyDetector, Replays, replays
 from trainwreck.evaluation.logs.real_runs.runs import RealRun, labelled
 from trainwreck.evaluation.logs.real_runs.scores import sees_any
 from trainwreck.evaluation.logs.real_runs.thresholds import HealthyRuns, expected, firsts_at, healthy_runs
@@ -186,7 +187,7 @@ class Labels:
 class _Scores:
     """A detector on all runs. found, stopped: by operating point, found by window too; [1 + S, N] or [1, N]."""
 
-    def __init__(self, labels: Labels, of: Sequence[Said]) -> None:
+    def __init__(self, labels: Labels, of: Sequence[StoredAlarms]) -> None:
         self.labels, self.of = labels, of
         self.crashed = np.array([one.crashed for one in of], bool)
         on = labels.healthy
@@ -195,7 +196,7 @@ class _Scores:
             labels.clusters.index[on],
             labels.clusters.draws[:, on],
         )
-        own = np.array([[one.first for one in of]])
+        own = np.array([[np.inf if one.first_alarm is None else one.first_alarm for one in of]])
         self.found = {(DEFAULT, window): self._hits(own, window) * 1.0 for window in labels.windows}
         self.stopped = {DEFAULT: np.isfinite(own) * 1.0}
         for budget in BUDGETS:
@@ -282,6 +283,6 @@ def _ranks(labels: Labels, scores: Sequence[_Scores]) -> list[int]:
     )
 
 
-def _update_us(of: Sequence[Said]) -> float:
+def _update_us(of: Sequence[StoredAlarms]) -> float:
     rows = sum(one.rows for one in of)
     return sum(one.update_us * one.rows for one in of) / rows if rows else float("nan")

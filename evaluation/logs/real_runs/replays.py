@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.detectors.base import Detector
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.run import entry_name
+from trainwreck.evaluation.leaderboard.stored_alarms import StoredAlarms, reduced
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.replay.alarms import Alarms
 from trainwreck.evaluation.replay.replay import about, is_isolated, replay
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.opening import open_detector
@@ -24,42 +22,10 @@ AnyDetector = str | Detector | type[Detector]
 
 
 @dataclass(frozen=True)
-class Said:
-    """A detector on one run.
-
-    steps, scores: [K], first row and every row at which the largest score so far rises; the first step over a threshold
-    is among them, whatever the threshold. first: step of the detector's own first alarm; infinite without one.
-    """
-
-    steps: np.ndarray
-    scores: np.ndarray
-    first: float
-    status: str
-    crashed: bool
-    rows: int
-    update_us: float
-
-
-def said(alarms: Alarms) -> Said:
-    """The part of a replay that scores at thresholds are made of."""
-    highest = np.maximum.accumulate(alarms.scores)
-    rises = np.append(True, highest[1:] > highest[:-1])[: len(highest)]
-    return Said(
-        steps=alarms.steps[rises],
-        scores=alarms.scores[rises],
-        first=float("inf") if alarms.first_alarm is None else float(alarms.first_alarm),
-        status=alarms.status,
-        crashed=alarms.crashed,
-        rows=alarms.rows,
-        update_us=alarms.update_us,
-    )
-
-
-@dataclass(frozen=True)
 class Replays:
     """Detector to what it says of each run, in the order of the runs; and what it says of itself."""
 
-    said: Mapping[str, Sequence[Said]]
+    said: Mapping[str, Sequence[StoredAlarms]]
     about: Mapping[str, Mapping[str, Any]]
 
 
@@ -80,7 +46,7 @@ def replays(
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"detectors: {name!r} is named twice; allowed: each name once")
-    found: dict[str, list[Said]] = {}
+    found: dict[str, list[StoredAlarms]] = {}
     with ExitStack() as stack:
         subjects = _opened(detectors, limits, stack)
         facts = {name: about(subject) for name, subject in zip(names, subjects, strict=True)}
@@ -110,14 +76,14 @@ def _opened(detectors: Sequence[AnyDetector], limits: Limits | None, stack: Exit
     return subjects
 
 
-def _of_run(dataset: DataSet, run_id: str, subjects: Sequence[Any]) -> list[Said]:
+def _of_run(dataset: DataSet, run_id: str, subjects: Sequence[Any]) -> list[StoredAlarms]:
     trace = dataset.trace(run_id)
-    return [said(replay(subject, trace)) for subject in subjects]
+    return [reduced(replay(subject, trace)) for subject in subjects]
 
 
 def _elsewhere(
     here: Path, path: Path, run_ids: Sequence[str], detectors: Sequence[AnyDetector], limits: Limits | None
-) -> dict[str, list[Said]]:
+) -> dict[str, list[StoredAlarms]]:
     """Some runs in another process, which opens the files and makes the detectors for itself, in the same folder."""
     with contextlib.chdir(here), ExitStack() as stack:
         dataset, subjects = load(path, verify=False), _opened(detectors, limits, stack)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.evaluation.logs.real_runs.replays import Said
+from trainwreck.evaluation.leaderboard.stored_alarms import StoredAlarms
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above
 from trainwreck.evaluation.scoring.metrics.thresholds import Peaks, Randomised, over_budgets, within_budget
 
@@ -59,7 +59,7 @@ class HealthyRuns:
         )  # fmt: skip
 
 
-def healthy_runs(of: Sequence[Said], cluster: np.ndarray, draws: np.ndarray) -> HealthyRuns:
+def healthy_runs(of: Sequence[StoredAlarms], cluster: np.ndarray, draws: np.ndarray) -> HealthyRuns:
     """of: what was said of each healthy run. cluster: [H]. draws: [S, H]."""
     return HealthyRuns(
         top=np.array([np.inf if one.crashed else one.scores.max(initial=-np.inf) for one in of], np.float64),
@@ -70,7 +70,7 @@ def healthy_runs(of: Sequence[Said], cluster: np.ndarray, draws: np.ndarray) -> 
     )
 
 
-def firsts_at(of: Sequence[Said], threshold: Randomised) -> np.ndarray:
+def firsts_at(of: Sequence[StoredAlarms], threshold: Randomised) -> np.ndarray:
     """First step of each run over each level of a threshold; infinite where there is none. [T, N]"""
     return firsts_above([one.steps for one in of], [one.scores for one in of], threshold.levels)
 

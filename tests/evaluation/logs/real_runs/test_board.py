@@ -12,10 +12,12 @@ import pytest
 
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.leaderboard.stored_alarms import StoredAlarms, reduced
 from trainwreck.evaluation.logs.real_runs.board import LENIENT, STRICT, Labels, RealBoard, board_of, real_board
 from trainwreck.evaluation.logs.real_runs.board_files import write_real_board
-from trainwreck.evaluation.logs.real_runs.replays import Replays, Said
+from trainwreck.evaluation.logs.real_runs.replays import Replays
 from trainwreck.evaluation.logs.real_runs.runs import RealRun, labelled
+from trainwreck.evaluation.replay.alarms import Alarms
 
 SCORES = ("nonfinite_loss", "always", "never")
 
@@ -27,12 +29,16 @@ def run(cluster: str, step: int | None = None, *, first: int = 0, last: int = 10
     return RealRun(name, name, outcome, step, None, cluster, first, last, evidence, frozenset({"loss"}))
 
 
-def verdicts(*pairs: tuple[int, float], alarm: float = math.inf, crashed: bool = False) -> Said:
+def verdicts(*pairs: tuple[int, float], alarm: float = math.inf, crashed: bool = False) -> StoredAlarms:
     steps, scores = zip(*pairs, strict=True)
-    return Said(np.array(steps), np.array(scores, float), alarm, "crashed" if crashed else "ok", crashed, 11, 1.0)
+    first, status = None if math.isinf(alarm) else int(alarm), "crashed" if crashed else "ok"
+    no = np.zeros(len(pairs), bool)
+    return reduced(
+        Alarms("r", np.array(steps), np.array(scores, float), no, np.zeros(0, int), first, (), status, 1.0, 0)
+    )
 
 
-def board(runs: Sequence[RealRun], **said: Sequence[Said]) -> RealBoard:
+def board(runs: Sequence[RealRun], **said: Sequence[StoredAlarms]) -> RealBoard:
     return board_of(runs, Replays(said, {name: {} for name in said}))
 
 
