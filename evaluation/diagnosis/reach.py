@@ -1,20 +1,22 @@
 """Which causes `diagnose` finds in labelled runs, and which it does not: what an answer of nothing leaves open.
 
-    python -m trainwreck.evaluation.diagnosis.reach DIR ...    # measures it on failing runs, and writes reach.json
+    trainwreck generate standard --out runs/standard
+    python -m trainwreck.evaluation.diagnosis.reach runs/standard sample    # measures it, and writes reach.json
 
-The file has, by profile and cause, how many failing runs were found wrong, at the onset or later, of how many.
+The file has, by plan and profile, how many failing runs of each cause were found wrong, at the onset or later, of how
+many, and how many healthy and look-alike runs were called wrong.
 """
 
 import json
 import sys
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.schema import RunKind
 from trainwreck.evaluation.diagnosis.candidates import evidence
 from trainwreck.evaluation.diagnosis.findings import findings
@@ -25,6 +27,7 @@ from trainwreck.evaluation.scoring.run_labels import scored
 
 RECORD = "reach.json"
 MEASURED = ("full", "common", "minimal")
+KINDS = (RunKind.FAILING.value, RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
 NEXT = {"standard": "minimal", "filtered": "minimal"}  # the poorer one, of those that were measured
 
 
@@ -48,30 +51,40 @@ class Reach:
 def reach(profile: str) -> Reach:
     """What was measured for a profile, or for the poorer one that is nearest."""
     near = profile if profile in MEASURED else NEXT[profile]
-    counts = _recorded()["profiles"][near]
+    counts: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    for measured in _recorded().values():
+        counts.update({cause: runs for cause, (_, runs) in measured["found"][near].items()})
+        found.update({cause: hits for cause, (hits, _) in measured["found"][near].items()})
     return Reach(
         near,
         len(counts),
-        tuple(cause for cause, (found, _) in counts.items() if not found),
-        tuple(cause for cause, (found, runs) in counts.items() if 0 < found < runs),
+        tuple(cause for cause in sorted(counts) if not found[cause]),
+        tuple(cause for cause in sorted(counts) if 0 < found[cause] < counts[cause]),
         equivalence_sets.undetectable(near),
     )
 
 
-def measure(folders: Sequence[Path]) -> dict[str, Any]:
-    """Counts of failing runs, found and all, by profile and cause; without those that may be learnt from."""
-    counts: dict[str, dict[str, list[int]]] = {profile: {} for profile in MEASURED}
-    for folder in folders:
-        data = load(folder)
-        for run_id, row in data.runs[scored(data.runs) & (data.runs["kind"] == RunKind.FAILING.value)].iterrows():
-            for profile in MEASURED:
-                run = Observed(data.trace(str(run_id)), profile)
-                steps = [one.since for one in findings(run) if one.decides]
-                steps += [one.step for one in evidence(run) if one.decides]
-                count = counts[profile].setdefault(row["cause"], [0, 0])
-                count[0] += any(step >= row["onset_step"] for step in steps)
-                count[1] += 1
-    return {"profiles": {name: dict(sorted(by.items())) for name, by in counts.items()}}
+def measure(data: DataSet) -> dict[str, dict[str, dict[str, list[int]]]]:
+    """Counts of the runs of a data set, without those that may be learnt from, by profile.
+
+    found: by cause, failing runs that were found at the onset or later, and all. wrong: by kind, healthy and look-alike
+    runs that were called wrong, and all.
+    """
+    counts: dict[str, dict[str, dict[str, list[int]]]] = {
+        what: {profile: {} for profile in MEASURED} for what in ("found", "wrong")
+    }
+    for run_id, row in data.runs[scored(data.runs) & data.runs["kind"].isin(KINDS)].iterrows():
+        failing = row["kind"] == RunKind.FAILING.value
+        for profile in MEASURED:
+            run = Observed(data.trace(str(run_id)), profile)
+            steps = [one.since for one in findings(run) if one.decides]
+            steps += [one.step for one in evidence(run) if one.decides]
+            by = counts["found" if failing else "wrong"][profile]
+            count = by.setdefault(row["cause"] if failing else row["kind"], [0, 0])
+            count[0] += any(step >= (row["onset_step"] if failing else 0) for step in steps)
+            count[1] += 1
+    return {what: {p: dict(sorted(by.items())) for p, by in one.items()} for what, one in counts.items()}
 
 
 @cache
@@ -81,4 +94,5 @@ def _recorded() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    write_json(Path(__file__).with_name(RECORD), measure([Path(name) for name in sys.argv[1:]]))
+    opened = [load(name) for name in sys.argv[1:]]
+    write_json(Path(__file__).with_name(RECORD), {data.manifest["plan"]: measure(data) for data in opened})

@@ -65,9 +65,10 @@ def test_an_answer_of_nothing_says_what_it_could_not_show(observed, trace, falli
     assert (found.verdict, found.since, found.candidates, found.rows) == (NOTHING, None, [], [])
     facts = found.to_dict()["not_shown"]
     assert facts["profile"] == "minimal"
-    assert "mask_zeroed" in facts["never_found"]
+    assert "heads_tied" in facts["never_found"]
+    assert "mask_zeroed" in facts["not_always_found"]
     assert "nan_weight_spread" not in facts["never_found"]
-    assert "mask_zeroed" in found.log_next["head_entropy"]
+    assert "heads_tied" in found.log_next["head_entropy"]
     assert "loss" not in found.log_next
     assert "nothing wrong that this log could show" in found.text()
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.dataset.sample import sample
 from trainwreck.evaluation.diagnosis.reach import MEASURED, _recorded, measure, reach
 from trainwreck.evaluation.replay.profiles import PROFILES
@@ -11,11 +12,12 @@ RUNS = 2  # of each failure in the sample
 
 
 def test_the_record_is_what_the_rules_find_in_the_sample():
-    measured, recorded = measure([sample()])["profiles"], _recorded()["profiles"]
+    recorded = _recorded()["sample"]
+    assert measure(load(sample())) == recorded
     for profile in MEASURED:
-        alone = {cause: count for cause, count in recorded[profile].items() if count[1] == RUNS}
-        assert len(alone) == 6  # the other causes of the sample were measured on more runs
-        assert {cause: measured[profile][cause] for cause in alone} == alone
+        assert len(recorded["found"][profile]) == 8
+        assert {runs for _, runs in recorded["found"][profile].values()} == {RUNS}
+        assert set(recorded["wrong"][profile]) == {"healthy", "look-alike"}
 
 
 @pytest.mark.parametrize("profile", PROFILES)
