@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trainwreck.scenarios.views.session import Experiment
 
 DPI = 80  # of a picture in a notebook
+FAULTY = "faulty"  # the role of a run that is no twin, and what its curves are called where it has a fault
 
 
 def figure(
@@ -36,7 +37,17 @@ def figure(
     """
     story = _story(run, signals)
     story.alarms = _first_alarms(run, alarms)
-    return draw(story)
+    made = draw(story)
+    name = _name(run)
+    for text in made.findobj(lambda one: getattr(one, "get_text", str)().split(" ")[0] == FAULTY):
+        text.set_text(text.get_text().replace(FAULTY, name, 1))
+    return made
+
+
+def _name(run: "Run | Trace | Experiment") -> str:
+    """What the curves of the run are called."""
+    kind = run.label["kind"] if isinstance(run, Run) else RunKind.IMPORTED.value if isinstance(run, Trace) else ""
+    return {RunKind.IMPORTED.value: "run", RunKind.LOOK_ALIKE.value: "look-alike"}.get(kind, FAULTY)
 
 
 def as_html(made: "Figure") -> str:
