@@ -35,12 +35,14 @@ def figure(
     signals: a panel each; by default loss, gradient norm and the most diagnostic one. InputError for a signal that is
     none, or a scorecard without the run.
     """
+    from matplotlib.text import Text
+
     story = _story(run, signals)
     story.alarms = _first_alarms(run, alarms)
-    made = draw(story)
-    name = _name(run)
-    for text in made.findobj(lambda one: getattr(one, "get_text", str)().split(" ")[0] == FAULTY):
-        text.set_text(text.get_text().replace(FAULTY, name, 1))
+    made, name = draw(story), _name(run)
+    for text in made.findobj(Text):
+        if isinstance(text, Text) and text.get_text().split(" ")[0] == FAULTY:
+            text.set_text(text.get_text().replace(FAULTY, name, 1))
     return made
 
 

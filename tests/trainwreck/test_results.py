@@ -115,6 +115,21 @@ def test_a_picture_has_the_twin_the_steps_and_the_alarms(run, card):
         trainwreck.figure(3)
 
 
+def test_a_log_and_a_look_alike_are_not_called_faulty(data, tmp_path):
+    (tmp_path / "log.csv").write_text("step,train_loss\n0,4.0\n1,3.5\n2,3.0\n")
+    mine = trainwreck.import_logs(tmp_path / "log.csv", out=tmp_path / "mine", mapping={"train_loss": "loss"})
+    assert repr(mine).endswith("1 run, imported")
+    log = mine.trace(mine.runs["run_id"].iloc[0])
+    assert "nan" not in repr(log)
+    harmless = data.trace(data.runs.query("kind == 'look-alike'")["run_id"].iloc[0])
+    for one, called in ((log, "run"), (harmless, "look-alike")):
+        figure = trainwreck.figure(one, signals=["loss"])
+        assert figure.get_suptitle() == one.title
+        labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        assert called in labels
+        assert "faulty" not in labels
+
+
 def test_two_scorecards_are_compared(data, card):
     other = trainwreck.score("zclip", data)
     found = trainwreck.compare(card, other)
