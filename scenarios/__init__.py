@@ -12,7 +12,7 @@ class _Catalogue(ModuleType):
     """A module that can be called, so that one name serves as package and as question."""
 
     def __call__(self) -> dict[str, Any]:
-        from trainwreck.scenarios.spec.listings import Names
+        from trainwreck.evaluation.short_forms import Names
         from trainwreck.scenarios.spec.registry import scenarios
 
         return Names(scenarios())

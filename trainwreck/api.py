@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from trainwreck.evaluation.constants import DEFAULT_PROFILE, DEFAULT_TRACK, LOG_EVERY
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.short_forms import Facts, Names, Results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +65,6 @@ def show(id: str) -> dict[str, Any]:
 def detectors() -> "dict[str, type[Detector]]":
     """The built-in detectors that can run here, by name."""
     from trainwreck.evaluation.detectors.registry import builtin_detectors
-    from trainwreck.scenarios.spec.listings import Names
 
     return Names(builtin_detectors())
 
@@ -99,7 +99,7 @@ def verify(
         raise InputError("ids: none is not allowed; allowed: one scenario or more")
     if quick and seeds is not None:
         raise InputError(f"seeds: {seeds} is not allowed with quick; allowed: one of them")
-    return prove(
+    found = prove(
         [scenario(id).id for id in ids],
         Path(out),
         seeds=1 if quick else FEWEST_SEEDS if seeds is None else seeds,
@@ -109,6 +109,7 @@ def verify(
         overrides=[*overrides, *on_text(text)],
         workers=workers or cores(),
     )
+    return Results(found)
 
 
 def generate(
@@ -283,7 +284,7 @@ def export(data: "Data", to: str, out: str | Path, run_ids: Sequence[str] = ()) 
     from trainwreck.evaluation.dataset.dataset import load
     from trainwreck.evaluation.logs.exporters import export as write
 
-    return write(load(data), to, Path(out), run_ids)
+    return Facts(write(load(data), to, Path(out), run_ids))
 
 
 def release(
@@ -460,7 +461,7 @@ def rescore(data: "Data", *paths: str | Path) -> "list[Scorecard]":
     from trainwreck.evaluation.leaderboard.rescore import rescore as again
     from trainwreck.evaluation.leaderboard.submission import stored_in
 
-    return again(load_labels(data), stored_in([Path(path) for path in paths]))
+    return Results(again(load_labels(data), stored_in([Path(path) for path in paths])))
 
 
 def submit(
@@ -508,7 +509,7 @@ def confirm(
     from trainwreck.evaluation.dataset.dataset import load
     from trainwreck.evaluation.leaderboard.confirmation import confirm as run_again
 
-    return run_again(Path(submission), detector, load(data), [load(one) for one in private], limits)
+    return Facts(run_again(Path(submission), detector, load(data), [load(one) for one in private], limits))
 
 
 def report(data: "Data", out: str | Path | None = None, *, workers: int = 1) -> Path:
@@ -608,7 +609,7 @@ def preflight(subject: "Preflight | str", names: Sequence[str] = (), *, seed: in
     from trainwreck.scenarios.preflight import from_factory
     from trainwreck.scenarios.preflight import preflight as ask
 
-    return ask(from_factory(subject, seed) if isinstance(subject, str) else subject, names, seed=seed)
+    return Results(ask(from_factory(subject, seed) if isinstance(subject, str) else subject, names, seed=seed))
 
 
 def audit(data: "Data") -> "Audit":
@@ -628,7 +629,7 @@ def equivalence(*data: "Data", profiles: Sequence[str] | None = None) -> dict[st
     from trainwreck.evaluation.dataset.dataset import load
     from trainwreck.evaluation.replay.profiles import PROFILES
 
-    return measure([load(one) for one in data], tuple(PROFILES) if profiles is None else profiles)
+    return Facts(measure([load(one) for one in data], tuple(PROFILES) if profiles is None else profiles))
 
 
 def learn(data: "Data", out: str | Path = Path("learned.npz")) -> Path:
@@ -659,7 +660,7 @@ def doctor() -> dict[str, Any]:
     """Versions, processors and accelerators of this machine, and what each makes possible."""
     from trainwreck.environment import examine
 
-    return examine()
+    return Facts(examine())
 
 
 def _folder(data: "Data") -> Path:

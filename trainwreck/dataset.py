@@ -32,8 +32,10 @@ class Run(Trace):
 
     @property
     def title(self) -> str:
-        """What it is, in a line: scenario, severity, kind, seed."""
+        """What it is, in a line: scenario, severity, kind, seed; of an imported run its id and that."""
         row = self.label
+        if row["kind"] == RunKind.IMPORTED.value:
+            return f"{self.run_id}, {row['kind']}"
         parts = [row["scenario"], row["severity"], row["kind"], f"seed {row['seed']}"]
         return ", ".join(str(part) for part in parts if part)
 
@@ -134,18 +136,18 @@ class DataSet(dataset.DataSet):
         return pd.crosstab(self.runs["kind"], self.runs["split"])
 
     def __repr__(self) -> str:
-        return f"{self._headline()}\n{self.counts().to_string()}"
+        return self._headline() + ("" if self.imported else f"\n{self.counts().to_string()}")
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        return f"<p>{escape(self._headline())}</p>{self.counts().to_html()}"
+        return f"<p>{escape(self._headline())}</p>" + ("" if self.imported else self.counts().to_html())
 
     def _headline(self) -> str:
         failing = self.runs[self.runs["kind"].isin(FAILURES)]
-        of = f", {failing['cause'].nunique()} causes, {self.runs['base'].nunique()} bases"
-        imported = (self.runs["kind"] == RunKind.IMPORTED.value).all()
-        return f"data set {str(self.path)!r}: {len(self)} runs{'' if imported else of}"
+        of = f"{failing['cause'].nunique()} causes, {self.runs['base'].nunique()} bases"
+        runs = f"{len(self)} run{'' if len(self) == 1 else 's'}"
+        return f"data set {str(self.path)!r}: {runs}, {'imported' if self.imported else of}"
 
 
 @checked

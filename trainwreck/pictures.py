@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trainwreck.scenarios.views.session import Experiment
 
 DPI = 80  # of a picture in a notebook
+FAULTY = "faulty"  # the role of a run that is no twin, and what its curves are called where it has a fault
 
 
 def figure(
@@ -34,9 +35,21 @@ def figure(
     signals: a panel each; by default loss, gradient norm and the most diagnostic one. InputError for a signal that is
     none, or a scorecard without the run.
     """
+    from matplotlib.text import Text
+
     story = _story(run, signals)
     story.alarms = _first_alarms(run, alarms)
-    return draw(story)
+    made, name = draw(story), _name(run)
+    for text in made.findobj(Text):
+        if isinstance(text, Text) and text.get_text().split(" ")[0] == FAULTY:
+            text.set_text(text.get_text().replace(FAULTY, name, 1))
+    return made
+
+
+def _name(run: "Run | Trace | Experiment") -> str:
+    """What the curves of the run are called."""
+    kind = run.label["kind"] if isinstance(run, Run) else RunKind.IMPORTED.value if isinstance(run, Trace) else ""
+    return {RunKind.IMPORTED.value: "run", RunKind.LOOK_ALIKE.value: "look-alike"}.get(kind, FAULTY)
 
 
 def as_html(made: "Figure") -> str:

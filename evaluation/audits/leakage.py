@@ -35,6 +35,7 @@ from trainwreck.evaluation.replay.first_rows import boosted
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 from trainwreck.evaluation.scoring.metrics.significance import holm
 from trainwreck.evaluation.scoring.run_labels import NEGATIVES
+from trainwreck.evaluation.short_forms import AsText
 
 FOLDS = 5
 # The folds train on the same runs, so their errors go together (Nadeau and Bengio 2003): tests / trains = 1 / (k - 1).
@@ -67,7 +68,7 @@ class Channel:
 
 
 @dataclass(frozen=True, repr=False)
-class Audit:
+class Audit(AsText):
     """What was found of a data set. bases: a row a base, the most unbalanced first; cause: see `cause_given_base`."""
 
     channels: tuple[Channel, ...]

@@ -14,6 +14,7 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.short_forms import AsText
 
 LABELS = ("kind", "cause", "onset_step", "visible_step", "visible_steps", "no_return_step")
 VISIBLE_WITHIN = 2  # steps between two first visible steps that count as the same
@@ -23,7 +24,7 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(AsText):
     """identical, or the first step and signal that differ and by how much (in the signal's unit).
 
     difference is None where it is no number: one of the two is NaN or infinite. loss_difference: the largest
@@ -70,7 +71,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, repr=False)
-class Summary:
+class Summary(AsText):
     """What two data sets of one plan agree in.
 
     runs: that both have; identical: of these, bitwise. first_steps: lowest, median and highest first step at which the
@@ -146,7 +147,7 @@ class Summary:
         return "\n".join(lines)
 
 
-class Differences(list[Comparison]):
+class Differences(AsText, list[Comparison]):
     """The comparison of each run that two data sets have; `summary` has what they agree in."""
 
     def __init__(self, found: Sequence[Comparison], summary: Summary) -> None:

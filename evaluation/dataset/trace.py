@@ -8,6 +8,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS, Axis, column_type, telemetry_schema
 from trainwreck.evaluation.errors import unknown
+from trainwreck.evaluation.short_forms import AsText
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +21,7 @@ LISTS = tuple(signal.name for signal in SIGNALS if signal.axis is not Axis.SCALA
 
 
 @dataclass(repr=False)
-class Trace:
+class Trace(AsText):
     """Signals of one run: [S] for scalars, [S, K] for the others, float32.
 
     `validation_loss` is NaN where there was no evaluation; `evaluated` tells those steps apart

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from trainwreck.evaluation.constants import COMMON_SIGNALS
@@ -21,6 +20,7 @@ from trainwreck.evaluation.diagnosis.nearest import Near, nearest
 from trainwreck.evaluation.diagnosis.observed import Observed
 from trainwreck.evaluation.diagnosis.reach import Reach, reach
 from trainwreck.evaluation.pages.numbers import written
+from trainwreck.evaluation.short_forms import LINES, AsText
 
 WRONG, UNCLEAR, NOTHING = VERDICTS = ("wrong", "unclear", "nothing")
 ANSWERS = {
@@ -29,15 +29,14 @@ ANSWERS = {
     NOTHING: "nothing wrong that this log could show",
 }
 ALIKE = 0.6  # distance under which a labelled run is like the log; at 1 it is as like as a flat line
-MOST_LINES = 30  # of the short form
 MOST_NAMED = 6  # causes in one line of the short form
 
 Pages = Callable[[str], Mapping[str, Any]]
 """The page of a scenario by its id, with title, telling, checked, sections and proven."""
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+@dataclass(frozen=True, repr=False)
+class Diagnosis(AsText):
     """What a log says of one run. `text()` for people, `to_dict()` for programs.
 
     verdict: "wrong", "unclear" or "nothing". since: the step from which on, None for nothing. rows: those around it.
@@ -134,7 +133,7 @@ class Diagnosis:
         ]
         body = self._unshown() if self.verdict == NOTHING else self._account()
         lines = [*head, *body]
-        return "\n".join(lines[:MOST_LINES])
+        return "\n".join(lines[:LINES])
 
     def _account(self) -> list[str]:
         lines = [f"  step {one.since}: {one.says}" for one in self.findings[:4]]
@@ -183,9 +182,6 @@ class Diagnosis:
 
     def __repr__(self) -> str:
         return self.text()
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.text())}</pre>"
 
 
 def diagnose(trace: Trace, name: str, pages: Pages | None = None, profile: str = "full") -> Diagnosis:

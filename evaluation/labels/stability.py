@@ -21,12 +21,13 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.evaluation.labels.labelling import healthy_of
 from trainwreck.evaluation.labels.visible import FEWEST, Spread, spreads, visible_steps
+from trainwreck.evaluation.short_forms import AsText
 
 NEAR = 2  # steps
 
 
 @dataclass(frozen=True, repr=False)
-class Stability:
+class Stability(AsText):
     """What was found. Rates are shares; interval: exact (Clopper and Pearson 1934), at `CONFIDENCE`."""
 
     bases: int

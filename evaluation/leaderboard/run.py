@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import pandas as pd
 
+from trainwreck.evaluation import short_forms
 from trainwreck.evaluation.constants import (
     DEFAULT_PROFILE,
     DEFAULT_SEEDS,
@@ -91,6 +92,9 @@ class Leaderboard:
 
     def __repr__(self) -> str:
         return self._table[list(SHOWN)].to_string(index=False, max_rows=20, float_format="{:.3f}".format)
+
+    def _repr_html_(self) -> str:
+        return short_forms.table(self._table[list(SHOWN)])
 
 
 def score(

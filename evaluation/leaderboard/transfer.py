@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainwreck.evaluation import short_forms
 from trainwreck.evaluation.constants import CLUSTERS, CONFIDENCE, RESAMPLES
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import write_parquet
@@ -71,6 +72,9 @@ class Transfer:
 
     def __repr__(self) -> str:
         return self.to_frame().to_string(index=False, max_rows=20, float_format="{:.3f}".format)
+
+    def _repr_html_(self) -> str:
+        return short_forms.table(self.to_frame())
 
 
 def transfer(

@@ -33,6 +33,7 @@ from trainwreck.evaluation.learning.examples import LEFT_OUT, target
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.rows import rows
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
+from trainwreck.evaluation.short_forms import AsText
 
 ONSET, VISIBLE = "onset", "visible"
 SHOWN = 12  # names of columns in a short form
@@ -45,7 +46,7 @@ PHASES = ("no fault", "before onset", "under fault", "visible", "cured", "not kn
 
 
 @dataclass(frozen=True, repr=False)
-class Arrays:
+class Arrays(AsText):
     """Rows of many runs, by run and then by step; `X, y, groups = arrays` takes it apart.
 
     X: [N, F] float32; NaN where the run logged nothing there, or NaN. y: [N] int8. groups: [N] int32, one number a twin

@@ -9,6 +9,7 @@ import numpy as np
 
 from trainwreck.evaluation.constants import REFRACTORY
 from trainwreck.evaluation.detectors.base import LARGEST_SCORE, OutputError, Verdict
+from trainwreck.evaluation.short_forms import AsText
 
 # How a replay ended.
 OK = "ok"
@@ -21,8 +22,8 @@ GARBAGE = "garbage"  # an answer that is not a verdict
 FAILURES_OF_A_DETECTOR = (CRASHED, TIMEOUT, MEMORY, OUTPUT, GARBAGE)
 
 
-@dataclass(frozen=True)
-class Alarms:
+@dataclass(frozen=True, repr=False)
+class Alarms(AsText):
     """Verdicts of a detector on one run.
 
     steps, scores, alarm: [R], one entry a row it saw (fewer where it failed). edges: steps of new
@@ -48,6 +49,12 @@ class Alarms:
     state_bytes: int | None
     stderr: tuple[str, ...] = ()
     answers: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+    def __repr__(self) -> str:
+        found = f"first alarm at step {self.first_alarm}" if self.first_alarm is not None else "no alarm"
+        more = f", {len(self.edges)} in all" if len(self.edges) > 1 else ""
+        named = f"; causes {', '.join(self.causes)}" if self.causes else ""
+        return f"run {self.run_id}: {found}{more} in {self.rows} rows{named}; {self.status}"
 
     @property
     def outcome(self) -> str:

@@ -11,12 +11,14 @@ import numpy as np
 
 from trainwreck.evaluation.constants import BUDGETS, COSTS, LARGEST_STOPPED, PREVALENCES, TOP
 from trainwreck.evaluation.dataset.schema import FAILURES
+from trainwreck.evaluation.intervals import interval_text
 from trainwreck.evaluation.scoring.metrics import delay, diagnosis, skill
 from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, SHARE, Estimate, Ratio, Share
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, in_time, peak
 from trainwreck.evaluation.scoring.metrics.thresholds import Peaks, Randomised, over_budgets, within_budget
 from trainwreck.evaluation.scoring.outcomes import Outcomes
 from trainwreck.evaluation.scoring.reference import Baseline, skill_runs
+from trainwreck.evaluation.short_forms import AsText
 
 DEFAULT = "default"  # the detector's own alarm
 INSTANTS = 25  # at which the share detected by then is given with its interval
@@ -39,9 +41,13 @@ class Recall(NamedTuple):
     stopped_mixed: Estimate
     of_visible: Estimate
 
+    def __repr__(self) -> str:
+        stopped, alike = interval_text(*self.stopped[:3]), interval_text(*self.stopped_look_alike[:3])
+        return f"in-time recall {interval_text(*self[:3])}, healthy runs stopped {stopped}, look-alikes stopped {alike}"
 
-@dataclass(frozen=True)
-class Point:
+
+@dataclass(frozen=True, repr=False)
+class Point(AsText):
     """The scores at one operating point; all are expectations where its threshold is randomised.
 
     delay: from_onset and from_visible, each with the restricted mean in steps and as a share of the horizon, the share
@@ -55,6 +61,9 @@ class Point:
     delay: dict[str, Any]
     diagnosis: dict[str, Any]
     skill: dict[str, dict[float, Estimate]]
+
+    def __repr__(self) -> str:
+        return f"{self.recall}, lead {interval_text(*self.lead)}"
 
 
 class Area(NamedTuple):

@@ -11,7 +11,7 @@ from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.scoring.run_labels import RunLabels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcomes(RunLabels):
     """Labels with the alarms of one detector. first (a) is infinite without an alarm.
 

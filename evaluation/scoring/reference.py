@@ -36,6 +36,7 @@ from trainwreck.evaluation.scoring.metrics.skill import (
     utility,
 )
 from trainwreck.evaluation.scoring.run_labels import RunLabels, run_labels
+from trainwreck.evaluation.short_forms import AsText
 
 UNCOVERED = {
     "healthy": "healthy runs are of bases without a calibration run, which no threshold accounts for",
@@ -61,8 +62,8 @@ class Blind:
     ceilings: np.ndarray
 
 
-@dataclass(frozen=True)
-class Baseline:
+@dataclass(frozen=True, repr=False)
+class Baseline(AsText):
     """profile: the observation profile. measured: [N] bool, the runs outside the tuning splits whose fault is shown or
     that have none, which every score is taken on; calibration: [N] bool, those that thresholds are frozen on.
 
@@ -84,6 +85,9 @@ class Baseline:
     unseen: frozenset[str]  # causes that no tuning run had; empty where no tuning run fails
     family_of: dict[str, str]
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"what detectors are measured by, profile {self.profile}: {self.labels!r}"
 
     @cached_property
     def negative_draws(self) -> np.ndarray:

@@ -1,6 +1,8 @@
 """Labels of many runs as arrays, without any detector's alarms."""
 
 import json
+import textwrap
+from collections import Counter
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Self
@@ -11,12 +13,13 @@ import pandas as pd
 from trainwreck.evaluation.constants import CALIBRATION, DEFAULT_PROFILE, TUNING_SPLITS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.short_forms import WIDTH, AsText
 
 NEGATIVES = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
 
 
-@dataclass(frozen=True)
-class RunLabels:
+@dataclass(frozen=True, repr=False)
+class RunLabels(AsText):
     """One entry a run. Steps are float64, infinite where there is no such step.
 
     last (T), planned (T of the plan: later than last where a run was ended at NaN), onset (s),
@@ -48,6 +51,13 @@ class RunLabels:
 
     def __len__(self) -> int:
         return len(self.run_id)
+
+    def __repr__(self) -> str:
+        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(self.kind.tolist()).items()))
+        return (
+            f"{type(self).__name__} of {len(self)} runs: {counted}; an array or a sequence each of:\n  "
+            + "\n  ".join(textwrap.wrap(", ".join(field.name for field in fields(self)), WIDTH))
+        )
 
     @cached_property
     def failing(self) -> np.ndarray:

@@ -40,6 +40,7 @@ from trainwreck.evaluation.scoring.operating_points import (
 )
 from trainwreck.evaluation.scoring.outcomes import Outcomes, outcomes
 from trainwreck.evaluation.scoring.reference import Baseline
+from trainwreck.evaluation.short_forms import Series, few
 
 # The numbers that summarise a scorecard, attribute to unit; each is defined by the attribute's docstring.
 HEADLINES = {
@@ -54,7 +55,6 @@ HEADLINES = {
     "cause_top_1": "share of causes",
     "cause_top_3": "share of causes",
 }
-REPR_LINES = 30
 
 
 @dataclass(frozen=True, repr=False)
@@ -230,8 +230,7 @@ class Scorecard:
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
-        lines = self.text().splitlines()
-        return "\n".join(lines if len(lines) <= REPR_LINES else [*lines[: REPR_LINES - 1], "  ..."])
+        return few(self.text().splitlines())
 
     def _repr_html_(self) -> str:
         first, *rest = self.text().splitlines()
@@ -287,7 +286,7 @@ def measure(
         curves=threshold_curves(one),
         outcomes=one,
         baseline=frame,
-        alarms=tuple(in_order),
+        alarms=Series(in_order),
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwreck.evaluation.files import write_json, write_text
+from trainwreck.evaluation.short_forms import AsText, few
 from trainwreck.scenarios.training.environment import environment
 
 
@@ -61,8 +62,8 @@ class Bars:
     log: bool = False
 
 
-@dataclass(frozen=True)
-class Table:
+@dataclass(frozen=True, repr=False)
+class Table(AsText):
     """columns: of `rows`. how: what was done, in words; command: what makes it again.
 
     picture: file name of the plot that goes with the record, empty without one. bars: what it shows, where it has
@@ -79,6 +80,9 @@ class Table:
     bars: Bars | None = None
     limit: Limit | None = None
     goals: tuple[Goal, ...] = ()
+
+    def __repr__(self) -> str:
+        return few(self.text().splitlines())
 
     def text(self) -> str:
         """Title, Markdown table, how it was taken, and what it comes up against."""

@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from trainwreck.evaluation.dataset.schema import UNDER_FAULT
+from trainwreck.evaluation.dataset.diff import compare
+from trainwreck.evaluation.dataset.schema import UNDER_FAULT, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.proofs import proven_here
-from trainwreck.scenarios.spec.run_spec import RunSpec
+from trainwreck.scenarios.spec.run_spec import Role, RunSpec
 from trainwreck.scenarios.spec.scenario import Scenario
 
 
@@ -17,8 +19,10 @@ def with_signatures(rows: list[dict[str, Any]], trace: Callable[[str], Trace]) -
     """Rows of the runs table with `signatures` filled in for every run under a fault that has its twin.
 
     trace: run_id to telemetry. Rows of runs that this version would train otherwise stay as they are. InputError
-    where a signature can't be judged. Where a scenario is from outside of the catalogue, all rows have `unproven`.
+    where a signature can't be judged. Where a scenario is from outside of the catalogue, all rows have `unproven`, and
+    InputError for a fault or a cure of it that did not change its run.
     """
+    _check_effects(rows, trace)
     present = {row["run_id"] for row in rows}
     judged = [
         {**row, "signatures": json.dumps(signatures(spec.entry, trace(row["run_id"]), trace(row["twin_id"]), spec))}
@@ -39,6 +43,23 @@ def signatures(entry: Scenario, run: Trace, twin: Trace, spec: RunSpec) -> dict[
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(f"scenario: the signature of {entry.id} can't be judged on {run.run_id} ({reason})") from None
+
+
+def _check_effects(rows: list[dict[str, Any]], trace: Callable[[str], Trace]) -> None:
+    """InputError where a fault or a cure from outside was in force and left every number of the run as it was."""
+    present = {row["run_id"] for row in rows}
+    for row in rows:
+        spec = _same_run(row) if row["kind"] in (*UNDER_FAULT, RunKind.CURED.value) else None
+        if spec is None or not outside.is_outside(spec.scenario):
+            continue
+        cured = spec.role is Role.CURED
+        without = (replace(spec, role=Role.FAULTY) if cured else spec.twin).run_id
+        begins = spec.cure_step if cured else spec.onset
+        if without not in present or (begins or 0) > row["last_step"]:
+            continue
+        if compare(trace(row["run_id"]), trace(without)).identical:
+            what = "cure" if cured else "fault"
+            raise outside.no_change(spec.entry, what, f"run {row['run_id']} is bitwise as it is without")
 
 
 def _flagged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

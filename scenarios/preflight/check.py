@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.short_forms import AsText
 from trainwreck.scenarios.preflight.subject import Preflight, isolated
 
 
@@ -47,14 +48,17 @@ class Check:
     ask: Callable[[Preflight], Answer]
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, repr=False)
+class Finding(AsText):
     """What a check found on a subject."""
 
     check: str
     verdict: Verdict
     evidence: str
     source: str
+
+    def __repr__(self) -> str:
+        return f"{self.check}: {self.verdict.value}; {self.evidence}"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe."""

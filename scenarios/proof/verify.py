@@ -40,6 +40,7 @@ from trainwreck.evaluation.detectors.registry import load_detector
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, write_json
 from trainwreck.evaluation.replay.replay import replay
+from trainwreck.evaluation.short_forms import AsText
 from trainwreck.scenarios.config.settings import fingerprint
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.generate import Progress, generate
@@ -59,8 +60,8 @@ SHARES = ("signature_faulty", "signature_twin", "signature_healthy", "cured", "w
 COMPARED = tuple(s.name for s in SIGNALS)
 
 
-@dataclass(frozen=True)
-class Proof:
+@dataclass(frozen=True, repr=False)
+class Proof(AsText):
     """What was measured of one scenario at one size and severity. Rates are shares of runs."""
 
     scenario: str
@@ -85,6 +86,13 @@ class Proof:
     seconds: float  # of one core, a run, in a bundle
     holds: bool  # all of the above, on the seeds that were run
     proven: bool  # and these are enough
+
+    def __repr__(self) -> str:
+        of = ", ".join(part for part in (self.scenario, self.size, self.severity, *self.overrides) if part)
+        answer = "proven" if self.proven else f"{'holds' if self.holds else 'does not hold'}, not proven"
+        shares = {"faulty": self.signature_faulty, "healthy": self.signature_healthy, "cured": self.cured}
+        shown = "".join(f"; {name} {share:.0%}" for name, share in shares.items() if share is not None)
+        return f"{of}: {answer} on {self.seeds} seeds{shown}; bitwise twin {'yes' if self.bitwise else 'no'}"
 
 
 def plan(

@@ -2,21 +2,12 @@
 
 import textwrap
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+
+from trainwreck.evaluation.short_forms import LINES, WIDTH, Names
 
 if TYPE_CHECKING:
     import pandas as pd
-
-V = TypeVar("V")
-LINES, WIDTH = 30, 110  # of what is printed, at most
-
-
-class Names(dict[str, V]):
-    """Things by name. Printed are the names."""
-
-    def __repr__(self) -> str:
-        lines = textwrap.wrap(f"{len(self)}: {', '.join(self)}", WIDTH, break_on_hyphens=False)
-        return "\n".join(lines if len(lines) <= LINES else [*lines[: LINES - 1], "..."])
 
 
 class Rows(list[dict[str, Any]]):

@@ -131,11 +131,17 @@ def check_changes(entry: Scenario, knobs: Any, setup: Any) -> None:
         if isinstance(found, list | tuple) and found:
             wrong = ", ".join(f"{type(one).__name__}" for one in found if not isinstance(one, Change))
         if wrong:
-            code = getattr(type(entry), method).__code__
-            raise InputError(
-                f"scenario {code.co_filename}, line {code.co_firstlineno}: {method} returns {wrong}, which changes "
-                "nothing; allowed: a list of changes (Setting, TableEdit, DataTransform, Undo, ...)"
-            )
+            raise no_change(entry, method, f"it returns {wrong}")
+
+
+def no_change(entry: Scenario, method: str, why: str) -> InputError:
+    """What to raise for a fault or a cure that changes nothing, with the line of its method, or of the class."""
+    code, file = getattr(type(entry), method).__code__, str(source_file(entry.id))
+    line = code.co_firstlineno if code.co_filename == file else inspect.getsourcelines(type(entry))[1]
+    return InputError(
+        f"scenario {file}, line {line}: {method} changes nothing: {why}; "
+        "allowed: a list of changes (Setting, TableEdit, DataTransform, Undo, ...)"
+    )
 
 
 def file_of(id: str) -> str:

@@ -18,7 +18,7 @@ LAYERS = {
 ROOMS = {
     "evaluation": (
         ("constants", "errors"),
-        ("extras", "files", "imports", "intervals", "progress"),
+        ("extras", "files", "imports", "intervals", "progress", "short_forms"),
         ("dataset",),
         ("detectors",),
         ("replay",),

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import trainwreck
 from trainwreck.dataset import with_settings
@@ -13,7 +14,7 @@ from trainwreck.evaluation.dataset.schema import SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.learning.arrays import PHASES
 
-LONGEST = 30  # lines that a notebook gets
+LONGEST, WIDEST = 30, 400  # lines that a notebook gets, characters of one
 TINY = ("steps=24", "model.layers=2", "model.width=16", "model.heads=2", "model.context=16", "data.rows=2")
 
 
@@ -32,6 +33,12 @@ def card(data):
     return trainwreck.score("nonfinite_loss", data)
 
 
+def subject():
+    """A model and a batch for the checks before a run."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 3))
+    return trainwreck.Preflight(model, torch.ones(2, 4), torch.tensor([0, 2]), shift=None)
+
+
 def test_short_forms_are_short_and_say_what_it_is(data, run, card):
     wreck = trainwreck.run("mask_missing", *TINY, "evaluation.rows=4")
     found = {
@@ -46,16 +53,27 @@ def test_short_forms_are_short_and_say_what_it_is(data, run, card):
         "high_lr, ": trainwreck.scenarios(),
         "zclip": trainwreck.detectors(),
         "Mechanism: ": trainwreck.show("high_lr"),
+        "nonfinite_loss": trainwreck.leaderboard(data, ["nonfinite_loss"]),
+        "68:\n  run r": card.alarms,
+        "in-time recall": card.points["default"],
+        "Outcomes of 44 runs: 16 cured, 16 failing, 6 healthy, 6 look-alike": card.outcomes,
+        "profile full: RunLabels of": card.baseline,
+        "python_supported: yes": trainwreck.doctor(),
+        "something is wrong, since step": trainwreck.diagnose("sample", run.run_id),
+        "8:\n  ": trainwreck.preflight(subject()),
     }
     for says, one in found.items():
         assert says in repr(one)
         assert len(repr(one).splitlines()) <= LONGEST
+        assert max(map(len, repr(one).splitlines())) <= WIDEST
+        assert type(one) is dict or "<" in one._repr_html_()
     assert trainwreck.catalogue().to_frame().set_index("id").loc["high_lr", "family"] == "optimisation"
     assert "<table" in trainwreck.catalogue()._repr_html_()
     assert "Mechanism" in trainwreck.show("high_lr")._repr_html_()
     assert "<img" in wreck._repr_html_()
     assert "<img" in run._repr_html_()
     assert "<table" in card._repr_html_()
+    assert "<table" in trainwreck.leaderboard(data, ["zclip"])._repr_html_()
     assert "<table" in data._repr_html_()
     assert all(kind in data._repr_html_() for kind in set(data.runs["kind"]))
 
@@ -95,6 +113,21 @@ def test_a_picture_has_the_twin_the_steps_and_the_alarms(run, card):
         trainwreck.figure(Trace("other", run.signals, run.evaluated), alarms=card)
     with pytest.raises(trainwreck.InputError, match="run: int is not allowed"):
         trainwreck.figure(3)
+
+
+def test_a_log_and_a_look_alike_are_not_called_faulty(data, tmp_path):
+    (tmp_path / "log.csv").write_text("step,train_loss\n0,4.0\n1,3.5\n2,3.0\n")
+    mine = trainwreck.import_logs(tmp_path / "log.csv", out=tmp_path / "mine", mapping={"train_loss": "loss"})
+    assert repr(mine).endswith("1 run, imported")
+    log = mine.trace(mine.runs["run_id"].iloc[0])
+    assert "nan" not in repr(log)
+    harmless = data.trace(data.runs.query("kind == 'look-alike'")["run_id"].iloc[0])
+    for one, called in ((log, "run"), (harmless, "look-alike")):
+        figure = trainwreck.figure(one, signals=["loss"])
+        assert figure.get_suptitle() == one.title
+        labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        assert called in labels
+        assert "faulty" not in labels
 
 
 def test_two_scorecards_are_compared(data, card):

@@ -63,7 +63,8 @@ class Learned(Detector):
 def with_weights(path: str | Path) -> type[Learned]:
     """The same detector with the weights of a file that `trainwreck learn` wrote. InputError for any other file.
 
-    In a file `mine.py`, `Mine = with_weights("mine.npz")` is the detector `mine.py:Mine`.
+    In a file `mine.py`, `Mine = with_weights(Path(__file__).with_name("mine.npz"))` is the detector `mine.py:Mine`: its
+    process begins in an empty folder, so that the path has to be a full one.
     """
     found = read_model(Path(path))
     return type("Learned", (Learned,), {"__doc__": Learned.__doc__, "model": found, "causes": found.head.causes})

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainwreck.evaluation import short_forms
 from trainwreck.evaluation.constants import BUDGETS, CLUSTERS, HEADLINE_BUDGET, LARGEST_STOPPED, SIGNIFICANCE
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.detectors.registry import absent, builtin_detectors
@@ -79,6 +80,9 @@ class RealBoard:
 
     def __repr__(self) -> str:
         return self._table[list(SHOWN)].to_string(index=False, max_rows=20, float_format="{:.3f}".format)
+
+    def _repr_html_(self) -> str:
+        return short_forms.table(self._table[list(SHOWN)])
 
 
 def real_board(

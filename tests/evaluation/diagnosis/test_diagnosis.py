@@ -8,8 +8,9 @@ import pytest
 
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.diagnosis.candidates import told_apart_by
-from trainwreck.evaluation.diagnosis.diagnosis import MOST_LINES, NOTHING, UNCLEAR, WRONG, diagnose
+from trainwreck.evaluation.diagnosis.diagnosis import NOTHING, UNCLEAR, WRONG, diagnose
 from trainwreck.evaluation.diagnosis.page import PIECES, write_page
+from trainwreck.evaluation.short_forms import LINES
 from trainwreck.scenarios.spec.pages import page as catalogue_page
 
 SEEN = {"corrupt_tokens", "gradients_not_cleared", "nan_weight_spread", "catastrophic_forgetting"}
@@ -108,7 +109,7 @@ def test_the_forms_of_an_answer(broken):
     found, _ = broken
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()
     assert repr(found) == found.text()
-    assert 10 < len(repr(found).splitlines()) <= MOST_LINES
+    assert 10 < len(repr(found).splitlines()) <= LINES
     assert found._repr_html_().startswith("<pre>")
     assert diagnose(found_trace(), "<b>").verdict == WRONG
     assert "<b>" not in diagnose(found_trace(), "<b>")._repr_html_()

@@ -143,11 +143,11 @@ def test_a_predicate_that_raises_makes_no_data_set(write, tmp_path, new, says):
 @pytest.mark.parametrize(
     ("old", "new", "says", "above"),
     [
-        ("return [Undo()]", "return []", "cure returns [], which changes nothing", 1),
-        ("return [Undo()]", "return None", "cure returns None, which changes nothing", 1),
-        ("return [Undo()]", "return ['undo']", "cure returns str, which changes nothing", 1),
-        ("return [Undo()]", "return [Undo]", "cure returns type, which changes nothing", 1),
-        ("return [TableEdit(see_everything)]", "return []", "fault returns [], which changes nothing", 1),
+        ("return [Undo()]", "return []", "cure changes nothing: it returns []", 1),
+        ("return [Undo()]", "return None", "cure changes nothing: it returns None", 1),
+        ("return [Undo()]", "return ['undo']", "cure changes nothing: it returns str", 1),
+        ("return [Undo()]", "return [Undo]", "cure changes nothing: it returns type", 1),
+        ("return [TableEdit(see_everything)]", "return []", "fault changes nothing: it returns []", 1),
         ("return [TableEdit(see_everything)]", "return [TableEdit(see)]", "NameError: name 'see' is not defined", 0),
     ],
 )
@@ -157,6 +157,22 @@ def test_a_cure_that_is_none_is_refused_before_anything_is_trained(write, tmp_pa
         with pytest.raises(InputError) as found:
             call()
         assert says in said(found, file, line - above)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "above"),
+    [
+        ("return [Undo()]", "return [TableEdit(see_everything)]", "cure", 1),
+        ("torch.ones_like(tables.allowed_NTS)", "tables.allowed_NTS", "fault", 11),
+    ],
+)
+def test_what_leaves_every_number_as_it_is_makes_no_data_set(write, tmp_path, old, new, what, above):
+    file, line = write(old, new)
+    _, specs = resolve([f"scenario={file}", *TINY])
+    with pytest.raises(InputError) as found:
+        generate(specs, tmp_path / "made")
+    assert f"{what} changes nothing: run r" in said(found, file, line - above)
+    assert not (tmp_path / "made" / "manifest.json").exists()
 
 
 def test_an_edit_that_raises_in_training_makes_no_data_set(write, tmp_path):
@@ -177,7 +193,7 @@ def test_a_plan_of_it_from_a_file_is_checked_as_well(write, tmp_path):
     outside._loaded.clear()
     outside._files.clear()
     write("return [Undo()]", "return []")
-    with pytest.raises(InputError, match="cure returns"):
+    with pytest.raises(InputError, match="cure changes nothing"):
         resolve([str(tmp_path / "plan.json")])
 
 
