@@ -1,6 +1,5 @@
 """Labels of many runs as arrays, without any detector's alarms."""
 
-import json
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Self
@@ -11,6 +10,8 @@ import pandas as pd
 from trainwreck.evaluation.constants import CALIBRATION, DEFAULT_PROFILE, TUNING_SPLITS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.replay.logged.visible import NEEDED
+from trainwreck.evaluation.replay.profiles import visible_step
 
 NEGATIVES = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
 
@@ -147,12 +148,11 @@ def run_labels(runs: pd.DataFrame, profile: str = DEFAULT_PROFILE) -> RunLabels:
 
 
 def _visible(runs: pd.DataFrame, profile: str) -> np.ndarray:
-    """The first visible step of a profile; that of all signals where a table has none by profile. [N]"""
-    by_profile = [json.loads(text or "{}") for text in _strings(runs, "visible_profiles").tolist()]
-    every = _steps(runs, "visible_step").tolist()
-    return np.array(
-        [float(one.get(profile, np.inf)) if one else step for one, step in zip(by_profile, every, strict=True)]
-    )
+    """The first visible step of a profile. [N]"""
+    table = runs[["visible_profiles", *NEEDED]]
+    cells = table.astype(object).where(table.notna(), None).to_dict("records")
+    found = (visible_step(run, profile) for run in cells)
+    return np.array([np.inf if step is None else step for step in found], dtype=np.float64)
 
 
 def _steps(runs: pd.DataFrame, column: str) -> np.ndarray:
