@@ -136,7 +136,8 @@ def _jsonl(shown: Iterator[Row], habit: Habit, file: File, total: int) -> Iterat
     spelt = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
     names = dict(zip(("step", *COMMON_SIGNALS), NAMES[file.names], strict=True))
     for row in shown:
-        cells = {"step": str(row["step"]), **_cells(row, habit)}
+        due = [name for name in habit.signals if name != "validation_loss"] if habit.due(row["step"]) else []
+        cells = {"step": str(row["step"]), **dict.fromkeys(due, "null"), **_cells(row, habit)}
         values = {names[signal]: spelt.get(value, value) for signal, value in cells.items()}
         values |= {_clock(file): file.time(row["step"])} if file.clock else {}
         yield "{" + ", ".join(f"{json.dumps(name)}: {value}" for name, value in values.items()) + "}"
