@@ -152,7 +152,7 @@ def test_a_prefix_is_seen_the_same_whatever_follows(run: int, cut: int, future: 
 
 
 def test_the_other_profiles_are_the_same_for_every_run(make_trace: Any) -> None:
-    assert ALL_PROFILES == (*PROFILES, LOGGED)
+    assert (*PROFILES, LOGGED) == ALL_PROFILES
     trace = make_trace("r")
     for profile in PROFILES:
         first, second = (list(map(repr, observe(rows(trace), profile, run_id=run_id))) for run_id in ("a", "b"))
