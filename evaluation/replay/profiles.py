@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from trainwreck.evaluation.constants import COMMON_SIGNALS, LIST_EVERY, LOG_EVERY
 from trainwreck.evaluation.dataset.schema import EVALUATIONS
@@ -28,7 +27,7 @@ from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.replay.logged.habit import habit_of
 from trainwreck.evaluation.replay.logged.rows import logged_rows
-from trainwreck.evaluation.replay.logged.visible import possible_rows, visible_in_log
+from trainwreck.evaluation.replay.logged.visible import possible_rows, step_of, visible_in_log
 from trainwreck.evaluation.replay.rows import LoggedRow, blank, logged_at, rows
 
 Rows = Iterator[dict[str, Any]]
@@ -86,8 +85,7 @@ def visible_step(run: Mapping[Any, Any], profile: str) -> int | None:
     if profile == LOGGED:
         return visible_in_log(run)
     by_profile = json.loads(run["visible_profiles"] or "{}")
-    step = by_profile.get(profile) if by_profile else run["visible_step"]
-    return None if pd.isna(step) else int(step)
+    return step_of(by_profile.get(profile) if by_profile else run["visible_step"])
 
 
 def nonfinite_losses(trace: Trace, profile: str) -> frozenset[int]:

@@ -108,7 +108,7 @@ def habit_of(run_id: str) -> Habit:
     >>> habit_of("r7f9f9cc02fa5") == habit_of("r7f9f9cc02fa5")
     True
     """
-    start = float(np.interp(drawn(run_id, "level"), *zip(*STARTS, strict=True)))
+    start = float(np.interp(drawn(run_id, "level"), [share for share, _ in STARTS], [level for _, level in STARTS]))
     shift = LARGEST_SHIFT * drawn(run_id, "shift") * start if drawn(run_id, "shifted") < SHIFTED else 0.0
     scale = round((start - shift) / START, 4)
     intervals = _intervals(run_id)

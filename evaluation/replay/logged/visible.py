@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
-import pandas as pd
-
 from trainwreck.evaluation.dataset.schema import Outcome
 from trainwreck.evaluation.replay.logged.habit import BEFORE, LAST, Habit, habit_of
 
@@ -30,13 +28,27 @@ def visible_in_log(run: Mapping[Any, Any], habit: Habit | None = None) -> int | 
     """
     habit = habit or habit_of(run["run_id"])
     steps = json.loads(run["visible_steps"] or "{}")
-    if not steps and not pd.isna(run["visible_step"]):
-        steps = {"loss": int(run["visible_step"])}
-    last = int(run["last_step"])
-    if habit.not_finite == BEFORE and run["outcome"] == Outcome.NON_FINITE.value and last + 1 < run["planned_steps"]:
+    first = step_of(run["visible_step"])
+    if not steps and first is not None:
+        steps = {"loss": first}
+    last, planned = int(run["last_step"]), step_of(run["planned_steps"])
+    ended = run["outcome"] == Outcome.NON_FINITE.value and planned is not None and last + 1 < planned
+    if ended and habit.not_finite == BEFORE:
         last -= TAIL + 1
-    rows = (_row_at(habit, name, first, last) for name, first in steps.items() if name in habit.signals)
+    rows = (_row_at(habit, name, step, last) for name, step in steps.items() if name in habit.signals)
     return min((row for row in rows if row is not None), default=None)
+
+
+def step_of(cell: Any) -> int | None:
+    """A step of the runs table; None, NaN and NA are none.
+
+    >>> step_of(83.0), step_of(None), step_of(float("nan"))
+    (83, None, None)
+    """
+    try:
+        return int(cell)
+    except (TypeError, ValueError):
+        return None
 
 
 def possible_rows(run_id: str, last: int) -> tuple[Sequence[int], bool]:
