@@ -15,7 +15,7 @@ depend on what comes after it. Rows keep every key; what a profile does not show
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.replay.logged.habit import habit_of
 from trainwreck.evaluation.replay.logged.rows import logged_rows
-from trainwreck.evaluation.replay.logged.visible import possible_rows, step_of, visible_in_log
+from trainwreck.evaluation.replay.logged.visible import Labels, possible_rows, step_of, visible_in_log
 from trainwreck.evaluation.replay.rows import LoggedRow, blank, logged_at, rows
 
 Rows = Iterator[dict[str, Any]]
@@ -76,7 +76,7 @@ def steps_allowed(run_id: str, profile: str, last: int, k: int = LOG_EVERY) -> t
     return possible_rows(run_id, last) if profile == LOGGED else (shown_steps(profile, last, k), True)
 
 
-def visible_step(run: Mapping[Any, Any], profile: str) -> int | None:
+def visible_step(run: Labels, profile: str) -> int | None:
     """The first step at which a profile shows the failure of a run; None where it does not.
 
     run: a row of the runs table, which may have its cells as JSON has them. Where it has no steps by profile, as in an

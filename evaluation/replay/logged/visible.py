@@ -11,16 +11,21 @@ finite has no row from there on: that step is known where the run was ended for 
 import json
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trainwreck.evaluation.dataset.schema import Outcome
 from trainwreck.evaluation.replay.logged.habit import BEFORE, LAST, Habit, habit_of
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 NEEDED = ("run_id", "visible_step", "visible_steps", "outcome", "last_step", "planned_steps")  # of the runs table
+Labels: TypeAlias = "Mapping[Any, Any] | pd.Series"
+"""A row of the runs table."""
 TAIL = 20  # steps that the lab trains on after a loss that stays not finite: the default of its setting `tail`
 
 
-def visible_in_log(run: Mapping[Any, Any], habit: Habit | None = None) -> int | None:
+def visible_in_log(run: Labels, habit: Habit | None = None) -> int | None:
     """The first step at which the log of a run shows its failure; None where it does not.
 
     run: a row of the runs table, or the columns `NEEDED` of it. Without steps by signal `visible_step` is
