@@ -16,19 +16,19 @@ depend on what comes after it. Rows keep every key; what a profile does not show
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trainwreck.evaluation.constants import COMMON_SIGNALS, LIST_EVERY, LOG_EVERY
-from trainwreck.evaluation.dataset.schema import EVALUATIONS
+from trainwreck.evaluation.dataset.schema import EVALUATIONS, step_of
 from trainwreck.evaluation.dataset.trace import LISTS, SCALARS, Trace
 from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.replay.logged.habit import habit_of
-from trainwreck.evaluation.replay.logged.rows import logged_rows
-from trainwreck.evaluation.replay.logged.visible import Labels, possible_rows, step_of, visible_in_log
 from trainwreck.evaluation.replay.rows import LoggedRow, blank, logged_at, rows
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.replay.logged.visible import Labels
 
 Rows = Iterator[dict[str, Any]]
 LOGGED = "logged"
@@ -54,6 +54,9 @@ def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY, run_id: st
     if profile == LOGGED:
         if run_id is None:
             raise InputError(f"profile: {LOGGED!r} is not allowed without a run; allowed: with run_id")
+        from trainwreck.evaluation.replay.logged.habit import habit_of
+        from trainwreck.evaluation.replay.logged.rows import logged_rows
+
         return logged_rows(rows, habit_of(run_id))
     return PROFILES[profile](rows, k)
 
@@ -73,16 +76,22 @@ def steps_allowed(run_id: str, profile: str, last: int, k: int = LOG_EVERY) -> t
 
     Under `logged` labels do not say where a log with evaluations in rows of their own has them, nor where one ended.
     """
-    return possible_rows(run_id, last) if profile == LOGGED else (shown_steps(profile, last, k), True)
+    if profile == LOGGED:
+        from trainwreck.evaluation.replay.logged.visible import possible_rows
+
+        return possible_rows(run_id, last)
+    return shown_steps(profile, last, k), True
 
 
-def visible_step(run: Labels, profile: str) -> int | None:
+def visible_step(run: "Labels", profile: str) -> int | None:
     """The first step at which a profile shows the failure of a run; None where it does not.
 
     run: a row of the runs table, which may have its cells as JSON has them. Where it has no steps by profile, as in an
     older table, that of all signals is taken.
     """
     if profile == LOGGED:
+        from trainwreck.evaluation.replay.logged.visible import visible_in_log
+
         return visible_in_log(run)
     by_profile = json.loads(run["visible_profiles"] or "{}")
     return step_of(by_profile.get(profile) if by_profile else run["visible_step"])

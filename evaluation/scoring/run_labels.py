@@ -10,9 +10,11 @@ import pandas as pd
 from trainwreck.evaluation.constants import CALIBRATION, DEFAULT_PROFILE, TUNING_SPLITS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.replay.logged.visible import NEEDED
 from trainwreck.evaluation.replay.profiles import visible_step
 
+VISIBLE_BY = (
+    "run_id", "visible_step", "visible_steps", "visible_profiles", "outcome", "last_step", "planned_steps",
+)  # fmt: skip
 NEGATIVES = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
 
 
@@ -149,7 +151,7 @@ def run_labels(runs: pd.DataFrame, profile: str = DEFAULT_PROFILE) -> RunLabels:
 
 def _visible(runs: pd.DataFrame, profile: str) -> np.ndarray:
     """The first visible step of a profile. [N]"""
-    table = runs[["visible_profiles", *NEEDED]]
+    table = runs[list(VISIBLE_BY)]
     cells = table.astype(object).where(table.notna(), None).to_dict("records")
     found = (visible_step(run, profile) for run in cells)
     return np.array([np.inf if step is None else step for step in found], dtype=np.float64)

@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from trainwreck.evaluation.dataset.schema import Outcome
+from trainwreck.evaluation.dataset.schema import Outcome, step_of
 from trainwreck.evaluation.replay.logged.habit import BEFORE, LAST, Habit, habit_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NEEDED = ("run_id", "visible_step", "visible_steps", "outcome", "last_step", "planned_steps")  # of the runs table
 Labels: TypeAlias = "Mapping[Any, Any] | pd.Series"
 """A row of the runs table."""
 TAIL = 20  # steps that the lab trains on after a loss that stays not finite: the default of its setting `tail`
@@ -28,8 +27,7 @@ TAIL = 20  # steps that the lab trains on after a loss that stays not finite: th
 def visible_in_log(run: Labels, habit: Habit | None = None) -> int | None:
     """The first step at which the log of a run shows its failure; None where it does not.
 
-    run: a row of the runs table, or the columns `NEEDED` of it. Without steps by signal `visible_step` is
-    taken for the loss's.
+    Without steps by signal `visible_step` is taken for the loss's.
     """
     habit = habit or habit_of(run["run_id"])
     steps = json.loads(run["visible_steps"] or "{}")
@@ -42,18 +40,6 @@ def visible_in_log(run: Labels, habit: Habit | None = None) -> int | None:
         last -= TAIL + 1
     rows = (_row_at(habit, name, step, last) for name, step in steps.items() if name in habit.signals)
     return min((row for row in rows if row is not None), default=None)
-
-
-def step_of(cell: Any) -> int | None:
-    """A step of the runs table; None, NaN and NA are none.
-
-    >>> step_of(83.0), step_of(None), step_of(float("nan"))
-    (83, None, None)
-    """
-    try:
-        return int(cell)
-    except (TypeError, ValueError):
-        return None
 
 
 def possible_rows(run_id: str, last: int) -> tuple[Sequence[int], bool]:
