@@ -10,7 +10,7 @@ clock   none .40, seconds since the start .35, Unix time .25; with a pause of 10
 
 habits.json has what was drawn for each run. Read with `import`, or asked with `diagnose`, a log has the rows that a
 detector sees under the profile. One that leaves NaN blank has them with `--blank missing`: by the rule for blank
-cells those at its end are read as NaN, which nobody knows while the run goes on. A row between others that has
+cells those at its end are read as NaN, which is not known while the run goes on. A row between others that has
 nothing but a step is not read.
 """
 

@@ -68,7 +68,7 @@ class _Loss:
         self.count += 1
 
     def taken(self) -> float | None:
-        """The loss of a row; a mean begins anew."""
+        """The loss of a row; a mean is reset."""
         if self.habit.loss == AT_STEP:
             value, self.last = self.last, None
             return value
