@@ -259,12 +259,15 @@ def diagnose(
     *,
     format: str | None = None,
     mapping: Mapping[str, str] | None = None,
+    blank: str | None = None,
+    every: int | None = None,
+    pattern: str | None = None,
     profile: str = DEFAULT_PROFILE,
 ) -> "Diagnosis":
     """What is wrong with a run, since when and why; or that nothing is that its log could show.
 
     log: what `import_logs` reads, or the folder of a data set; run: which of its runs, where it has several. format,
-    mapping: as for `import_logs`. profile: as if only that had been logged.
+    mapping, blank, every, pattern: as for `import_logs`. profile: as if only that had been logged.
     """
     from trainwreck.evaluation.diagnosis.diagnosis import diagnose as ask
     from trainwreck.evaluation.diagnosis.subjects import only, subjects
@@ -272,14 +275,15 @@ def diagnose(
     from trainwreck.scenarios.spec.pages import page
 
     parsed = parse_mapping([f"{column}={signal}" for column, signal in (mapping or {}).items()])
-    name, trace = only(subjects(Path(log), run, format=format, mapping=parsed), Path(log))
+    runs = subjects(Path(log), run, format=format, mapping=parsed, blank=blank, every=every, pattern=pattern)
+    name, trace = only(runs, Path(log))
     return ask(trace, name, page, profile)
 
 
 def export(data: "Data", to: str, out: str | Path, run_ids: Sequence[str] = ()) -> dict[str, str]:
     """Write runs, all by default, in another tool's format; run id to its place in `out`, which is new or empty.
 
-    to: tensorboard, wandb, mlflow, trackio or timeeval.
+    to: tensorboard, wandb, mlflow, trackio, timeeval or logged.
     """
     from trainwreck.evaluation.dataset.dataset import load
     from trainwreck.evaluation.logs.exporters import export as write

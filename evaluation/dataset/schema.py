@@ -18,7 +18,7 @@ An imported run has the steps of its log, and null where the log has no value.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -251,6 +251,18 @@ RUN_FIELDS: tuple[tuple[str, str, str], ...] = (
 
 # Columns that a runs table of this version may lack, since they were added within it, and what stands in for them.
 ADDED = {"harm": Harm.EITHER.value, "signatures": "{}"}
+
+
+def step_of(cell: Any) -> int | None:
+    """A step of the runs table; None, NaN and NA are none.
+
+    >>> step_of(83.0), step_of(None), step_of(float("nan"))
+    (83, None, None)
+    """
+    try:
+        return int(cell)
+    except (TypeError, ValueError):
+        return None
 
 
 def runs_schema() -> "pa.Schema":

@@ -28,7 +28,7 @@ from trainwreck.evaluation.scoring.run_labels import scored
 RECORD = "reach.json"
 MEASURED = ("full", "common", "minimal")
 KINDS = (RunKind.FAILING.value, RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
-NEXT = {"standard": "minimal", "filtered": "minimal"}  # the poorer one, of those that were measured
+NEXT = {"standard": "minimal", "filtered": "minimal", "logged": "minimal"}  # poorer, and measured
 
 
 @dataclass(frozen=True)

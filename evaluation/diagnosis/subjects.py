@@ -1,7 +1,7 @@
 """What a diagnosis is asked about: the runs of a log that `import` can read, or of a data set."""
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainwreck.evaluation.dataset.dataset import load
@@ -16,37 +16,59 @@ from trainwreck.evaluation.logs.rules import to_trace
 MOST_NAMES = 3  # of runs in a message
 
 
-def subjects(
-    log: Path, run: str | None = None, *, format: str | None = None, mapping: Mapping[str, Target] | None = None
-) -> Iterator[tuple[str, Trace]]:
-    """Name and telemetry of each run, or of the one that is named. A data set is a folder with a manifest, or "sample".
+@dataclass(frozen=True)
+class Subjects:
+    """Runs by name; iterating gives name and telemetry of each, which is read then."""
 
-    format, mapping: as for `import`, not allowed for a data set. InputError as there, and for a run that is not there.
+    names: tuple[str, ...]
+    trace: Callable[[str], Trace]
+
+    def __iter__(self) -> Iterator[tuple[str, Trace]]:
+        return ((name, self.trace(name)) for name in self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def subjects(
+    log: Path,
+    run: str | None = None,
+    *,
+    format: str | None = None,
+    mapping: Mapping[str, Target] | None = None,
+    blank: str | None = None,
+    every: int | None = None,
+    pattern: str | None = None,
+) -> Subjects:
+    """The runs of a log, or the one that is named. A data set is a folder with a manifest, or "sample".
+
+    format, mapping, blank, every, pattern: as for `import`, not allowed for a data set. InputError as there, and for a
+    run that is not there.
     """
     folder = named(log)
     if (folder / "manifest.json").is_file():
-        if format is not None or mapping:
-            raise InputError(f"--format, --map: not allowed for the data set {log}; allowed: for logs")
+        given = {"format": format, "map": mapping or None, "blank": blank, "every": every, "pattern": pattern}
+        refused = next((name for name, value in given.items() if value is not None), None)
+        if refused:
+            raise InputError(f"--{refused}: not allowed for the data set {log}; allowed: for logs")
         data = load(folder)
-        for run_id in [data.run(run)["run_id"]] if run is not None else data.runs.index:
-            yield str(run_id), data.trace(run_id)
-        return
-    logs = {said_name(log, one.name): one for one in read(log, format, mapping)}
-    seen = {name for one in logs.values() for name in (*one.choice.signals, one.choice.step)}
+        chosen = data.runs["run_id"].tolist() if run is None else [data.run(run)["run_id"]]
+        return Subjects(tuple(map(str, chosen)), data.trace)
+    found = read(log, format, mapping, blank=blank, every=every, pattern=pattern)
+    logs = {said_name(log, one.name): one for one in found}
+    seen = {name for one in found for name in (*one.choice.signals, one.choice.step)}
     unused = [column for column in mapping or {} if column not in seen]
     if unused:
         raise InputError(f"--map: {log} has no column {unused[0]!r}")
     chosen = [name for name, one in logs.items() if run in (None, name, one.name)]
     if not chosen:
         raise unknown("run", run, [one.name or name for name, one in logs.items()])
-    for name in chosen:
-        yield name, to_trace(logs[name], name)[0]
+    return Subjects(tuple(chosen), lambda name: to_trace(logs[name], name)[0])
 
 
-def only(found: Iterator[tuple[str, Trace]], log: Path) -> tuple[str, Trace]:
+def only(found: Subjects, log: Path) -> tuple[str, Trace]:
     """The one run; InputError for several, with the names of some."""
-    first, *others = list(islice(found, MOST_NAMES))
-    if others:
-        names = ", ".join(name for name, _ in (first, *others))
+    if len(found) > 1:
+        names = ", ".join(found.names[:MOST_NAMES])
         raise InputError(f"{log}: it has several runs, and one is asked for; allowed: one of {names} ...")
-    return first
+    return next(iter(found))

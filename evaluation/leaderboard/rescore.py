@@ -5,6 +5,7 @@ profile shows, and rows that a detector which did not fail has seen to the end.
 """
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from trainwreck.evaluation.leaderboard.run import BLIND, TRACKS, known_causes
 from trainwreck.evaluation.leaderboard.stored_alarms import OLD, AlarmFile, StoredAlarms, read_alarms, write_alarms
 from trainwreck.evaluation.replay.alarms import OK
 from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
-from trainwreck.evaluation.replay.profiles import PROFILES, shown_steps
+from trainwreck.evaluation.replay.profiles import ALL_PROFILES, steps_allowed
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored
@@ -104,7 +105,7 @@ def rescore(dataset: DataSet, files: Sequence[AlarmFile], *, oracles: bool = Fal
                 f"allowed: alarms on {dataset.path} ({telemetry[:12]})"
             )
         check(file, dataset.runs, causes)
-    order = {profile: place for place, profile in enumerate(PROFILES)}
+    order = {profile: place for place, profile in enumerate(ALL_PROFILES)}
     cards = [_card(file, frames[file.profile]) for file in sorted(files, key=lambda file: order[file.profile])]
     if oracles:
         for profile in dict.fromkeys(card.profile for card in cards):
@@ -128,8 +129,8 @@ def check(file: AlarmFile, runs: pd.DataFrame, causes: Iterable[str]) -> None:
 
     runs: the runs table. causes: those that may be named besides "unknown".
     """
-    if file.profile not in PROFILES:
-        raise InputError(f"{file.path}: {unknown('profile', file.profile, PROFILES)}")
+    if file.profile not in ALL_PROFILES:
+        raise InputError(f"{file.path}: {unknown('profile', file.profile, ALL_PROFILES)}")
     if file.track not in TRACKS:
         raise InputError(f"{file.path}: {unknown('track', file.track, TRACKS)}")
     if file.k != LOG_EVERY:
@@ -140,8 +141,9 @@ def check(file: AlarmFile, runs: pd.DataFrame, causes: Iterable[str]) -> None:
     last = dict(zip(runs["run_id"], runs["last_step"], strict=True))
     allowed = {*causes, UNKNOWN}
     for one in file.alarms:
-        shown = shown_steps(file.profile, int(last[one.run_id]), file.k)
-        complaint = _wrong_steps(one, shown, int(last[one.run_id])) or _wrong_rest(one, shown, allowed)
+        end = int(last[one.run_id])
+        shown, each = steps_allowed(one.run_id, file.profile, end, file.k)
+        complaint = _wrong_steps(one, shown, each, end) or _wrong_rest(one, shown, each, allowed)
         if complaint:
             raise InputError(f"{file.path}: run {one.run_id}: {complaint}")
 
@@ -156,15 +158,15 @@ def _check_runs(path: Path, replayed: Sequence[str], runs: pd.DataFrame) -> None
             raise InputError(f"{path}: runs {what}: {', '.join(map(str, names[:3]))}{more}; allowed: each run once")
 
 
-def _wrong_steps(one: StoredAlarms, shown: range, end: int) -> str:
-    """What is wrong with the steps of a run's alarms and scores; empty if nothing is. shown: steps of its rows."""
+def _wrong_steps(one: StoredAlarms, shown: Sequence[int], each: bool, end: int) -> str:
+    """What is wrong with the steps of a run's alarms and scores; empty if nothing is. shown, each: `steps_allowed`."""
     if not 0 <= one.rows <= len(shown):
         return f"rows: {one.rows} is not allowed; allowed: 0 to {len(shown)}, which is what the profile shows"
-    if one.status == OK and one.rows != len(shown):
+    if each and one.status == OK and one.rows != len(shown):
         return f"status ok after {one.rows} of {len(shown)} rows; allowed: ok where every row was judged"
-    seen = shown[: one.rows]
-    until = seen[-1] if seen else -1
-    if one.last_judged != until:
+    seen = set(shown[: one.rows] if each else shown[: bisect_right(shown, one.last_judged)])
+    until = max(seen, default=-1)
+    if one.last_judged != until or len(seen) < one.rows:
         return f"last_judged: {one.last_judged} is not allowed; allowed: {until}, the step of row {one.rows}"
     for what, steps, apart in (("alarm", one.edges.tolist(), REFRACTORY), ("score", one.steps.tolist(), 1)):
         for step in steps:
@@ -180,7 +182,7 @@ def _wrong_steps(one: StoredAlarms, shown: range, end: int) -> str:
     return ""
 
 
-def _wrong_rest(one: StoredAlarms, shown: range, causes: set[str]) -> str:
+def _wrong_rest(one: StoredAlarms, shown: Sequence[int], each: bool, causes: set[str]) -> str:
     """What is wrong with a run's scores, causes and costs; empty if nothing is."""
     scores = one.scores.tolist()
     if len(one.steps) != len(scores):
@@ -190,7 +192,7 @@ def _wrong_rest(one: StoredAlarms, shown: range, causes: set[str]) -> str:
             return f"score {score} is not allowed; allowed: numbers, and infinity at a loss that is not finite"
     if any(later <= score for score, later in pairwise(scores)):
         return "scores do not rise; allowed: the rows at which the largest score so far rises"
-    if one.rows and (not scores or one.steps[0] != shown[0]):
+    if one.rows and (not scores or (each and one.steps[0] != shown[0])):
         return f"no score at step {shown[0]}, the first row; allowed: it is the first rise"
     for named in (one.causes, *(answer for _, answer in one.answers)):
         for cause in named:

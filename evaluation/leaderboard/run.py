@@ -35,7 +35,7 @@ from trainwreck.evaluation.detectors.registry import (
     load_detector,
 )
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.replay.profiles import PROFILES
+from trainwreck.evaluation.replay.profiles import ALL_PROFILES
 from trainwreck.evaluation.replay.replay import Alarms, about, is_isolated, replay, replay_order
 from trainwreck.evaluation.scoring.operating_points import Recall
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
@@ -258,8 +258,8 @@ def _score_all(
     if track not in TRACKS:
         raise unknown("track", track, TRACKS)
     for profile in profiles:
-        if profile not in PROFILES:
-            raise unknown("profile", profile, PROFILES)
+        if profile not in ALL_PROFILES:
+            raise unknown("profile", profile, ALL_PROFILES)
     frame = baseline(dataset.runs)  # blind policies are tuned on what every signal shows
     frames = {name: frame if name == DEFAULT_PROFILE else baseline(dataset.runs, name) for name in profiles}
     known = _allowed_causes(dataset)

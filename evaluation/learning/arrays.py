@@ -16,21 +16,20 @@ step, of runs that were not harmed all, of cured runs from the onset to 30 steps
 """
 
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from trainwreck.evaluation.constants import LOG_EVERY
+from trainwreck.evaluation.constants import COMMON_SIGNALS, LOG_EVERY
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import FAILURES, SIGNALS, Axis, RunKind
 from trainwreck.evaluation.dataset.trace import SCALARS, Trace
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.labels.in_force import NEVER, NO, UNKNOWN, YES, in_force
 from trainwreck.evaluation.learning.examples import LEFT_OUT, target
-from trainwreck.evaluation.replay.profiles import observe
+from trainwreck.evaluation.replay.profiles import LOGGED, observe, visible_step
 from trainwreck.evaluation.replay.rows import rows
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 from trainwreck.evaluation.short_forms import AsText
@@ -177,6 +176,8 @@ def _chosen(dataset: DataSet, split: str | Sequence[str] | None, kinds: Sequence
 def _shown(profile: str, k: int) -> list[str]:
     """Signals that a profile shows at some row. Raises InputError for another profile or k."""
     names = [signal.name for signal in SIGNALS]
+    if profile == LOGGED:  # which signals, is drawn for each run
+        return [name for name in names if name in COMMON_SIGNALS]
     probe = ({"step": step} | dict.fromkeys(names, 0.0) for step in itertools.count())
     seen = next(observe(probe, profile, k=k))  # its first row shows all that any shows
     return [name for name in names if seen.get(name) is not None]
@@ -186,7 +187,7 @@ def _rows(trace: Trace, profile: str, names: Sequence[str], k: int) -> tuple[np.
     """Steps of the rows that a profile shows, [R], and of each signal [R] or [R, K] float32."""
     steps: list[int] = []
     columns: dict[str, list[object]] = {name: [] for name in names}
-    for row in observe(rows(trace), profile, k=k):
+    for row in observe(rows(trace), profile, k=k, run_id=trace.run_id):
         steps.append(row["step"])
         for name, column in columns.items():
             column.append(row[name])
@@ -222,7 +223,7 @@ def _phase(run: pd.Series, profile: str, steps: np.ndarray) -> np.ndarray:
     if run["kind"] not in NEVER and not pd.isna(run["onset_step"]):
         named[steps < run["onset_step"]] = "before onset"
         named[(force == NO) & (steps >= run["onset_step"])] = "cured"
-        visible = json.loads(run["visible_profiles"] or "{}").get(profile)
+        visible = visible_step(run, profile)
         if visible is not None:
             named[(force == YES) & (steps >= visible)] = "visible"
     return np.array([PHASES.index(name) for name in named], np.int8)

@@ -12,7 +12,6 @@ s is the onset and v the visible step (docs/scoring.md). Between the two the fai
 was not harmed is neither quiet nor an alarm.
 """
 
-import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +21,7 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import FAILURES, UNHARMED, RunKind
 from trainwreck.evaluation.detectors.learned.features import NAMES, Features
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.replay.profiles import PROFILES, observe
+from trainwreck.evaluation.replay.profiles import PROFILES, observe, visible_step
 from trainwreck.evaluation.replay.rows import rows
 
 SETTLE = 30  # steps
@@ -82,7 +81,7 @@ def target(run: pd.Series, profile: str, steps: np.ndarray) -> np.ndarray:
     if kind == RunKind.CURED.value:
         found[steps >= run["cure_step"] + SETTLE] = QUIET
     else:
-        visible = json.loads(run["visible_profiles"] or "{}").get(profile)
+        visible = visible_step(run, profile)
         if visible is not None:
             found[steps >= visible] = ALARM
     return found.astype(np.int8)

@@ -33,7 +33,7 @@ from trainwreck.evaluation.release.croissant import metadata
 from trainwreck.evaluation.release.facts import CREATORS, LICENCE, LICENCE_TERMS, LICENCE_URL, Facts
 from trainwreck.evaluation.release.partitions import write_partitions
 from trainwreck.evaluation.release.selection import plan_of, released_rows, scenario_names
-from trainwreck.evaluation.replay.profiles import PROFILES
+from trainwreck.evaluation.replay.profiles import ALL_PROFILES
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 
 BESIDE = (SCORES, "report.html")  # what `leaderboard` and `report` leave in a data set
@@ -183,8 +183,8 @@ def _is_release(out: Path) -> bool:
 
 def _check_words(published: str | None, url: str | None, profiles: Sequence[str]) -> None:
     for profile in profiles:
-        if profile not in PROFILES:
-            raise unknown("profile", profile, PROFILES)
+        if profile not in ALL_PROFILES:
+            raise unknown("profile", profile, ALL_PROFILES)
     if published is not None:
         try:
             right = datetime.date.fromisoformat(published).isoformat() == published

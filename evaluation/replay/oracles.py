@@ -1,12 +1,12 @@
 """Entries that know the label. The harness makes their alarms; they never see a row, and no detector sees a label."""
 
-import json
 from collections.abc import Callable
 
 import pandas as pd
 
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT
 from trainwreck.evaluation.replay.alarms import Alarms, labelled_alarms
+from trainwreck.evaluation.replay.profiles import visible_step
 
 DELAY = 0.05  # of the run: how late the delayed oracle is
 
@@ -26,8 +26,7 @@ ABOUT_ORACLES = {"rule": "knows the label", "source": "sanity entry"}
 
 def oracle_alarms(name: str, run: pd.Series, profile: str) -> Alarms:
     """The alarms of an oracle on a row of the runs table. A failing run that the profile does not show gets none."""
-    visible = json.loads(run["visible_profiles"] or "{}") or {profile: run["visible_step"]}
-    step = visible.get(profile)
+    step = visible_step(run, profile)
     if run["kind"] not in FAILURES or pd.isna(run["visible_step"]) or step is None:
         return labelled_alarms(run["run_id"], int(run["last_step"]), None)
     first = int(ORACLES[name](run, float(step)))

@@ -6,32 +6,40 @@ standard  scalars every k steps, per-layer and other list signals every 10 k ste
 minimal   loss and LR, every k steps: what a progress bar shows
 filtered  scalars averaged over the last k steps, a non-finite loss replaced by the running mean of
           those k: what the Transformers Trainer logs by default
+logged    as a log of that run might have it: interval, signals, unit and digits, and what becomes of NaN, are
+          drawn for each run from its id (`logged/habit.py` has the shares); the others are the same for all
 
 A profile is a pure function of the rows so far, so what a detector sees up to a step does not
 depend on what comes after it. Rows keep every key; what a profile does not show is None.
 """
 
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trainwreck.evaluation.constants import COMMON_SIGNALS, LIST_EVERY, LOG_EVERY
-from trainwreck.evaluation.dataset.schema import EVALUATIONS
+from trainwreck.evaluation.dataset.schema import EVALUATIONS, step_of
 from trainwreck.evaluation.dataset.trace import LISTS, SCALARS, Trace
 from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.replay.rows import LoggedRow, logged_at
+from trainwreck.evaluation.replay.rows import LoggedRow, blank, logged_at, rows
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.replay.logged.visible import Labels
 
 Rows = Iterator[dict[str, Any]]
+LOGGED = "logged"
 
 
-def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY) -> Rows:
+def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY, run_id: str | None = None) -> Rows:
     """The rows that a detector sees of a run under a profile.
 
-    rows: full rows in the order of their steps. profile: one of `PROFILES`.
-    k: steps between two rows, at least 1; full and common have every row. Raises InputError for another profile or k.
+    rows: full rows in the order of their steps. profile: one of `ALL_PROFILES`.
+    k: steps between two rows, at least 1; full and common have every row. run_id: of the run, which `logged` draws by.
+    Raises InputError for another profile or k, or without the run_id that it takes.
 
     >>> rows = [{"step": step, "loss": 4.0 - step, "grad_norm": 1.0} for step in range(4)]
     >>> [(row["step"], row["loss"], row["grad_norm"]) for row in observe(rows, "filtered", k=2)]
@@ -39,15 +47,22 @@ def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY) -> Rows:
     >>> [(row["step"], row["loss"], row["grad_norm"]) for row in observe(rows, "minimal", k=2)]
     [(0, 4.0, None), (2, 2.0, None)]
     """
-    if profile not in PROFILES:
-        raise unknown("profile", profile, PROFILES)
+    if profile not in ALL_PROFILES:
+        raise unknown("profile", profile, ALL_PROFILES)
     if k < 1:
         raise InputError(f"k: {k} is not allowed; allowed: 1 and more")
+    if profile == LOGGED:
+        if run_id is None:
+            raise InputError(f"profile: {LOGGED!r} is not allowed without a run; allowed: with run_id")
+        from trainwreck.evaluation.replay.logged.habit import habit_of
+        from trainwreck.evaluation.replay.logged.rows import logged_rows
+
+        return logged_rows(rows, habit_of(run_id))
     return PROFILES[profile](rows, k)
 
 
 def shown_steps(profile: str, last: int, k: int = LOG_EVERY) -> range:
-    """Steps of the rows that `observe` hands out of a run of steps 0 to `last`.
+    """Steps of the rows that `observe` hands out of a run of steps 0 to `last`; of `PROFILES` alone.
 
     >>> list(shown_steps("filtered", 5, k=2)), list(shown_steps("minimal", 5, k=2))
     ([1, 3, 5], [0, 2, 4])
@@ -56,11 +71,42 @@ def shown_steps(profile: str, last: int, k: int = LOG_EVERY) -> range:
     return range(first, last + 1, every)
 
 
+def steps_allowed(run_id: str, profile: str, last: int, k: int = LOG_EVERY) -> tuple[Sequence[int], bool]:
+    """Steps that may have rows under a profile in a run of steps 0 to `last`, and whether it has one at each.
+
+    Under `logged` labels do not say where a log with evaluations in rows of their own has them, nor where one ended.
+    """
+    if profile == LOGGED:
+        from trainwreck.evaluation.replay.logged.visible import possible_rows
+
+        return possible_rows(run_id, last)
+    return shown_steps(profile, last, k), True
+
+
+def visible_step(run: "Labels", profile: str) -> int | None:
+    """The first step at which a profile shows the failure of a run; None where it does not.
+
+    run: a row of the runs table, which may have its cells as JSON has them. Where it has no steps by profile, as in an
+    older table, that of all signals is taken.
+    """
+    if profile == LOGGED:
+        from trainwreck.evaluation.replay.logged.visible import visible_in_log
+
+        return visible_in_log(run)
+    by_profile = json.loads(run["visible_profiles"] or "{}")
+    return step_of(by_profile.get(profile) if by_profile else run["visible_step"])
+
+
 def nonfinite_losses(trace: Trace, profile: str) -> frozenset[int]:
     """Steps of the rows that show a loss that is not finite; `filtered` shows none."""
     loss = trace.signals.get("loss")
     if loss is None or profile == "filtered":
         return frozenset()
+    if profile == LOGGED:
+        if np.isfinite(loss).all():
+            return frozenset()
+        shown = ((row["step"], row["loss"]) for row in observe(rows(trace), LOGGED, run_id=trace.run_id))
+        return frozenset(step for step, value in shown if value is not None and not math.isfinite(value))
     known = logged_at(trace, "loss")
     return frozenset(trace.steps[~np.isfinite(loss) & (True if known is None else known)].tolist())
 
@@ -71,7 +117,7 @@ def _full(rows: Iterable[Row], k: int) -> Rows:
 
 
 def _common(rows: Iterable[Row], k: int) -> Rows:
-    return (_blank(row) | {name: row.get(name) for name in COMMON_SIGNALS} for row in rows)
+    return (blank(row) | {name: row.get(name) for name in COMMON_SIGNALS} for row in rows)
 
 
 def _standard(rows: Iterable[Row], k: int) -> Rows:
@@ -94,7 +140,7 @@ def _standard(rows: Iterable[Row], k: int) -> Rows:
 def _minimal(rows: Iterable[Row], k: int) -> Rows:
     for row in rows:
         if row["step"] % k == 0:
-            yield _blank(row) | {"loss": row.get("loss"), "lr": row.get("lr")}
+            yield blank(row) | {"loss": row.get("loss"), "lr": row.get("lr")}
 
 
 def _filtered(rows: Iterable[Row], k: int) -> Rows:
@@ -106,7 +152,7 @@ def _filtered(rows: Iterable[Row], k: int) -> Rows:
             loss.push(row["loss"])
         if (row["step"] + 1) % k:
             continue
-        seen = _blank(row)
+        seen = blank(row)
         for name in SCALARS:
             values = [one[name] for one in window if one.get(name) is not None]
             seen[name] = sum(values) / len(values) if values else None
@@ -145,3 +191,5 @@ PROFILES: dict[str, Callable[[Iterable[Row], int], Rows]] = {
     "minimal": _minimal,
     "filtered": _filtered,
 }
+"""The profiles that show every run in the same way."""
+ALL_PROFILES = (*PROFILES, LOGGED)

@@ -50,7 +50,7 @@ def replay(
     built-in detectors. Whatever the detector does ends this replay only and shows in `status`.
     Raises InputError for a wrong profile.
     """
-    observed = observe(rows(trace), profile, k=k)
+    observed = observe(rows(trace), profile, k=k, run_id=trace.run_id)
     allowed = AllowedCauses() if known is None else known
     if is_isolated(detector):
         return detector.replay(trace, profile, context, k=k, known=allowed)

@@ -14,7 +14,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
 
-__all__ = ["Block", "LoggedRow", "logged_at", "rows"]
+__all__ = ["Block", "LoggedRow", "blank", "logged_at", "rows"]
 
 NAMES = {signal.name: signal for signal in SIGNALS}
 
@@ -118,6 +118,11 @@ def rows(trace: Trace) -> Iterator[dict[str, Any]]:
         block = Block(partial(_read, trace, start, stop))
         for at, step in enumerate(trace.steps[start:stop].tolist()):
             yield LoggedRow(step, block, at)
+
+
+def blank(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A dict of a row's step, and None for all else that it has."""
+    return row.blank() if isinstance(row, LoggedRow) else dict.fromkeys(row) | {"step": row["step"]}
 
 
 def logged_at(trace: Trace, name: str) -> np.ndarray | None:

@@ -1,6 +1,5 @@
 """Labels of many runs as arrays, without any detector's alarms."""
 
-import json
 import textwrap
 from collections import Counter
 from dataclasses import dataclass, fields
@@ -13,8 +12,12 @@ import pandas as pd
 from trainwreck.evaluation.constants import CALIBRATION, DEFAULT_PROFILE, TUNING_SPLITS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.replay.profiles import visible_step
 from trainwreck.evaluation.short_forms import WIDTH, AsText
 
+VISIBLE_BY = (
+    "run_id", "visible_step", "visible_steps", "visible_profiles", "outcome", "last_step", "planned_steps",
+)  # fmt: skip
 NEGATIVES = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
 
 
@@ -157,12 +160,11 @@ def run_labels(runs: pd.DataFrame, profile: str = DEFAULT_PROFILE) -> RunLabels:
 
 
 def _visible(runs: pd.DataFrame, profile: str) -> np.ndarray:
-    """The first visible step of a profile; that of all signals where a table has none by profile. [N]"""
-    by_profile = [json.loads(text or "{}") for text in _strings(runs, "visible_profiles").tolist()]
-    every = _steps(runs, "visible_step").tolist()
-    return np.array(
-        [float(one.get(profile, np.inf)) if one else step for one, step in zip(by_profile, every, strict=True)]
-    )
+    """The first visible step of a profile. [N]"""
+    table = runs[list(VISIBLE_BY)]
+    cells = table.astype(object).where(table.notna(), None).to_dict("records")
+    found = (visible_step(run, profile) for run in cells)
+    return np.array([np.inf if step is None else step for step in found], dtype=np.float64)
 
 
 def _steps(runs: pd.DataFrame, column: str) -> np.ndarray:

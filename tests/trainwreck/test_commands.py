@@ -140,6 +140,16 @@ def test_score(call, data_set):
     assert "minimal profile, informed track" in text.out
 
 
+def test_the_profile_that_draws_how_each_run_is_logged(call, data_set):
+    text = call("score", data_set, "--detector", "zclip", "--profile", "logged")
+    assert text.code == 0, text.err
+    assert "logged profile, blind track" in text.out
+    rows = parsed(call("compare", data_set, "zclip", "nonfinite_loss", "--profile", "logged", "--json"))
+    assert rows
+    for words in (("quiz", "--profile", "logged"), ("equivalence", data_set, "--profile", "logged")):
+        call(*words).refused("profile: 'logged' is not allowed; allowed: full, common, standard, minimal, filtered")
+
+
 def test_score_of_a_detector_in_a_file(call, data_set, here):
     (here / "mine.py").write_text(
         "class Mine:\n    def reset(self, context): pass\n    def update(self, row): return row['step'] >= 5\n",

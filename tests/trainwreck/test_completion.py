@@ -16,7 +16,7 @@ from trainwreck.evaluation.live.sources import FOLLOWED
 from trainwreck.evaluation.logs.blanks import READINGS
 from trainwreck.evaluation.logs.exporters import EXPORTERS
 from trainwreck.evaluation.logs.readers import FORMATS
-from trainwreck.evaluation.replay.profiles import PROFILES
+from trainwreck.evaluation.replay.profiles import ALL_PROFILES, PROFILES
 from trainwreck.kernels.selection import IMPLS
 from trainwreck.scenarios.bench import measurements
 from trainwreck.scenarios.config import sizes
@@ -34,6 +34,7 @@ def values(enumeration):
     ("written", "names"),
     [
         (choices.PROFILES, PROFILES),
+        (choices.ALL_PROFILES, ALL_PROFILES),
         (choices.TRACKS, TRACKS),
         (choices.AT, BY_NAME),
         (choices.SPLITS, values(run_spec.Split)),
@@ -89,7 +90,8 @@ def plain(*names):
         (("run", "high_lr", "--impl", ""), plain("reference", "triton")),
         (("score", "sample", "--detector", "zc"), plain("zclip")),
         (("score", "sample", "--detector", "mine.p"), [("file", "mine.p")]),
-        (("score", "sample", "--profile", ""), plain(*choices.PROFILES)),
+        (("score", "sample", "--profile", ""), plain(*choices.ALL_PROFILES)),
+        (("quiz", "--profile", ""), plain(*choices.PROFILES)),
         (("leaderboard", "sample", "--profile", "fi"), plain("filtered")),
         (("score", "sample", "--track", "i"), plain("informed")),
         (("compare", "sample", "zclip", "playb"), plain("playbook")),

@@ -70,6 +70,35 @@ def test_every_run_of_a_log_has_an_answer(call, logs):
     call("diagnose", "lightning_logs", "version_7").refused("run: 'version_7' is not allowed", "version_1")
 
 
+def test_what_a_log_does_not_say_is_said_as_for_import(call, logs):
+    rows = "".join(f"{i},{3 - i / 100 if i < 150 else ''}\n" for i in range(200))
+    (logs / "blank.csv").write_text(f"step,loss\n{rows}", encoding="utf-8")
+    assert "something is wrong, since step 150" in call("diagnose", "blank.csv").out
+    (found,) = json.loads(call("diagnose", "blank.csv", "--blank", "missing", "--json").out)
+    assert "nonfinite" not in [one["rule"] for one in found["findings"]]
+    (logs / "own.txt").write_text("".join(f"at {i} it has {loss:.4f}\n" for i, loss in enumerate(LOSSES)))
+    pattern = r"at (?P<step>\d+) it has (?P<loss>\S+)"
+    assert call("diagnose", "own.txt", "--pattern", pattern).out.startswith("own.txt: nothing wrong")
+    (logs / "bare.csv").write_text("loss\n" + "".join(f"{loss:.4f}\n" for loss in LOSSES), encoding="utf-8")
+    (found,) = json.loads(call("diagnose", "bare.csv", "--every", "50", "--json").out)
+    assert (found["log"]["first_step"], found["log"]["last_step"]) == (50, 10_000)
+    assert trainwreck.diagnose("bare.csv", every=50).to_dict() == found
+    call("diagnose", "bare.csv").refused("number the rows with --every N")
+    call("diagnose", "blank.csv", "--blank", "no").refused("blank: 'no' is not allowed")
+    for option, value in (("--blank", "nan"), ("--every", "2"), ("--pattern", pattern)):
+        call("diagnose", "sample", option, value).refused(f"{option}: not allowed for the data set sample")
+
+
+def test_progress_is_shown_where_there_are_several_runs(call, logs):
+    (logs / "two.csv").write_text(
+        "run,step,loss\n" + "".join(f"{run},{i},{loss:.4f}\n" for run in "ab" for i, loss in enumerate(LOSSES)),
+        encoding="utf-8",
+    )
+    assert "diagnose: 100% after" in call("diagnose", "two.csv").err
+    assert call("diagnose", "two.csv", "--json").err == ""
+    assert call("diagnose", "two.csv", "a").err == ""
+
+
 def test_bad_input_is_refused(call, logs):
     call("diagnose", "nowhere.csv").refused("nowhere.csv: no such file or folder")
     call("diagnose", "good.csv", "other").refused("run: 'other' is not allowed")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import trainwreck
 from trainwreck.evaluation.dataset.dataset import load
 
 LOG = "step;train/loss;note\n" + "".join(f"{10 * i};{4 - i / 50:.2f};x\n".replace(".", ",") for i in range(60))
@@ -106,6 +107,19 @@ def test_export(call, data_set, here):
     trace, again = load(data_set).trace(one), load("back").trace(entry["run_id"])
     assert again["loss"].tobytes() == trace["loss"].tobytes()
     assert again["layer_grad_norm"].tobytes() == trace["layer_grad_norm"].tobytes()
+
+
+def test_a_run_as_it_might_have_been_logged(call, here):
+    runs = load("sample").runs
+    kept = runs[(runs["scenario"] == "gradients_not_cleared") & (runs["kind"] == "failing")]["run_id"].tolist()
+    written = json.loads(call("export", "sample", *kept, "--to", "logged", "--out", "logs", "--json").out)["runs"]
+    assert list(written) == kept
+    habits = json.loads((here / "logs" / "habits.json").read_text(encoding="utf-8"))
+    for run_id, name in written.items():
+        seen = trainwreck.diagnose("sample", run_id, profile="logged")
+        blank = ("--blank", "missing") if habits[run_id]["not_finite"] == "blank" else ()
+        (found,) = json.loads(call("diagnose", f"logs/{name}", *blank, "--json").out)
+        assert {"run": run_id} | {name: found[name] for name in found if name != "run"} == seen.to_dict()
 
 
 def test_what_cannot_be_exported_is_refused(call, data_set, here):

@@ -13,6 +13,7 @@ from trainwreck.evaluation.errors import unknown
 
 # The modules that these are taken from load torch or numpy; a test holds that both agree.
 PROFILES = ("full", "common", "standard", "minimal", "filtered")
+ALL_PROFILES = (*PROFILES, "logged")
 TRACKS = ("blind", "informed")
 AT = ("5%", "1%", "default", "none")
 SPLITS = ("calibration", "train", "test", "private")
@@ -38,7 +39,7 @@ FAMILIES = (
 LOG_FORMATS = ("csv", "jsonl", "tensorboard", "trainer_state", "lightning", "mlflow", "wandb", "neptune", "text")
 BLANKS = ("nan", "missing")
 FOLLOWED_FORMATS = ("csv", "jsonl", "tensorboard")
-EXPORT_FORMATS = ("tensorboard", "wandb", "mlflow", "trackio", "timeeval")
+EXPORT_FORMATS = ("tensorboard", "wandb", "mlflow", "trackio", "timeeval", "logged")
 MEASUREMENTS = (
     "train",
     "generate",

@@ -171,7 +171,7 @@ def audit(dir: Path, as_json: bool) -> None:
     "profiles",
     type=OneOf(choices.PROFILES),
     multiple=True,
-    help="Only this one; all four by default. May be repeated.",
+    help="Only this one; all by default. May be repeated.",
 )
 @click.option("--record", is_flag=True, help="Write results/equivalence/ and the sets that scores use.")
 @as_json

@@ -15,8 +15,11 @@ from trainwreck.commands.options import (
     as_json,
     as_severity,
     as_size,
+    blank_option,
+    every_option,
     log_format_option,
     map_option,
+    pattern_option,
     profile_option,
     settings,
     severity_option,
@@ -217,6 +220,9 @@ def _shown(step: int, values: Any) -> str:
 @click.argument("run", metavar="[RUN]", required=False)
 @log_format_option
 @map_option
+@blank_option
+@every_option
+@pattern_option
 @profile_option
 @click.option("--out", type=PATH, help="Write the answer about one run as an HTML page too.")
 @as_json
@@ -225,6 +231,9 @@ def diagnose(
     run: str | None,
     format: str | None,
     mapping: Sequence[str],
+    blank: str | None,
+    every: int | None,
+    pattern: str | None,
     profile: str,
     out: Path | None,
     as_json: bool,
@@ -241,12 +250,16 @@ def diagnose(
     from trainwreck.evaluation.logs.readers import parse_mapping
     from trainwreck.scenarios.spec.pages import page
 
-    runs = subjects(log, run, format=format, mapping=parse_mapping(mapping))
+    runs = subjects(log, run, format=format, mapping=parse_mapping(mapping), blank=blank, every=every, pattern=pattern)
+    if out:
+        only(runs, log)
     found = []
-    for name, trace in [only(runs, log)] if out else runs:
-        found.append(ask(trace, name, page, profile))
-        if not as_json:
-            print(found[-1].text(), flush=True)
+    with progress("diagnose", quiet=as_json or len(runs) == 1) as tick:
+        for name, trace in runs:
+            found.append(ask(trace, name, page, profile))
+            if not as_json:
+                print(found[-1].text(), flush=True)
+            tick(len(found), len(runs), name)
     if out:
         from trainwreck.evaluation.diagnosis.page import write_page
 

@@ -10,7 +10,15 @@ import click
 
 from trainwreck.commands import choices
 from trainwreck.commands.choices import PATH, OneOf
-from trainwreck.commands.options import as_json, data_set, log_format_option, map_option
+from trainwreck.commands.options import (
+    as_json,
+    blank_option,
+    data_set,
+    every_option,
+    log_format_option,
+    map_option,
+    pattern_option,
+)
 from trainwreck.commands.tables import print_json, print_table
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.intervals import interval_text
@@ -29,13 +37,9 @@ out_option = click.option("--out", type=PATH, required=True, help="A folder that
 @out_option
 @log_format_option
 @map_option
-@click.option(
-    "--blank",
-    type=OneOf(choices.BLANKS),
-    help="What blank cells stand for: NaN, or not logged; by default those at the end for NaN, by a stated rule.",
-)
-@click.option("--every", type=int, metavar="N", help="Number the rows: N steps from one to the next, the first at N.")
-@click.option("--pattern", metavar="REGEX", help="Lines of a text log, with groups (?P<step>...), (?P<loss>...) ...")
+@blank_option
+@every_option
+@pattern_option
 @click.option("--labels", type=PATH, help="CSV: run, status, step, cause, cluster.")
 @as_json
 def import_(
@@ -121,6 +125,7 @@ def export(dir: Path, run_ids: Sequence[str], to: str, out: Path, as_json: bool)
 
     All runs of a data set, or those named. Every number that was recorded is in it, and runs.csv beside says what
     is true of each run. tensorboard, wandb (offline) and mlflow need their libraries: pip install 'trainwreck[export]'.
+    logged: each run as a training program might have logged it, which is drawn from its id (docs/logs.md).
     """
     from trainwreck.evaluation.dataset.dataset import load
     from trainwreck.evaluation.logs.exporters import export as write

@@ -43,14 +43,25 @@ log_format_option = click.option(
 map_option = click.option(
     "--map", "mapping", multiple=True, metavar="COLUMN=SIGNAL", help="What a column is. May be repeated."
 )
+blank_option = click.option(
+    "--blank",
+    type=OneOf(choices.BLANKS),
+    help="What blank cells stand for: NaN, or not logged; by default those at the end for NaN, by a stated rule.",
+)
+every_option = click.option(
+    "--every", type=int, metavar="N", help="Number the rows: N steps from one to the next, the first at N."
+)
+pattern_option = click.option(
+    "--pattern", metavar="REGEX", help="Lines of a text log, with groups (?P<step>...), (?P<loss>...) ..."
+)
 labels_option = click.option(
     "--labels", type=PATH, help="Of imported runs: CSV with run, status, step, cause, cluster."
 )
-profile_option = click.option("--profile", type=OneOf(choices.PROFILES), default=DEFAULT_PROFILE, show_default=True)
+profile_option = click.option("--profile", type=OneOf(choices.ALL_PROFILES), default=DEFAULT_PROFILE, show_default=True)
 profiles_option = click.option(
     "--profile",
     "profiles",
-    type=OneOf(choices.PROFILES),
+    type=OneOf(choices.ALL_PROFILES),
     multiple=True,
     default=(DEFAULT_PROFILE,),
     show_default=True,

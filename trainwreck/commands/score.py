@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainwreck.commands.choices import AT, DETECTOR, PATH, PROFILES, OneOf
+from trainwreck.commands.choices import ALL_PROFILES, AT, DETECTOR, PATH, OneOf
 from trainwreck.commands.logs import full_and_blind, print_alarms, print_real, print_real_board, write_real
 from trainwreck.commands.options import (
     alarms_option,
@@ -309,7 +309,7 @@ def _stored_cards(dir: Path, stored: Sequence[Path], names: Sequence[str]) -> "l
 @click.command()
 @click.argument("board", type=PATH)
 @click.argument("real", type=PATH)
-@click.option("--profile", type=OneOf((*PROFILES, "log")), help="Of BOARD; needed where it has several.")
+@click.option("--profile", type=OneOf((*ALL_PROFILES, "log")), help="Of BOARD; needed where it has several.")
 @click.option("--at", type=OneOf(AT[:-1]), default=AT[0], show_default=True, help="Operating point of both boards.")
 @click.option("--lenient", is_flag=True, help="Lenient recall of REAL, a board of real runs.")
 @as_json

@@ -12,7 +12,7 @@ from typing import Any
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.errors import unknown
 from trainwreck.evaluation.files import write_folder
-from trainwreck.evaluation.logs.exporters import mlflow, tensorboard, timeeval, trackio, wandb
+from trainwreck.evaluation.logs.exporters import logged, mlflow, tensorboard, timeeval, trackio, wandb
 from trainwreck.evaluation.logs.exporters.series import FACTS, facts
 
 Exporter = Callable[[DataSet, Sequence[str], Path, Path], dict[str, str]]
@@ -24,6 +24,7 @@ EXPORTERS: dict[str, Exporter] = {
     "mlflow": mlflow.write,
     "trackio": trackio.write,
     "timeeval": timeeval.write,
+    "logged": logged.write,
 }
 
 

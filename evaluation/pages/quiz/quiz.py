@@ -1,6 +1,5 @@
 """A quiz with its answers: the runs with their labels, and the alarms of each detector on them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -86,16 +85,6 @@ def make(
     }
     rules = {card.detector: str(card.about.get("rule", "")) for card in cards}
     return Quiz(recipe, runs[list(LABELS)], alarms, rules, dict(families))
-
-
-def visible_step(row: Mapping[Any, Any], profile: str) -> int | None:
-    """The first visible step under a profile; that of all signals where a table, or an older key, has none by profile.
-
-    row: labels of a run, as JSON has them.
-    """
-    by_profile = json.loads(row["visible_profiles"] or "{}")
-    found: int | None = by_profile.get(profile) if by_profile else row["visible_step"]
-    return found
 
 
 def spoken(run_id: str, shown: range, said: Said) -> Alarms:

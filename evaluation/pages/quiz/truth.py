@@ -8,7 +8,8 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import JOINT, SECTIONS
 from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.pages.quiz.curves import curves
-from trainwreck.evaluation.pages.quiz.quiz import BAR, Quiz, label, visible_step
+from trainwreck.evaluation.pages.quiz.quiz import BAR, Quiz, label
+from trainwreck.evaluation.replay.profiles import visible_step
 from trainwreck.evaluation.scoring.equivalence_sets import shipped
 from trainwreck.evaluation.scoring.metrics.diagnosis import allowed
 

@@ -31,7 +31,7 @@ def batches(trace: Trace, profile: str, k: int, size: int) -> Iterator[dict[str,
         for start in range(0, len(trace), BLOCK - BLOCK % size):
             yield from _of_trace(trace, widths, range(start, min(start + BLOCK - BLOCK % size, len(trace))), size)
         return
-    shown = observe(rows(trace), profile, k=k)
+    shown = observe(rows(trace), profile, k=k, run_id=trace.run_id)
     while batch := list(islice(shown, size)):
         yield _of_rows(batch, widths)
 

@@ -82,7 +82,8 @@ class Remote:
             for batch in batches(request.trace, request.profile, request.k, self._limits.batch):
                 yield batch["steps"], messages.rows(batch)
             return
-        for seen in observe(rows(request.trace), request.profile, k=request.k):
+        trace = request.trace
+        for seen in observe(rows(trace), request.profile, k=request.k, run_id=trace.run_id):
             step = seen["step"]
             yield [step], messages.row({"step": step} | {name: seen[name] for name in self._signals})
 

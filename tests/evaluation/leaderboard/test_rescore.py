@@ -18,7 +18,7 @@ from trainwreck.evaluation.leaderboard.cache import board_from, leaderboard_of
 from trainwreck.evaluation.leaderboard.rescore import alarm_files, check, keep_alarms, rescore
 from trainwreck.evaluation.leaderboard.run import known_causes, score_all
 from trainwreck.evaluation.leaderboard.stored_alarms import AlarmFile, StoredAlarms
-from trainwreck.evaluation.replay.profiles import PROFILES, observe, shown_steps
+from trainwreck.evaluation.replay.profiles import PROFILES, observe, shown_steps, steps_allowed
 from trainwreck.evaluation.scoring.scorecard import Scorecard
 
 
@@ -176,6 +176,31 @@ def test_steps_that_a_profile_does_not_show_are_refused(folder: Path, data_set: 
     file = next(one for one in alarm_files([folder]) if (one.detector, one.profile) == ("breaks", "minimal"))
     with pytest.raises(InputError, match="alarm at step 55, of which it judged no row"):
         check(of(edges=[55])(file), data_set.runs, known_causes(data_set))
+
+
+def test_logs_that_are_drawn_are_rescored_without_telemetry(data_set: DataSet, tmp_path: Path) -> None:
+    cards = score_all(data_set, ["loss_over_minimum", Breaks], profiles=["logged"])
+    keep_alarms(tmp_path / "kept", data_set, cards)
+    files = alarm_files([tmp_path / "kept"])
+    again = {card.detector: card for card in rescore(load_labels(labels_alone(data_set, tmp_path / "labels")), files)}
+    for card in cards:
+        assert json.dumps(again[card.detector].to_dict(), sort_keys=True) == json.dumps(card.to_dict(), sort_keys=True)
+    file = next(one for one in files if one.detector == "loss_over_minimum")
+    last = dict(zip(data_set.runs["run_id"], data_set.runs["last_step"], strict=True))
+    thinned = next(
+        place
+        for place, one in enumerate(file.alarms)
+        if not steps_allowed(one.run_id, "logged", int(last[one.run_id]))[1] and one.rows < 60
+    )
+    for change, complaint in (
+        ({"edges": np.array([121])}, "alarm at step 121, after the run's last step 119"),
+        ({"judged": 121}, "rows: 121 is not allowed"),
+        ({"judged_until": 200}, "last_judged: 200 is not allowed"),
+    ):
+        runs = list(file.alarms)
+        runs[thinned] = replace(runs[thinned], **change)
+        with pytest.raises(InputError, match=complaint):
+            check(replace(file, alarms=tuple(runs)), data_set.runs, known_causes(data_set))
 
 
 def test_two_files_of_one_entry_are_refused(folder: Path, tmp_path: Path) -> None:

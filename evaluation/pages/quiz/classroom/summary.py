@@ -8,7 +8,8 @@ from typing import Any
 from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.pages.quiz.answers import Answer
 from trainwreck.evaluation.pages.quiz.classroom.scores import Results
-from trainwreck.evaluation.pages.quiz.quiz import label, visible_step
+from trainwreck.evaluation.pages.quiz.quiz import label
+from trainwreck.evaluation.replay.profiles import visible_step
 from trainwreck.evaluation.scoring.equivalence_sets import shipped
 from trainwreck.evaluation.scoring.metrics.diagnosis import allowed
 
