@@ -58,9 +58,9 @@ def write_cards(folders: Sequence[Path], out: Path, catalogue: Catalogue, which:
 
 
 def lines(page: Mapping[str, Any], look_alikes: Sequence[str]) -> list[tuple[str, str]]:
-    """Five lines of a scenario: what they are about, and the first sentence of that section of its page."""
+    """Five lines of a scenario: what they are about, and how that section of its page begins."""
     sections = page["sections"]
-    found = [(name, _first_sentence(sections.get(key, ""))) for name, key in SECTIONS.items()]
+    found = [(name, _beginning(sections.get(key, ""))) for name, key in SECTIONS.items()]
     alike = f"{', '.join(look_alikes)}; healthy" if look_alikes else "no look-alike of it is in the catalogue"
     return [*((name, text or "-") for name, text in found), ("Not to be taken for", alike)]
 
@@ -68,9 +68,10 @@ def lines(page: Mapping[str, Any], look_alikes: Sequence[str]) -> list[tuple[str
 SECTIONS = {"What fails": "Failure", "Why": "Mechanism", "Look for": "Signature", "Cure": "Cure"}
 
 
-def _first_sentence(text: str) -> str:
-    plain = " ".join(text.split()).removeprefix("Checked: ")
-    return re.split(r"(?<=[a-z0-9)`])\. (?=[A-Z])", plain)[0].rstrip(".")
+def _beginning(text: str) -> str:
+    """Two sentences. Of a signature those of what is checked, which are one."""
+    plain = " ".join(text.split("Also seen:")[0].split()).removeprefix("Checked: ")
+    return ". ".join(re.split(r"(?<=[a-z0-9)`])\. (?=[A-Z])", plain)[:2]).rstrip(".")
 
 
 def _clearest(runs: Sequence[Exhibit]) -> Exhibit:

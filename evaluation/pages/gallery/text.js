@@ -49,7 +49,7 @@ function alarmsHtml(scenario, run) {
     `<tr><th scope="row">${escaped(one.detector)}${one.failed ? ` <small>failed: ${escaped(one.failed)}</small>` : ""}</th><td>${since(one.frozen)}</td>` +
     `<td>${since(one.default[0])}${one.default.length > 1 ? `, and ${one.default.length - 1} more` : ""}</td><td>${one.causes.slice(0, 3).map(linked).join(", ") || "-"}</td></tr>`);
   const frozen = facts.calibration ? `threshold frozen at ${100 * facts.budget} %` : "frozen: no calibration runs";
-  return `<div class="scroll" tabindex="0"><table class="facts"><thead><tr><th scope="col">detector</th><th scope="col">${frozen}</th><th scope="col">published default</th><th scope="col">names</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
+  return `<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table class="facts"><thead><tr><th scope="col">detector</th><th scope="col">${frozen}</th><th scope="col">published default</th><th scope="col">names</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
 }
 
 /** The playbook's rules that name a scenario, those that name it further down, and others that fired on the run. */

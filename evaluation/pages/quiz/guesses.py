@@ -45,9 +45,10 @@ def four(quiz: Quiz, dataset: DataSet, run_id: str) -> list[str]:
     none that the profile does not tell from the true cause. Drawn by SHA-256 of the quiz's seed and the run.
     """
     row = quiz.runs.loc[run_id]
-    true = str(row["cause"] or "").split(JOINT)[0]
+    cause = label(row["cause"]) or ""
+    true = cause.split(JOINT)[0]
     shown = {name for names in dataset.runs["cause"].dropna() for name in str(names).split(JOINT)}
-    refused = allowed(str(row["cause"]), shipped(quiz.recipe.profile)) if true else set()
+    refused = allowed(cause, shipped(quiz.recipe.profile)) if true else set()
     order = {name: hashlib.sha256(f"{quiz.recipe.seed} {run_id} {name}".encode()).hexdigest() for name in quiz.families}
     left = sorted((name for name in quiz.families if name not in refused), key=lambda name: order[name])
     chosen = [true] if true else []
@@ -60,7 +61,7 @@ def four(quiz: Quiz, dataset: DataSet, run_id: str) -> list[str]:
 
 
 def _plain(row: pd.Series) -> tuple[int, int, str]:
-    return PLAINEST.index(row["severity"] or ""), int(row["seed"]), str(row["run_id"])
+    return PLAINEST.index(label(row["severity"]) or ""), int(row["seed"]), str(row["run_id"])
 
 
 def _example(dataset: DataSet, row: pd.Series, telling: str, profile: str) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def _example(dataset: DataSet, row: pd.Series, telling: str, profile: str) -> di
     names = ("loss", telling if telling != "loss" else "grad_norm")
     return {
         "onset": label(row["onset_step"]),
-        "severity": row["severity"] or "",
+        "severity": label(row["severity"]) or "",
         "steps": seen["steps"],
         "signals": {name: seen["signals"][name] for name in names if name in seen["signals"]},
     }

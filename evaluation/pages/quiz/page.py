@@ -90,7 +90,7 @@ def page_data(
         found["truths"] = [_packed(one) for one in truths(dataset, quiz)]
         found["scale"] = _packed(scale(quiz))
         named = sorted({name for one in shown for name in one["four"]} if beginner else quiz.families)
-        found["examples"] = {name: _packed(one) for name, one in examples(dataset, quiz, named).items()}
+        found["examples"] = _packed(examples(dataset, quiz, named))
     return found
 
 

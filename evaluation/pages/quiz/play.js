@@ -11,7 +11,7 @@ const control = (name) => document.querySelector(`[data-control="${name}"]`);
 // What is kept over a reload: who plays, the answers so far, and how much of the run under way was seen.
 let state = { player: "", sitting: "", answers: [], seen: 0, seconds: 0 };
 let run = null; // {steps, signals} of the run under way, opened
-let playing = false, answered = false, speed = data.speed, scale = null;
+let playing = false, answered = false, speed = data.speed, scale = null, examples = null;
 let panels = []; // {select, host, chart}
 const truths = []; // of the runs that were answered
 const choice = new Choice(part("choice"), data.choices, data.most_named);
@@ -192,7 +192,7 @@ async function answer(said) {
   part("telling").innerHTML = truth
     ? revealed(truth, state.answers[state.answers.length - 1], scale, familyOf)
     : "<p class='verdict' data-verdict>Noted. The answers to this quiz are with whoever made it.</p>";
-  if (truth) await drawGuess(truth, state.answers[state.answers.length - 1]);
+  if (truth) drawGuess(truth, state.answers[state.answers.length - 1]);
   control("next").textContent = state.answers.length < COUNT ? "Next run" : "To the result";
   show("run", "told");
   say("");
@@ -202,10 +202,10 @@ async function answer(said) {
 }
 
 /** This run beside one of the cause that was named, in the loss and in that cause's most diagnostic signal. */
-async function drawGuess(truth, answer) {
-  const cause = guessed(truth, answer, data.examples, familyOf);
+function drawGuess(truth, answer) {
+  const cause = guessed(truth, answer, examples, familyOf);
   if (!cause) return;
-  const example = await inflatedJson(data.examples[cause]), own = truth.causes.join(" and ") || truth.pages[0]?.id || "a healthy run";
+  const example = examples[cause], own = truth.causes.join(" and ") || truth.pages[0]?.id || "a healthy run";
   part("guess").innerHTML = `<div class="pair" data-guess="${escaped(cause)}"><section><h3>This run: ${escaped(own)}</h3></section>` +
     `<section><h3>Your guess would have looked like this: ${escaped(cause)}</h3></section></div>`;
   const [left, right] = part("guess").querySelectorAll("section");
@@ -223,6 +223,7 @@ async function drawGuess(truth, answer) {
 async function openTruths() {
   if (!data.truths) return;
   scale ||= await inflatedJson(data.scale);
+  examples ||= await inflatedJson(data.examples);
   while (truths.length < state.answers.length) truths.push(await inflatedJson(data.truths[truths.length]));
 }
 

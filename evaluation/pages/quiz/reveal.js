@@ -82,7 +82,7 @@ function revealed(truth, answer, scale, familyOf) {
     (times.length ? `<table><caption>Onset, visible step and point of no return</caption><tbody>${times.join("")}</tbody></table>` : "") +
     (truth.within.length ? `<p class="note">These signals do not tell it from: ${escaped(truth.within.join(", "))}.</p>` : "") + pages.join("") +
     `<details open><summary>What each detector did, at its published default</summary>` +
-    (rows.length ? `<div class="scroll"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col"></th><th scope="col">named</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>` : "") +
+    (rows.length ? `<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col"></th><th scope="col">named</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>` : "") +
     `<p data-silent>${silent.length ? `No alarm: ${escaped(silent.join(", "))}.` : "All of them alarmed."}</p></details>`
   );
 }
@@ -94,5 +94,5 @@ function standingTable(rows, mine) {
     `<tr${name === mine ? ' class="mine"' : ""}><th scope="row">${escaped(name)}</th><td>${percent(one.recall)}</td><td>${percent(one.stopped)}</td><td>${percent(one.stopped_look_alike)}</td>` +
     `<td>${plain(one.delay, 1)}</td><td>${plain(one.skill)}</td><td>${percent(one.top1)}</td><td>${percent(one.family)}</td><td>${signed(one.points)}</td></tr>`);
   const heads = ["", "found in time", "healthy runs stopped", "look-alikes stopped", "steps late", "W*", "cause right", "family right", "points"];
-  return `<div class="scroll"><table data-standing><thead><tr>${heads.map((head) => `<th scope="col">${head}</th>`).join("")}</tr></thead><tbody>${body.join("")}</tbody></table></div>`;
+  return `<div class="scroll" tabindex="0" role="region" aria-label="result"><table data-standing><thead><tr>${heads.map((head) => `<th scope="col">${head}</th>`).join("")}</tr></thead><tbody>${body.join("")}</tbody></table></div>`;
 }
