@@ -566,12 +566,13 @@ def quiz(
     profile: str = DEFAULT_PROFILE,
     families: Sequence[str] = (),
     detectors: Sequence[str] = (),
+    beginner: bool = False,
     sealed: bool = False,
 ) -> Path:
     """Write a page on which runs are revealed step by step, and the player says stop and names the cause.
 
-    families: failing runs of these only. detectors: beside the player, in place of the built-in ones. sealed: keep the
-    answers in OUT.key.json beside the page.
+    families: failing runs of these only. detectors: beside the player, in place of the built-in ones. beginner: four
+    causes to choose from at each stop. sealed: keep the answers in OUT.key.json beside the page.
     """
     from trainwreck.evaluation.dataset.dataset import load, telemetry_digest
     from trainwreck.evaluation.pages.quiz.key import write_key
@@ -588,7 +589,7 @@ def quiz(
     made = make(dataset, recipe, families_of, list(detectors) or None)
     if sealed:
         write_key(page.with_suffix(".key.json"), made)
-    write_page(page, dataset, made, titles, sealed=sealed)
+    write_page(page, dataset, made, titles, sealed=sealed, beginner=beginner)
     return page
 
 

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from trainwreck.evaluation.dataset.schema import BY_NAME
 from trainwreck.evaluation.diagnosis.diagnosis import ALIKE, ANSWERS, Diagnosis
 from trainwreck.evaluation.diagnosis.observed import Curve
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.pages.assets import CHART, THEME, asset, script
-from trainwreck.evaluation.pages.figures import caption
+from trainwreck.evaluation.pages.figures import caption, unit
 from trainwreck.evaluation.pages.live_page.page import coded
 from trainwreck.evaluation.pages.numbers import written
 from trainwreck.evaluation.pages.templates import beside, in_script, template
@@ -64,7 +63,7 @@ def _points(curve: Curve) -> dict[str, list[Any]]:
 
 def _unit(name: str) -> str:
     """A loss may be in any unit: a log does not say."""
-    return "as logged" if name.endswith("loss") else BY_NAME[name].unit
+    return "as logged" if name.endswith("loss") else unit(name)
 
 
 def _thinned(curve: Curve) -> Curve:

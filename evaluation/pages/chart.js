@@ -3,10 +3,11 @@
    Needs scale.js and drawing.js before it, and palette.css for its colours.
 
    const chart = new Chart(host, {
-     label: "loss",                // what it shows: caption, and name for those who can't see it
-     unit: "nats/token",           // beside the caption
+     label: "loss",                // what it shows: caption, and name for those who can't see it; the names of
+                                  // several series are under it, where nothing is read out
+     unit: "nats per token",           // beside the caption
      series: [{id: "faulty", name: "faulty", ink: "faulty", steps: [0, 1, 2], values: [4.1, NaN, null], hidden: false}],
-     markers: [{step: 120, label: "s", name: "onset (s)", ink: "s"}],      // vertical lines, see CLOCK_NAMES; none for null
+     markers: [{step: 120, label: "s", name: "onset", ink: "s"}],      // vertical lines, see CLOCK_NAMES; none for null
      alarms: [{name: "zclip", steps: [131, 160]}],                         // a row of ticks each, below the axis
      log: false, height: 210,
      xName: "step", tickText: (x) => String(x),       // where the axis is of something else
@@ -87,18 +88,24 @@ class Chart {
     this.waiting = 0;
     this.width = Math.max(200, Math.round(this.root.clientWidth || 600));
     this.rows = this.alarms.filter((one) => one.steps.length);
-    const full = this.height + this.rows.length * ALARM_ROW;
     this.right = this.width - MARGIN.right;
-    this.bottom = this.height - MARGIN.bottom;
     this.x = scaleOf(...this._steps(), false);
+    this.placed = placedMarkers(this);
+    this.top = topFor(this.placed);
+    this.bottom = this.top + this.height - MARGIN.top - MARGIN.bottom;
+    const full = this.bottom + MARGIN.bottom + this.rows.length * ALARM_ROW;
     this.y = this._values();
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${full}`);
     this.svg.setAttribute("height", full);
     this.clip.setAttribute("width", this.right - MARGIN.left);
-    this.clip.setAttribute("height", this.bottom - MARGIN.top);
+    this.clip.setAttribute("y", this.top);
+    this.clip.setAttribute("height", this.bottom - this.top);
     this.plot.innerHTML = drawFrame(this) + drawMarkers(this) + drawAlarms(this);
     this.lines.innerHTML = this._shown().map((one) => drawLine(this, one)).join("");
-    this.edges.innerHTML = this._shown().map((one) => drawBroken(this, one)).join("");
+    const broken = [];
+    for (const one of this._shown()) broken.push(drawBroken(this, one, broken.filter(Boolean).length));
+    this.edges.innerHTML = broken.join("");
+    this.names.innerHTML = this._shown().length < 2 ? "" : this._shown().map((one) => `<span><i class="swatch ink-${escaped(one.ink)}"></i> ${escaped(one.name)}</span>`).join("");
     this.logButton.setAttribute("aria-pressed", String(this.log));
     this.resetButton.hidden = !this.range;
     this._drawCursor();
@@ -114,13 +121,13 @@ class Chart {
       `<button type="button" data-do="log">log</button><button type="button" data-do="in" aria-label="zoom in">+</button>` +
       `<button type="button" data-do="reset" hidden>whole run</button></span></figcaption>` +
       `<svg tabindex="0" role="slider" aria-label="${escaped(this.label)}, ${escaped(this.xName)}">` +
-      `<clipPath id="${id}"><rect x="${MARGIN.left}" y="${MARGIN.top}"/></clipPath>` +
+      `<clipPath id="${id}"><rect x="${MARGIN.left}"/></clipPath>` +
       `<g class="plot"></g><g class="lines" clip-path="url(#${id})"></g><g class="edges"></g><g class="over"></g></svg>` +
-      `<p class="readout"></p>`;
+      `<p class="readout"></p><p class="names"></p>`;
     const find = (selector) => this.root.querySelector(selector);
     Object.assign(this, {
       svg: find("svg"), clip: find("clipPath rect"), plot: find(".plot"), lines: find(".lines"), edges: find(".edges"),
-      over: find(".over"), readout: find(".readout"), logButton: find("[data-do=log]"), resetButton: find("[data-do=reset]"), note: find(".note"),
+      over: find(".over"), readout: find(".readout"), names: find(".names"), logButton: find("[data-do=log]"), resetButton: find("[data-do=reset]"), note: find(".note"),
     });
     host.append(this.root);
   }
@@ -211,7 +218,7 @@ class Chart {
 
   _up(value) {
     if (this.y.log && !(value > 0)) return this.bottom;
-    return this.bottom - this.y.at(value) * (this.bottom - MARGIN.top);
+    return this.bottom - this.y.at(value) * (this.bottom - this.top);
   }
 
   _stepAt(event) {
@@ -244,12 +251,12 @@ class Chart {
     let over = "";
     if (this.brush) {
       const [a, b] = this.brush.map((step) => this._across(step)).sort((p, q) => p - q);
-      over += `<rect class="brush" x="${a}" y="${MARGIN.top}" width="${b - a}" height="${this.bottom - MARGIN.top}"/>`;
+      over += `<rect class="brush" x="${a}" y="${this.top}" width="${b - a}" height="${this.bottom - this.top}"/>`;
     }
     const known = this.cursor === null ? [] : this.at(this.cursor);
     if (this.cursor !== null && this.cursor >= low && this.cursor <= high) {
       const x = this._across(this.cursor).toFixed(1);
-      over += `<path class="cursor" d="M${x} ${MARGIN.top}V${this.bottom}"/>`;
+      over += `<path class="cursor" d="M${x} ${this.top}V${this.bottom}"/>`;
       for (const one of known) {
         const drawn = one.value !== null && Number.isFinite(one.value) && one.step >= low && one.step <= high;
         if (drawn) over += `<circle class="dot ink-${escaped(one.ink)}" cx="${this._across(one.step).toFixed(1)}" cy="${this._up(one.value).toFixed(1)}" r="3"/>`;
@@ -272,7 +279,7 @@ class Chart {
 
 /** The lines of some series and nothing else, as the markup of an SVG with the viewBox `SKETCH`. */
 function sketch(series, log) {
-  const size = { right: MARGIN.left + 120, bottom: MARGIN.top + 44 };
+  const size = { right: MARGIN.left + 120, top: MARGIN.top, bottom: MARGIN.top + 44 };
   const chart = Object.assign(Object.create(Chart.prototype), size, { series: series.map(ownSeries), log, range: null, domain: null });
   chart.x = scaleOf(...chart._steps(), false);
   chart.y = chart._values();

@@ -3,14 +3,15 @@
 
 const MARGIN = { left: 46, right: 12, top: 16, bottom: 20 };
 const ALARM_ROW = 12;
+const LABEL_ROW = 12;
 const CLOCK_NAMES = { s: "onset", v: "visible", p: "point of no return" }; // what a marker with such a label is called
 
 /** Axes, grid and numbers. */
 function drawFrame(chart) {
-  const middle = (chart.bottom + MARGIN.top) / 2;
+  const middle = (chart.bottom + chart.top) / 2;
   const across = chart.x.ticks().map((step) => {
     const x = chart._across(step).toFixed(1);
-    return `<path class="grid" d="M${x} ${MARGIN.top}V${chart.bottom}"/><text x="${x}" y="${chart.bottom + 14}" text-anchor="middle">${escaped(chart.tickText(step))}</text>`;
+    return `<path class="grid" d="M${x} ${chart.top}V${chart.bottom}"/><text x="${x}" y="${chart.bottom + 14}" text-anchor="middle">${escaped(chart.tickText(step))}</text>`;
   });
   const up = chart.y.ticks().map((value) => {
     const y = chart._up(value).toFixed(1);
@@ -18,7 +19,7 @@ function drawFrame(chart) {
   });
   const name = `<text class="axis" x="0" y="${chart.bottom + 14}">${escaped(chart.xName)}</text>`;
   const empty = chart._shown().some((one) => one.steps.length) ? "" : `<text x="${chart.width / 2}" y="${middle}" text-anchor="middle">nothing to show</text>`;
-  return across.join("") + up.join("") + name + `<path class="frame" d="M${MARGIN.left} ${MARGIN.top}V${chart.bottom}H${chart.right}"/>` + empty;
+  return across.join("") + up.join("") + name + `<path class="frame" d="M${MARGIN.left} ${chart.top}V${chart.bottom}H${chart.right}"/>` + empty;
 }
 
 /** A series: its line, and a dot where a value has no neighbour. */
@@ -46,25 +47,29 @@ function pointsOf(chart, one) {
   return m4(points, chart.right - MARGIN.left);
 }
 
-/** Marks at the edge for what is no number on this axis, at most one every five units. */
-function drawBroken(chart, one) {
+/** Marks at the edge for what is no number on this axis, at most one every five units, with what the first one is, in a row of text. */
+function drawBroken(chart, one, row) {
   const [low, high] = chart._steps(), marks = [];
-  let last = -Infinity;
+  let last = -Infinity, first = null;
   one.steps.forEach((step, i) => {
     const value = one.values[i];
     if (step < low || step > high || value === null || (Number.isFinite(value) && !(chart.log && value <= 0))) return;
     const x = chart._across(step);
     if (x - last < 5) return;
     last = x;
-    const under = !Number.isNaN(value) && !(value === Infinity), y = under ? chart.bottom - 4 : MARGIN.top + 4, tip = under ? y + 4 : y - 4;
+    const under = !Number.isNaN(value) && !(value === Infinity), y = under ? chart.bottom - 4 : chart.top + 4, tip = under ? y + 4 : y - 4;
+    first ??= { x, y, text: Number.isFinite(value) ? "0 or less" : `${written(value)} from step ${step}` };
     if (Number.isNaN(value)) marks.push(`<path class="broken" d="M${x - 3} ${y - 3}l6 6m0 -6l-6 6"/>`);
     else marks.push(`<path class="broken solid" d="M${x - 4} ${2 * y - tip}h8L${x} ${tip}z"/>`);
   });
-  return marks.length ? `<g class="ink-${escaped(one.ink)}" data-broken="${escaped(one.id)}">${marks.join("")}</g>` : "";
+  if (!first) return "";
+  const right = last + 8 + 7 * first.text.length < chart.right;
+  const text = `<text class="named" x="${(right ? last + 8 : first.x - 8).toFixed(1)}" y="${first.y + 4 + row * LABEL_ROW}" text-anchor="${right ? "start" : "end"}">${first.text}</text>`;
+  return `<g class="ink-${escaped(one.ink)}" data-broken="${escaped(one.id)}">${marks.join("")}${text}</g>`;
 }
 
-/** Vertical lines with their names, in as many rows as they take. Also for a heat map. */
-function drawMarkers(chart) {
+/** Markers within the steps shown, with the place of each name: rows above the plot, as many as keep them apart. */
+function placedMarkers(chart) {
   const [low, high] = chart._steps(), ends = [];
   return chart.markers.filter((one) => one.step !== null && one.step >= low && one.step <= high)
     .sort((a, b) => a.step - b.step).map((one) => {
@@ -73,19 +78,28 @@ function drawMarkers(chart) {
       let row = ends.findIndex((end) => end < start);
       if (row < 0) row = ends.length;
       ends[row] = start + wide;
-      const hidden = row > 0 && chart.labelRows === 1; // its line and its title are there all the same
-      const y = MARGIN.top - 5 + row * 12;
-      return `<g class="ink-${escaped(one.ink || "s")}" data-marker="${escaped(one.label)}"><title>${escaped(one.name || text)}: step ${one.step}</title>` +
-        `<path class="marker" d="M${x.toFixed(1)} ${MARGIN.top - 2}V${chart.bottom}"/>` +
-        (hidden ? "" : `<text class="named" x="${(left ? x - 3 : x + 3).toFixed(1)}" y="${y}" text-anchor="${left ? "end" : "start"}">${escaped(text)}</text>`) + "</g>";
-    }).join("");
+      return { ...one, x, text, left, row };
+    });
+}
+
+/** How far the names of markers push the plot down. */
+const topFor = (placed) => MARGIN.top + LABEL_ROW * Math.max(0, ...placed.map((one) => one.row));
+
+/** Vertical lines with their names, as `placedMarkers` gave them. Also for a heat map. */
+function drawMarkers(chart) {
+  return chart.placed.map(({ x, text, left, row, ...one }) => {
+    const y = MARGIN.top - 5 + row * LABEL_ROW, across = x.toFixed(1);
+    return `<g class="ink-${escaped(one.ink || "s")}" data-marker="${escaped(one.label)}"><title>${escaped(one.name || text)}: step ${one.step}</title>` +
+      `<path class="marker" d="M${across} ${y + 2}V${chart.bottom}"/>` +
+      `<text class="named" x="${(left ? x - 3 : x + 3).toFixed(1)}" y="${y}" text-anchor="${left ? "end" : "start"}">${escaped(text)}</text></g>`;
+  }).join("");
 }
 
 /** A row of ticks for each detector, named beside them. */
 function drawAlarms(chart) {
   const [low, high] = chart._steps();
   return chart.rows.map((one, row) => {
-    const y = chart.height + row * ALARM_ROW + 2, seen = one.steps.filter((step) => step >= low && step <= high);
+    const y = chart.bottom + MARGIN.bottom + row * ALARM_ROW + 2, seen = one.steps.filter((step) => step >= low && step <= high);
     const xs = (seen.length ? seen : [low]).map((step) => chart._across(step));
     const ticks = seen.map((step, i) => `<path class="alarm" d="M${xs[i].toFixed(1)} ${y - 7}l4 8h-8z"/>`).join("");
     const wide = 6 * one.name.length + 8, right = xs[xs.length - 1] + wide < chart.width;

@@ -20,11 +20,18 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 COLOURS = {"faulty": "#D55E00", "twin": "#0072B2", "cured": "#009E73"}
 CLOCKS = {  # key in Story.steps: name in the legend, colour, line style
-    "s": ("onset (s)", "#000000", "-"),
+    "s": ("onset", "#000000", "-"),
     "cure": ("cure", "#009E73", ":"),
-    "v": ("visible (v)", "#CC79A7", "--"),
+    "v": ("visible", "#CC79A7", "--"),
 }
 ALWAYS = ("loss", "grad_norm")
+UNITS = {  # of the schema: in words
+    "1": "no unit",
+    "nats/token": "nats per token",
+    "s": "seconds",
+    "share": "share, 0 to 1",
+    "tokens/s": "tokens per second",
+}
 
 
 @dataclass
@@ -84,9 +91,15 @@ def shown(telling: str) -> list[str]:
 
 
 def caption(name: str) -> str:
-    """What a signal's one curve is called; its unit is the signal's."""
+    """What a signal's one curve is called; `unit` has its unit."""
     signal = BY_NAME[name]
     return name.replace("_", " ") + (", ranks with another" if signal.role is Role.HASH else WORDS[signal.axis])
+
+
+def unit(name: str) -> str:
+    """The unit of a signal's one curve, in words."""
+    signal = BY_NAME[name]
+    return "ranks" if signal.role is Role.HASH else UNITS.get(signal.unit, signal.unit)
 
 
 def save(story: Story, path: Path) -> None:
@@ -152,8 +165,14 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
         axis.plot(steps, np.where(finite, curve, np.nan), color=COLOURS[role], lw=1.1, label=role, alpha=0.9)
         drawn.append(curve[finite])
         if not finite.all():
-            first = int(steps[np.flatnonzero(~finite)[0]])
-            axis.plot([first], [0.96], "x", color=COLOURS[role], transform=axis.get_xaxis_transform(), ms=6, mew=2)
+            first = np.flatnonzero(~finite)[0]
+            step, kind = int(steps[first]), "NaN" if np.isnan(curve[first]) else "infinite"
+            here = axis.get_xaxis_transform()
+            axis.plot([step], [0.96], "x", color=COLOURS[role], transform=here, ms=6, mew=2)
+            axis.annotate(
+                f"{role} is {kind} from step {step}", (step, 0.96), xytext=(6, -8 - 8 * len(drawn)), xycoords=here,
+                textcoords="offset points", color=COLOURS[role], fontsize=6.5,
+            )  # fmt: skip
     values = np.concatenate(drawn) if drawn else np.zeros(0)
     if signal.positive and len(values) and values.min() > 0 and values.max() > 5 * values.min():
         axis.set_yscale("log")
@@ -161,7 +180,7 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
         axis.set_ylim(-0.03, max(0.1, 1.06 * float(values.max())))
     if name in ("loss", *EVALUATIONS) and story.floor is not None:
         axis.axhline(story.floor, color="#999999", lw=0.8, ls="-.")
-    axis.set_title(f"{caption(name)} ({signal.unit})", fontsize=8, loc="left")
+    axis.set_title(f"{caption(name)} ({unit(name)})", fontsize=8, loc="left")
     axis.tick_params(which="both", labelsize=7)
     axis.grid(alpha=0.2, lw=0.5)
 

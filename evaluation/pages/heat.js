@@ -44,7 +44,6 @@ class Heat {
   constructor(host, options) {
     Object.assign(this, { markers: [], domain: null, unit: "", log: false, diverging: false }, options);
     this.range = this.cursor = null;
-    this.labelRows = 1; // a second row of markers' names would lie on the colours
     this.row = null;
     this._scale();
     this._build(host);
@@ -79,8 +78,10 @@ class Heat {
     this.each = Math.min(ROW_HEIGHT[1], Math.max(ROW_HEIGHT[0], Math.round(150 / this.rows.length)));
     this.left = Math.min(this.width * 0.3, 12 + 6.2 * Math.max(...this.rows.map((name) => name.length)));
     this.right = this.width - MARGIN.right;
-    this.bottom = MARGIN.top + this.each * this.rows.length;
     this.x = scaleOf(...this._steps(), false);
+    this.placed = placedMarkers(this);
+    this.top = topFor(this.placed);
+    this.bottom = this.top + this.each * this.rows.length;
     const full = this.bottom + MARGIN.bottom;
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${full}`);
     this.svg.setAttribute("height", full);
@@ -202,8 +203,8 @@ class Heat {
     const wide = Math.max(1, Math.round(this.right - this.left)), [low, high] = this._steps();
     Object.assign(this.canvas, { width: wide, height: this.rows.length });
     const share = (part) => `${(100 * part) / this.width}%`;
-    const top = this.root.querySelector("figcaption").getBoundingClientRect().height + MARGIN.top;
-    Object.assign(this.canvas.style, { left: share(this.left), width: share(wide), top: `${top}px`, height: `${this.bottom - MARGIN.top}px` });
+    const top = this.root.querySelector("figcaption").getBoundingClientRect().height + this.top;
+    Object.assign(this.canvas.style, { left: share(this.left), width: share(wide), top: `${top}px`, height: `${this.bottom - this.top}px` });
     const context = this.canvas.getContext("2d"), image = context.createImageData(wide, this.rows.length);
     const last = this.steps.length ? this.steps[this.steps.length - 1] : -1;
     for (let across = 0; across < wide; across++) {
@@ -224,7 +225,7 @@ class Heat {
       `<text x="${this.left - 4}" y="${(this.bottom - (row + 0.5) * this.each + 4).toFixed(1)}" text-anchor="end">${escaped(name)}</text>`);
     const steps = this.x.ticks().map((step) => `<text x="${this._across(step).toFixed(1)}" y="${this.bottom + 14}" text-anchor="middle">${step}</text>`);
     const axis = `<text class="axis" x="0" y="${this.bottom + 14}">step</text>`;
-    return names.join("") + steps.join("") + axis + `<rect class="frame" x="${this.left}" y="${MARGIN.top}" width="${this.right - this.left}" height="${this.bottom - MARGIN.top}"/>`;
+    return names.join("") + steps.join("") + axis + `<rect class="frame" x="${this.left}" y="${this.top}" width="${this.right - this.left}" height="${this.bottom - this.top}"/>`;
   }
 
   _drawCursor() {
@@ -232,7 +233,7 @@ class Heat {
     let over = "";
     if (this.cursor !== null && this.cursor >= low && this.cursor <= high) {
       const x = this._across(this.cursor).toFixed(1);
-      over = `<path class="cursor" d="M${x} ${MARGIN.top}V${this.bottom}"/>`;
+      over = `<path class="cursor" d="M${x} ${this.top}V${this.bottom}"/>`;
       if (this.row !== null) over += `<rect class="frame" x="${this.left}" y="${this.bottom - (this.row + 1) * this.each}" width="${this.right - this.left}" height="${this.each}"/>`;
     }
     this.over.innerHTML = over;

@@ -30,6 +30,17 @@ def test_stored_alarms_are_read_in_place_of_a_replay(call, harmed, here):
     assert "Alarms are of nonfinite_loss:" in (here / "g.html").read_text(encoding="utf-8")
 
 
+def test_cards_of_a_data_set(call, harmed, here):
+    result = call("gallery", harmed, "--cards", "all", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out) == {
+        "cards": "cards.html",
+        "scenarios": ["benign_clean_resume", "nan_weight_spread"],
+        "missing": [],
+    }
+    assert (here / "cards.html").read_text(encoding="utf-8").count("<article ") == 2
+
+
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
@@ -37,6 +48,8 @@ def test_stored_alarms_are_read_in_place_of_a_replay(call, harmed, here):
         (("sample", "sample"), ("is given twice",)),
         (("sample", "--detector", "zclop"), ("detector: 'zclop'", "did you mean 'zclip'")),
         (("sample", "--detector", "zclip", "--alarms", "kept"), ("detector: not allowed beside --alarms",)),
+        (("sample", "--cards", "few"), ("cards: 'few' is not allowed; allowed: eight, all",)),
+        (("sample", "--cards", "all", "--detector", "zclip"), ("cards: not allowed beside --detector",)),
         (("sample", "--alarms", "nowhere"), ("alarms: 'nowhere' is not a file",)),
         (("sample", "--workers", "0"), ("--workers",)),
         (("sample", "--out", "."), ("out: '.' is a folder",)),

@@ -162,7 +162,12 @@ def reproducer(id: str, out: Path | None, seed: int, severity: str | None, force
 
 @click.command()
 @click.argument("dirs", nargs=-1, required=True, type=DATA_SET)
-@click.option("--out", type=PATH, default=Path("gallery.html"), show_default=True, help="The page.")
+@click.option("--out", type=PATH, help="The page; gallery.html by default, cards.html with --cards.")
+@click.option(
+    "--cards",
+    type=OneOf(("eight", "all")),
+    help="Cards to print instead: an A4 page each, of eight well-known failures or of all scenarios.",
+)
 @click.option(
     "--detector",
     "detectors",
@@ -180,7 +185,8 @@ def reproducer(id: str, out: Path | None, seed: int, severity: str | None, force
 @as_json
 def gallery(
     dirs: Sequence[Path],
-    out: Path,
+    out: Path | None,
+    cards: str | None,
     detectors: Sequence[str],
     alarms: Sequence[Path],
     workers: int | None,
@@ -193,18 +199,28 @@ def gallery(
     """
     from joblib import cpu_count
 
-    from trainwreck.evaluation.pages.gallery import write_gallery
+    from trainwreck.evaluation.pages.gallery import write_cards, write_gallery
     from trainwreck.evaluation.pages.gallery.exhibit_facts import Catalogue
     from trainwreck.evaluation.pages.gallery.marks import DETECTORS
     from trainwreck.scenarios.views.symptoms import catalogue_facts
 
     if detectors and alarms:
         raise InputError("detector: not allowed beside --alarms, which replays nothing; allowed: one of them")
+    if cards is not None:
+        if detectors or alarms:
+            raise InputError("cards: not allowed beside --detector or --alarms, which they do not show; allowed: one")
+        printed = write_cards(dirs, out or Path("cards.html"), Catalogue(**catalogue_facts()), cards)
+        if as_json:
+            return print_json({"cards": str(printed.path), "scenarios": printed.scenarios, "missing": printed.missing})
+        print(f"{printed.path}: {len(printed.scenarios)} pages of A4")
+        if printed.missing:
+            print(f"no run of {', '.join(printed.missing)} in {', '.join(map(str, dirs))}", file=sys.stderr)
+        return None
     command = shlex.join(["trainwreck", *sys.argv[1:]])
     with progress("gallery", quiet=as_json) as tick:
         made = write_gallery(
             dirs,
-            out,
+            out or Path("gallery.html"),
             Catalogue(**catalogue_facts()),
             detectors=detectors or DETECTORS,
             alarms=alarms,

@@ -74,6 +74,7 @@ def quiz() -> None:
 @click.option(
     "--speed", type=int, default=10, show_default=True, help="Rows a second to begin with: 2, 5, 10, 25 or 60."
 )
+@click.option("--beginner", is_flag=True, help="Four causes to choose from at each stop, instead of all.")
 @detectors_option
 @click.option("--sealed", is_flag=True, help="Keep the answers out of the page, in a key file beside it.")
 @click.option("--out", type=PATH, help="The page, quiz.html by default; with --terminal the answers.")
@@ -90,6 +91,7 @@ def play(
     part: str | None,
     choices: str,
     speed: int,
+    beginner: bool,
     detectors: Sequence[str],
     sealed: bool,
     out: Path | None,
@@ -113,8 +115,8 @@ def play(
 
     if speed not in SPEEDS:
         raise InputError(f"speed: {speed} is not allowed; allowed: {', '.join(map(str, SPEEDS))}")
-    if terminal and (sealed or as_json):
-        raise InputError("terminal: not allowed beside --sealed or --json; allowed: one of them")
+    if terminal and (sealed or beginner or as_json):
+        raise InputError("terminal: not allowed beside --beginner, --sealed or --json; allowed: one of them")
     if player is not None and not terminal:
         raise InputError("player: not allowed without --terminal; in the page everyone gives a name")
     dataset = load(dir)
@@ -131,7 +133,7 @@ def play(
     key = page.with_suffix(".key.json")
     if sealed:
         write_key(key, made)
-    write_page(page, dataset, made, titles, sealed=sealed, speed=speed)
+    write_page(page, dataset, made, titles, sealed=sealed, speed=speed, beginner=beginner)
     if as_json:
         facts = {"quiz": str(page), "id": recipe.id, "runs": len(made.runs), "key": str(key) if sealed else None}
         return print_json(facts)

@@ -63,7 +63,7 @@ def write_gallery(
     """
     if out.is_dir():
         raise InputError(f"out: {str(out)!r} is a folder; allowed: a file to write, such as {out / 'gallery.html'}")
-    datasets = _opened(folders)
+    datasets = opened(folders)
     shown = exhibits(datasets)
     if not shown:
         raise InputError(
@@ -71,7 +71,7 @@ def write_gallery(
         )
     every = [exhibit for runs in shown.values() for exhibit in runs]
     marks = stored(datasets, every, alarms) if alarms else replayed(datasets, every, detectors, tick, workers)
-    pages = _catalogues(datasets, shown)
+    pages = pages_of(datasets, shown)
     facts = {
         name: scenario_facts(
             name,
@@ -114,7 +114,8 @@ def packed_runs(shown: Sequence[Exhibit], thinning: int) -> dict[str, tuple[str,
     return packed
 
 
-def _opened(folders: Sequence[Path]) -> list[DataSet]:
+def opened(folders: Sequence[Path]) -> list[DataSet]:
+    """The data sets of some folders. InputError for a folder that is none, is given twice or is imported."""
     places = [folder.resolve() for folder in folders]
     twice = [folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1]
     if twice:
@@ -125,7 +126,7 @@ def _opened(folders: Sequence[Path]) -> list[DataSet]:
     return datasets
 
 
-def _catalogues(datasets: Sequence[DataSet], shown: Mapping[str, Sequence[Exhibit]]) -> list[dict[str, Any]]:
+def pages_of(datasets: Sequence[DataSet], shown: Mapping[str, Sequence[Exhibit]]) -> list[dict[str, Any]]:
     """What catalogue.json of each data set says. InputError where a scenario on show has no page in it."""
     pages = [read_json(dataset.path / "catalogue.json") for dataset in datasets]
     for name, runs in shown.items():

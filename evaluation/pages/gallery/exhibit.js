@@ -94,7 +94,7 @@ class Exhibit {
     }
     const what = over ? (signal.positive ? " over the twin's" : " less the twin's") : "";
     const heat = new Heat(host, {
-      label: `${name.replaceAll("_", " ")}${what}`, unit: over && signal.positive ? "ratio" : signal.unit, rows: rowNames(signal.axis, rows.length, blocks),
+      label: `${name.replaceAll("_", " ")}${what}`, unit: over && signal.positive ? "ratio" : signal.role === "hash" ? "0 or 1" : signal.unit, rows: rowNames(signal.axis, rows.length, blocks),
       steps, values, log: signal.positive && (over || wild([{ values: rows.flat() }])), diverging: over, markers: markersOf(this.run), domain: this.domain,
       onHover: (step) => this.hover(step, heat), onZoom: (low, high) => this.zoom(low, high, heat),
     });
@@ -119,7 +119,7 @@ class Exhibit {
     const series = this.profile(name, this.domain[1]), names = rowNames(facts.signals[name].axis, series[0].steps.length, 1);
     const chart = new Chart(host, {
       label: name === "age_loss" ? "loss by tokens since the document began" : "loss by position in the row",
-      unit: "nats/token", xName: name === "age_loss" ? "age" : "part", series, height: 170,
+      unit: "nats per token", xName: name === "age_loss" ? "age" : "part", series, height: 170,
       tickText: (x) => names[x - 1] ?? "",
     });
     chart.follow = (step) => {

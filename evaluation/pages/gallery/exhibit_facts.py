@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from trainwreck.evaluation.dataset.schema import SECTIONS, SIGNALS, RunKind
+from trainwreck.evaluation.pages.figures import unit
 from trainwreck.evaluation.pages.gallery.choose import Exhibit
 
 LOOK_ALIKE = RunKind.LOOK_ALIKE.value
@@ -70,10 +71,10 @@ def run_facts(
         "size": row["size"],
         "outcome": row["outcome"],
         "last": int(row["last_step"]),
-        "s": _step(row["onset_step"]),
-        "v": _step(row["visible_step"]),
-        "p": _step(row["no_return_step"]),
-        "cure": _step(exhibit.cured["cure_step"]) if exhibit.cured is not None else None,
+        "s": as_step(row["onset_step"]),
+        "v": as_step(row["visible_step"]),
+        "p": as_step(row["no_return_step"]),
+        "cure": as_step(exhibit.cured["cure_step"]) if exhibit.cured is not None else None,
         "gap": _number(row["final_gap"]),
         "cured_gap": _number(exhibit.cured["final_gap"]) if exhibit.cured is not None else None,
         "tolerance": _number(row["tolerance"]),
@@ -88,7 +89,7 @@ def signals() -> dict[str, dict[str, Any]]:
     return {
         signal.name: {
             "axis": signal.axis.value,
-            "unit": signal.unit,
+            "unit": unit(signal.name),
             "meaning": signal.meaning,
             "positive": signal.positive,
             "role": signal.role.value,
@@ -97,7 +98,8 @@ def signals() -> dict[str, dict[str, Any]]:
     }
 
 
-def _step(value: Any) -> int | None:
+def as_step(value: Any) -> int | None:
+    """A step of the runs table, where missing is NaN."""
     return None if pd.isna(value) else int(value)
 
 

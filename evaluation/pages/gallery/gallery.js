@@ -48,18 +48,23 @@ page("filters").addEventListener("submit", (event) => event.preventDefault());
 page("filters").addEventListener("reset", () => setTimeout(filter));
 page("clear-too").addEventListener("click", () => page("filters").reset());
 
-/* The picture on each card: the run and its twin, in the most diagnostic signal */
+/* The pictures on each card: the run and its twin, in the loss and in the most diagnostic signal */
 
 const clearest = (scenario) => scenario.runs.find((run) => run.severity === "clear") ?? scenario.runs[0];
 
 async function drawCards() {
   for (const card of cards) {
-    const scenario = facts.scenarios[card.dataset.id], { run, twin } = clearest(scenario), name = scenario.telling;
+    const scenario = facts.scenarios[card.dataset.id], { run, twin } = clearest(scenario);
     const before = new Set(unpacked.keys()), columns = await runsOf({ run, twin });
-    const series = INKS.filter((role) => columns[role]?.[name]).map((role) => ({ id: role, ink: role, ...curveOf(columns[role][name], facts.signals[name].axis) }));
-    const svg = card.querySelector("svg");
-    svg.setAttribute("viewBox", SKETCH);
-    svg.innerHTML = sketch(series, wild(series));
+    for (const svg of card.querySelectorAll("svg")) {
+      const name = svg.dataset.signal, { axis } = facts.signals[name];
+      const series = INKS.filter((role) => columns[role]?.[name]).map((role) => ({ id: role, ink: role, ...curveOf(columns[role][name], axis) }));
+      svg.setAttribute("viewBox", SKETCH);
+      svg.innerHTML = sketch(series, wild(series));
+      const own = series.find((one) => one.id === "faulty"), broken = own ? own.values.findIndex((value) => value !== null && !Number.isFinite(value)) : -1;
+      if (broken >= 0) svg.parentNode.querySelector("[data-broken]").textContent = `${written(own.values[broken])} from step ${own.steps[broken]}`;
+    }
+    card.querySelector("[data-steps]").textContent = `steps 0 to ${Math.max(...Object.values(columns).map((all) => all.loss.steps - 1))}`;
     for (const id of unpacked.keys()) if (!before.has(id)) unpacked.delete(id); // all of them at once take much memory
   }
   document.body.dataset.drawn = "cards";
@@ -92,9 +97,8 @@ class OpenScenario {
       `<header><nav class="way no-print" aria-label="Scenarios"><a href="#">&larr; all scenarios</a>${step(-1, "previous:")}${step(1, "next:")}</nav>` +
       `<h2 tabindex="-1">${escaped(scenario.id)}</h2><p>${escaped(scenario.title)}</p><div class="tags">${tagsHtml(scenario, run)}</div></header>` +
       `<div class="controls no-print" role="group" aria-label="What the charts show">${this._controls()}</div>` +
-      `<div class="columns"><div><div class="pair" data-part="pair"><div class="curves" data-part="own"></div></div><div data-part="more"></div></div>` +
-      `<div>${alikeHtml(scenario)}${textHtml(scenario)}<h3>This run</h3>${factsHtml(scenario, run)}${symptomsHtml(scenario)}</div></div>` +
-      injectedHtml(scenario) +
+      `<div class="columns" data-part="story"><div class="pair" data-part="pair"><div class="curves" data-part="own"></div></div><div class="more" data-part="more"></div>` +
+      `<div class="words">${alikeHtml(scenario)}${textHtml(scenario)}<h3>This run</h3>${factsHtml(scenario, run)}${symptomsHtml(scenario)}${injectedHtml(scenario)}</div></div>` +
       `<div class="columns"><div><h3>The playbook</h3>${rulesHtml(scenario, run)}</div><div><h3>Detectors</h3>${alarmsHtml(scenario, run)}</div></div>`;
     const columns = await runsOf(run);
     if (open !== this) return; // the reader has gone on meanwhile
@@ -190,6 +194,7 @@ class OpenScenario {
     this.exhibits = this.exhibits.filter((one) => one !== this.other);
     this.other = null;
     this.find("beside")?.remove();
+    this.find("story").classList.remove("paired");
     const scenario = facts.scenarios[this.picked.beside];
     if (!scenario) return;
     const run = clearest(scenario), columns = await runsOf(run);
@@ -198,6 +203,7 @@ class OpenScenario {
     host.className = "curves";
     host.dataset.part = "beside";
     this.find("pair").append(host);
+    this.find("story").classList.add("paired");
     this.other = this._exhibit(host, scenario, run, columns);
     this._lines(this.other, host);
   }

@@ -7,8 +7,8 @@ const signed = (value) => (value === null ? "not finite" : `${value >= 0 ? "+" :
 const linked = (id) => (facts.scenarios[id] ? `<a href="#${escaped(id)}">${escaped(id)}</a>` : `<code>${escaped(id)}</code>`);
 
 const CLOCKS = {
-  s: "onset (s), first step under the fault", v: "visible (v), first step at which an outcome leaves the twin",
-  p: "point of no return (p), last step at which the cure saves the run", cure: "cure, first step under the cure",
+  s: "onset, first step under the fault", v: "visible, first step at which an outcome leaves the twin",
+  p: "point of no return, last step at which the cure saves the run", cure: "cure, first step under the cure",
 };
 
 function markersOf(run) {
@@ -27,8 +27,8 @@ function factsHtml(scenario, run) {
   const lost = run.p === null ? "not measured" : run.p === run.last ? `${run.p}, the last step: it can be saved to the end` : run.p;
   const knobs = Object.entries(run.knobs).map(([name, value]) => `${escaped(name)} ${escaped(value)}`).join(", ");
   const rows = [
-    ["onset (s)", run.s ?? "none"], ["visible (v)", run.v ?? "never"],
-    ...(scenario.kind === "look-alike" ? [] : [["point of no return (p)", lost]]),
+    ["onset", run.s ?? "none"], ["visible", run.v ?? "never"],
+    ...(scenario.kind === "look-alike" ? [] : [["point of no return", lost]]),
     ...(run.cured ? [["cure from", run.cure]] : []),
     ["final loss less the twin's", run.gap === null ? "not finite" : `${signed(run.gap)} nats (within ${run.tolerance} counts as none)`],
     ...(run.cured ? [["of the cured run", `${signed(run.cured_gap)} nats`]] : []),
@@ -49,7 +49,7 @@ function alarmsHtml(scenario, run) {
     `<tr><th scope="row">${escaped(one.detector)}${one.failed ? ` <small>failed: ${escaped(one.failed)}</small>` : ""}</th><td>${since(one.frozen)}</td>` +
     `<td>${since(one.default[0])}${one.default.length > 1 ? `, and ${one.default.length - 1} more` : ""}</td><td>${one.causes.slice(0, 3).map(linked).join(", ") || "-"}</td></tr>`);
   const frozen = facts.calibration ? `threshold frozen at ${100 * facts.budget} %` : "frozen: no calibration runs";
-  return `<div class="scroll" tabindex="0"><table class="facts"><thead><tr><th scope="col">detector</th><th scope="col">${frozen}</th><th scope="col">published default</th><th scope="col">names</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
+  return `<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table class="facts"><thead><tr><th scope="col">detector</th><th scope="col">${frozen}</th><th scope="col">published default</th><th scope="col">names</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
 }
 
 /** The playbook's rules that name a scenario, those that name it further down, and others that fired on the run. */

@@ -8,7 +8,7 @@ const INKS = ["twin", "cured", "faulty"].filter((role) => role in facts.roles); 
 const STATES = { waiting: "waiting for the first steps", training: "training", finished: "finished", interrupted: "interrupted", failed: "failed", lost: "no answer" };
 const PAUSE = 2000, TRIES = 30; // milliseconds between two tries to reach a command that does not answer, and how many
 
-const marks = facts.marks.map(({ step, label, text }) => ({ step, label, name: text, ink: label }));
+const marks = facts.marks.map(({ step, label, name }) => ({ step, label, name, ink: label }));
 const domain = [0, Math.max(1, facts.steps - 1)];
 const charts = [];
 const layers = Object.fromEntries(INKS.map((role) => [role, { steps: [], values: [] }]));

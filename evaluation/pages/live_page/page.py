@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from trainwreck.evaluation.dataset.schema import BY_NAME, SECTIONS, Axis
 from trainwreck.evaluation.pages import asset, script
 from trainwreck.evaluation.pages.assets import CHART, HEAT, THEME
-from trainwreck.evaluation.pages.figures import caption, shown
+from trainwreck.evaluation.pages.figures import caption, shown, unit
 from trainwreck.evaluation.pages.templates import beside, in_script, template
 
 OPEN = {"Failure": "Failure", "Signature": "What to look for", "Cure": "Cure"}  # sections that are not folded
@@ -24,11 +24,6 @@ class Mark:
     step: int
     label: str
     name: str
-
-    @property
-    def text(self) -> str:
-        """The name, with the letter of the labels behind it where it has one."""
-        return f"{self.name} (s)" if self.label == "s" else self.name
 
 
 @dataclass(frozen=True)
@@ -86,12 +81,12 @@ def _facts(show: Show, stream: str) -> dict[str, Any]:
         "title": show.title,
         "roles": dict(show.roles),
         "steps": show.steps,
-        "marks": [asdict(mark) | {"text": mark.text} for mark in show.marks],
-        "charts": [{"name": name, "label": caption(name), "unit": BY_NAME[name].unit} for name in show.signals],
+        "marks": [asdict(mark) for mark in show.marks],
+        "charts": [{"name": name, "label": caption(name), "unit": unit(name)} for name in show.signals],
         "floor": show.floor,
         "telling": {
             "label": show.telling.replace("_", " "),
-            "unit": BY_NAME[show.telling].unit,
+            "unit": unit(show.telling),
             "axis": BY_NAME[show.telling].axis.value,
             "positive": BY_NAME[show.telling].positive,
             "layered": show.layered,

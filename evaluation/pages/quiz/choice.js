@@ -1,10 +1,11 @@
 "use strict";
-/* The list of causes and families to name from, searched by typing, and the names chosen so far, likeliest first. */
+/* The list of causes and families to name from, searched by typing, and the names chosen so far, likeliest first;
+   or the few causes that are on offer for one run. */
 
 class Choice {
   /** host: holds [data-search], [data-list] and [data-chosen]. choices: {name, family, title} each. */
   constructor(host, choices, most) {
-    Object.assign(this, { choices, most, chosen: [] });
+    Object.assign(this, { choices, most, chosen: [], offered: null });
     this.search = host.querySelector("[data-search]");
     this.list = host.querySelector("[data-list]");
     this.shown = host.querySelector("[data-chosen]");
@@ -21,15 +22,19 @@ class Choice {
     this._draw();
   }
 
-  clear() {
-    this.chosen = [];
+  /** Begin again. offered: names of causes of which one may be chosen; all names where it is left out. */
+  clear(offered = null) {
+    Object.assign(this, { chosen: [], offered });
     this.search.value = "";
     this._draw();
   }
 
-  /** Choose a name, or take it back. */
+  focus() { (this.offered ? this.list.querySelector("button") : this.search).focus(); }
+
+  /** Choose a name, or take it back. Of those on offer another one takes its place. */
   toggle(name) {
     if (this.chosen.includes(name)) this.chosen = this.chosen.filter((other) => other !== name);
+    else if (this.offered) this.chosen = [name];
     else if (this.chosen.length < this.most) this.chosen = [...this.chosen, name];
     this.search.value = "";
     this._draw();
@@ -39,14 +44,15 @@ class Choice {
     const name = event.target.closest("button")?.dataset.name;
     if (name === undefined) return;
     this.toggle(name);
-    this.search.focus();
+    if (this.offered) this.list.querySelector(`[data-name="${CSS.escape(name)}"]`).focus();
+    else this.search.focus();
   }
 
   _draw() {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (text) => words.every((word) => text.toLowerCase().includes(word));
     const families = [...new Set(this.choices.map((one) => one.family))];
-    const full = this.chosen.length >= this.most;
+    const full = !this.offered && this.chosen.length >= this.most;
     const button = (name, title, style, fit = true) =>
       `<li><button type="button"${fit ? " data-fits" : ""} class="${style}" data-name="${escaped(name)}" aria-pressed="${this.chosen.includes(name)}"` +
       `${full && !this.chosen.includes(name) ? " disabled" : ""}><b>${escaped(name)}</b> ${escaped(title)}</button></li>`;
@@ -56,7 +62,8 @@ class Choice {
       return button(family, "(the family)", "family", fits(family)) + causes.map((one) => button(one.name, one.title, "cause")).join("");
     });
     const unknown = fits("unknown none of these") ? button("unknown", "a cause that is not on this list", "family") : "";
-    this.list.innerHTML = parts.join("") + unknown || "<li>No cause has these words.</li>";
+    const few = this.offered?.map((name) => this.choices.find((one) => one.name === name) ?? { name, title: "" });
+    this.list.innerHTML = few ? few.map((one) => button(one.name, one.title, "cause")).join("") : parts.join("") + unknown || "<li>No cause has these words.</li>";
     this.shown.innerHTML = this.chosen.length
       ? this.chosen.map((name, i) => `<button type="button" data-name="${escaped(name)}" aria-label="take ${escaped(name)} back">${i + 1}. ${escaped(name)} &times;</button>`).join(" ")
       : "nothing named yet";

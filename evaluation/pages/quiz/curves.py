@@ -8,7 +8,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.schema import SIGNALS, Axis
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.evaluation.pages.figures import caption, reduced
+from trainwreck.evaluation.pages.figures import caption, reduced, unit
 from trainwreck.evaluation.pages.numbers import written
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.rows import rows
@@ -42,7 +42,7 @@ def described(names: Sequence[str]) -> list[dict[str, Any]]:
                 {
                     "name": signal.name,
                     "title": caption(signal.name),
-                    "unit": signal.unit,
+                    "unit": unit(signal.name),
                     "meaning": signal.meaning,
                     "log": signal.positive,
                 }

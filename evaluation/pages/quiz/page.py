@@ -18,6 +18,7 @@ from trainwreck.evaluation.pages import asset, script
 from trainwreck.evaluation.pages.assets import CHART, INFLATE, THEME
 from trainwreck.evaluation.pages.quiz.answers import FORMAT, LONGEST_NAME, MOST_NAMED, VERSION
 from trainwreck.evaluation.pages.quiz.curves import curves, described
+from trainwreck.evaluation.pages.quiz.guesses import examples, four
 from trainwreck.evaluation.pages.quiz.quiz import BAR, Quiz
 from trainwreck.evaluation.pages.quiz.truth import truths
 from trainwreck.evaluation.pages.templates import beside, deflated, in_script, template
@@ -28,13 +29,20 @@ SPEEDS = (2, 5, 10, 25, 60)  # rows a second
 
 
 def write_page(
-    out: Path, dataset: DataSet, quiz: Quiz, titles: Mapping[str, str], *, sealed: bool = False, speed: int = 10
+    out: Path,
+    dataset: DataSet,
+    quiz: Quiz,
+    titles: Mapping[str, str],
+    *,
+    sealed: bool = False,
+    speed: int = 10,
+    beginner: bool = False,
 ) -> None:
     """Write the page. titles: what each cause that may be named is, in a line. sealed: without the truths.
 
-    speed: rows a second to begin with, one of `SPEEDS`.
+    speed: rows a second to begin with, one of `SPEEDS`. beginner: four causes to choose from at a stop, not all.
     """
-    content = page_data(dataset, quiz, titles, sealed=sealed, speed=speed)
+    content = page_data(dataset, quiz, titles, sealed=sealed, speed=speed, beginner=beginner)
     page = template("trainwreck.evaluation.pages.quiz", "quiz.html.jinja").render(
         palette=Markup(asset("palette.css")),
         own_style=beside("trainwreck.evaluation.pages.quiz", "quiz.css"),
@@ -43,6 +51,7 @@ def write_page(
         own=beside("trainwreck.evaluation.pages.quiz", *SCRIPTS),
         quiz=quiz,
         sealed=sealed,
+        beginner=beginner,
         speeds=SPEEDS,
         speed=speed,
         most=MOST_NAMED,
@@ -51,9 +60,15 @@ def write_page(
     write_text(out, page)
 
 
-def page_data(dataset: DataSet, quiz: Quiz, titles: Mapping[str, str], *, sealed: bool, speed: int) -> dict[str, Any]:
-    """What the page's script reads. Of runs and truths only packed text."""
+def page_data(
+    dataset: DataSet, quiz: Quiz, titles: Mapping[str, str], *, sealed: bool, speed: int, beginner: bool
+) -> dict[str, Any]:
+    """What the page's script reads. Of runs, truths and examples only packed text."""
     shown = [curves(dataset.trace(run_id), quiz.recipe.profile) for run_id in quiz.runs["run_id"]]
+    if beginner:
+        shown = [
+            one | {"four": four(quiz, dataset, name)} for one, name in zip(shown, quiz.runs["run_id"], strict=True)
+        ]
     names = list(dict.fromkeys(name for one in shown for name in one["signals"]))
     found = {
         "format": FORMAT,
@@ -67,12 +82,15 @@ def page_data(dataset: DataSet, quiz: Quiz, titles: Mapping[str, str], *, sealed
         ],
         "most_named": MOST_NAMED,
         "speed": speed,
+        "beginner": beginner,
         "runs": [_packed(one) for one in shown],
         "truths": None,
     }
     if not sealed:
         found["truths"] = [_packed(one) for one in truths(dataset, quiz)]
         found["scale"] = _packed(scale(quiz))
+        named = sorted({name for one in shown for name in one["four"]} if beginner else quiz.families)
+        found["examples"] = _packed(examples(dataset, quiz, named))
     return found
 
 

@@ -11,7 +11,7 @@ const control = (name) => document.querySelector(`[data-control="${name}"]`);
 // What is kept over a reload: who plays, the answers so far, and how much of the run under way was seen.
 let state = { player: "", sitting: "", answers: [], seen: 0, seconds: 0 };
 let run = null; // {steps, signals} of the run under way, opened
-let playing = false, answered = false, speed = data.speed, scale = null;
+let playing = false, answered = false, speed = data.speed, scale = null, examples = null;
 let panels = []; // {select, host, chart}
 const truths = []; // of the runs that were answered
 const choice = new Choice(part("choice"), data.choices, data.most_named);
@@ -40,9 +40,9 @@ function header() {
   part("progress").textContent = count < COUNT && state.sitting ? `run ${count + (answered ? 0 : 1)} of ${COUNT}` : `${COUNT} runs`;
   control("export").disabled = !count;
   if (!scale || !truths.length) { part("tally").textContent = ""; return; }
-  const mine = state.answers.map((answer, i) => ({ truth: truths[i], first: answer.step }));
+  const mine = state.answers.map((answer, i) => ({ truth: truths[i], first: answer.step, named: answer.named }));
   const failing = mine.filter((one) => isFailing(one.truth)), others = mine.filter((one) => isNegative(one.truth));
-  const sum = mine.reduce((total, one) => total + points(one.truth, one.first, scale), 0);
+  const sum = mine.reduce((total, one) => total + answerPoints(one, scale, familyOf), 0);
   part("tally").textContent =
     `in time ${failing.filter((one) => inTime(one.truth, one.first)).length} of ${failing.length}, ` +
     `false alarms ${others.filter((one) => one.first !== null).length} of ${others.length}, ${signed(sum)} points`;
@@ -157,7 +157,7 @@ async function begin() {
   run = await inflatedJson(data.runs[at]);
   show("run");
   part("controls").hidden = false;
-  choice.clear();
+  choice.clear(run.four);
   panels.forEach(drawPanel);
   say("");
   reveal(state.seen);
@@ -169,7 +169,7 @@ function stop() {
   pause();
   show("run", "choice");
   part("at").textContent = run.steps[state.seen - 1];
-  choice.search.focus();
+  choice.focus();
 }
 
 function goOn() {
@@ -192,6 +192,7 @@ async function answer(said) {
   part("telling").innerHTML = truth
     ? revealed(truth, state.answers[state.answers.length - 1], scale, familyOf)
     : "<p class='verdict' data-verdict>Noted. The answers to this quiz are with whoever made it.</p>";
+  if (truth) drawGuess(truth, state.answers[state.answers.length - 1]);
   control("next").textContent = state.answers.length < COUNT ? "Next run" : "To the result";
   show("run", "told");
   say("");
@@ -200,9 +201,29 @@ async function answer(said) {
   part("told").querySelector("[data-verdict]").scrollIntoView({ block: "nearest" });
 }
 
+/** This run beside one of the cause that was named, in the loss and in that cause's most diagnostic signal. */
+function drawGuess(truth, answer) {
+  const cause = guessed(truth, answer, examples, familyOf);
+  if (!cause) return;
+  const example = examples[cause], own = truth.causes.join(" and ") || truth.pages[0]?.id || "a healthy run";
+  part("guess").innerHTML = `<div class="pair" data-guess="${escaped(cause)}"><section><h3>This run: ${escaped(own)}</h3></section>` +
+    `<section><h3>Your guess would have looked like this: ${escaped(cause)}</h3></section></div>`;
+  const [left, right] = part("guess").querySelectorAll("section");
+  for (const signal of data.signals.filter((one) => one.name in example.signals)) {
+    const { name } = signal;
+    const lines = [series(run, "run", "this run", "run", name, Infinity)];
+    if (truth.twin) lines.unshift(series(truth.twin, "twin", "its twin", "twin", name, Infinity));
+    const marks = clocks(truth).slice(0, 1).map(([, text, step]) => ({ label: text, name: text, step, ink: "s" }));
+    const guess = [series(example, "guess", cause, "faulty", name, Infinity)], about = { label: signal.title, unit: signal.unit, height: 170 };
+    new Chart(left, { ...about, series: lines, markers: marks, log: wild(lines) });
+    new Chart(right, { ...about, series: guess, markers: [{ label: "onset", name: "onset", step: example.onset, ink: "s" }], log: wild(guess) });
+  }
+}
+
 async function openTruths() {
   if (!data.truths) return;
   scale ||= await inflatedJson(data.scale);
+  examples ||= await inflatedJson(data.examples);
   while (truths.length < state.answers.length) truths.push(await inflatedJson(data.truths[truths.length]));
 }
 

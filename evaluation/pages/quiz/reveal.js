@@ -36,12 +36,26 @@ function namingLine(truth, answer, familyOf) {
 
 function clocks(truth) {
   if (truth.onset === null) return [];
-  const found = [[truth.causes.length ? "s" : "event", truth.causes.length ? "onset (s)" : "onset", truth.onset, truth.causes.length ? "the fault begins" : "what looks like a fault begins"]];
-  if (truth.visible !== null) found.push(["v", "visible (v)", truth.visible, `first seen in ${truth.shows.map(([name, step]) => `${name} (${step})`).join(", ") || "no outcome signal"}`]);
+  const found = [[truth.causes.length ? "s" : "event", truth.causes.length ? "onset" : "onset", truth.onset, truth.causes.length ? "the fault begins" : "what looks like a fault begins"]];
+  if (truth.visible !== null) found.push(["v", "visible", truth.visible, `first seen in ${truth.shows.map(([name, step]) => `${name} (${step})`).join(", ") || "no outcome signal"}`]);
   if (truth.causes.length && truth.visible !== null) {
-    found.push(["p", "point of no return (p)", truth.no_return, truth.no_return_measured ? "the last step at which the cure still saves the run" : "not measured: the end of the run"]);
+    found.push(["p", "point of no return", truth.no_return, truth.no_return_measured ? "the last step at which the cure still saves the run" : "not measured: the end of the run"]);
   }
   return found;
+}
+
+function pointsLine(truth, answer, scale, familyOf) {
+  if (!truth.measured) return "A calibration run, which gives no points.";
+  const naming = namingPoints(truth, answer.step, answer.named, scale, familyOf);
+  return `${signed(points(truth, answer.step, scale))} points${naming ? `, and ${signed(naming)} for the cause` : ""}.`;
+}
+
+/** The cause that was guessed, where it is not the truth and there is a run of it; of a family the first that has one. */
+function guessed(truth, answer, examples, familyOf) {
+  const first = answer.named[0];
+  if (!first || truth.causes.includes(first)) return null;
+  const found = first in examples ? first : Object.keys(examples).sort().find((name) => familyOf(name) === first);
+  return found === undefined || truth.causes.includes(found) ? null : found;
 }
 
 /** The labels of a run, compared with the answer. */
@@ -62,12 +76,13 @@ function revealed(truth, answer, scale, familyOf) {
     `<p class="verdict ${tone}" data-verdict>${escaped(line)}</p><p data-naming>${escaped(namingLine(truth, answer, familyOf))}</p>` +
     `<p><b data-truth>${escaped(KINDS[truth.kind] || truth.kind)}${truth.causes.length ? `: ${escaped(truth.causes.join(" and "))}` : truth.pages.length ? `: ${escaped(truth.pages[0].id)}` : ""}</b>` +
     `${truth.severity ? `, ${escaped(truth.severity)}` : ""}.${escaped(outcome)} ` +
-    `<span data-points>${truth.measured ? `${signed(points(truth, answer.said === "stop" ? answer.step : null, scale))} points.` : "A calibration run, which gives no points."}</span></p>` +
-    (truth.twin ? '<p class="note">In the charts: this run as a line, its healthy twin (the same seed without the fault) dashed.</p>' : "") +
+    `<span data-points>${pointsLine(truth, answer, scale, familyOf)}</span></p>` +
+    (truth.twin ? `<p class="note">In the charts: this run as a line, its healthy twin (the same seed without the fault) dashed.${isFailing(truth) && answer.said !== "stop" ? " A healthy run, which was your guess, would have looked like the twin." : ""}</p>` : "") +
+    '<div data-part="guess"></div>' +
     (times.length ? `<table><caption>Onset, visible step and point of no return</caption><tbody>${times.join("")}</tbody></table>` : "") +
     (truth.within.length ? `<p class="note">These signals do not tell it from: ${escaped(truth.within.join(", "))}.</p>` : "") + pages.join("") +
     `<details open><summary>What each detector did, at its published default</summary>` +
-    (rows.length ? `<div class="scroll"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col"></th><th scope="col">named</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>` : "") +
+    (rows.length ? `<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col"></th><th scope="col">named</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>` : "") +
     `<p data-silent>${silent.length ? `No alarm: ${escaped(silent.join(", "))}.` : "All of them alarmed."}</p></details>`
   );
 }
@@ -79,5 +94,5 @@ function standingTable(rows, mine) {
     `<tr${name === mine ? ' class="mine"' : ""}><th scope="row">${escaped(name)}</th><td>${percent(one.recall)}</td><td>${percent(one.stopped)}</td><td>${percent(one.stopped_look_alike)}</td>` +
     `<td>${plain(one.delay, 1)}</td><td>${plain(one.skill)}</td><td>${percent(one.top1)}</td><td>${percent(one.family)}</td><td>${signed(one.points)}</td></tr>`);
   const heads = ["", "found in time", "healthy runs stopped", "look-alikes stopped", "steps late", "W*", "cause right", "family right", "points"];
-  return `<div class="scroll"><table data-standing><thead><tr>${heads.map((head) => `<th scope="col">${head}</th>`).join("")}</tr></thead><tbody>${body.join("")}</tbody></table></div>`;
+  return `<div class="scroll" tabindex="0" role="region" aria-label="result"><table data-standing><thead><tr>${heads.map((head) => `<th scope="col">${head}</th>`).join("")}</tr></thead><tbody>${body.join("")}</tbody></table></div>`;
 }

@@ -18,7 +18,7 @@ function gained(truth, first, scale) {
   return first < truth.onset ? -cost : truth.planned - Math.max(first, truth.visible) - scale.response * truth.planned;
 }
 
-/** The same in per cent of the run, for one run: the points of the game. */
+/** The same in per cent of the run, for one run: the points of a stop. */
 const points = (truth, first, scale) => (100 * gained(truth, first, scale)) / truth.planned;
 
 /** Metric 5: 2 for a cause that is right, 1 for its family alone, 0 for neither; of the first name. */
@@ -27,6 +27,18 @@ function named(truth, names, familyOf) {
   if (truth.causes.includes(names[0])) return 2;
   return truth.families.includes(familyOf(names[0])) ? 1 : 0;
 }
+
+/** What the first name gains, in points: what a false alarm costs where it is a cause of the run, as much less where it
+    is wrong. Nothing for its family alone, for a cause that these signals do not tell from it, and for no name. */
+function namingPoints(truth, first, names, scale, familyOf) {
+  if (!isFailing(truth) || first === null || first < truth.onset || !names.length || names[0] === "unknown") return 0;
+  const right = named(truth, names, familyOf);
+  if (right === 1 || truth.within.includes(names[0])) return 0;
+  return (right === 2 ? 100 : -100) * scale.cost;
+}
+
+/** All points of one answer: {truth, first, named}. */
+const answerPoints = (run, scale, familyOf) => points(run.truth, run.first, scale) + namingPoints(run.truth, run.first, run.named, scale, familyOf);
 
 const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null);
 
@@ -60,6 +72,6 @@ function scored(results, scale, familyOf) {
     skill,
     top1: macro(failing, "causes", (run) => (found(run) && named(run.truth, run.named, familyOf) === 2 ? 1 : 0)),
     family: macro(failing, "families", (run) => (found(run) && named(run.truth, run.named, familyOf) > 0 ? 1 : 0)),
-    points: results.reduce((sum, run) => sum + points(run.truth, run.first, scale), 0),
+    points: results.reduce((sum, run) => sum + answerPoints(run, scale, familyOf), 0),
   };
 }

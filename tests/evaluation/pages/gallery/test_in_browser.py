@@ -83,11 +83,31 @@ def test_a_page_has_the_setup_and_the_lines_of_the_fault(opened, theme, width):
 def test_every_card_has_a_picture_of_the_run_and_its_twin(overview):
     overview.until("document.body.dataset.drawn === 'cards'")
     paths = overview.eval_on_selector_all(
-        ".card", "all => all.map((card) => [...card.querySelectorAll('path')].map((path) => path.getAttribute('d')))"
+        ".card svg", "all => all.map((one) => [...one.querySelectorAll('path')].map((path) => path.getAttribute('d')))"
     )
-    assert len(paths) == 11
-    assert all(len(two) == 2 and two[0] != two[1] for two in paths)
+    assert len(paths) == 2 * 11, "the loss, and the most diagnostic signal"
+    assert all(len(two) == 2 for two in paths)
     assert all(path.startswith("M") and path.count("L") > 5 for two in paths for path in two)
+    assert all(two[0] != two[1] for two in paths[1::2])
+
+
+def test_every_card_names_its_signals_its_lines_and_its_steps(overview):
+    overview.until("document.body.dataset.drawn === 'cards'")
+    for card in overview.locator(".card").all():
+        scenario = overview.evaluate("(id) => facts.scenarios[id]", card.get_attribute("data-id"))
+        loss, second = (text.strip() for text in card.locator("figcaption").all_text_contents())
+        assert loss.startswith("loss")
+        telling = scenario["telling"] if scenario["telling"] != "loss" else "grad_norm"
+        assert second == telling.replace("_", " ")
+        key = " ".join(card.locator(".key").inner_text().split())
+        assert key == f"{'look-alike' if scenario['kind'] == 'look-alike' else 'faulty'} twin steps 0 to 199"
+    assert "NaN from step 75" in overview.inner_text('.card[data-id="nan_weight_spread"]')
+
+
+def test_the_glossary_is_on_the_page(overview):
+    overview.click(".glossary summary")
+    terms = overview.locator(".glossary dt").all_inner_texts()
+    assert {"twin", "look-alike", "latent", "nats", "W*", "budget"} <= set(terms)
 
 
 def test_symptoms_are_shapes_and_signals(overview):

@@ -47,7 +47,7 @@ def test_curves_grow_and_the_end_is_told(open_page, served, facts):
     page = open_page(served.address)
     assert status(page) == ("waiting for the first steps", "")
     assert ends(page) == {}
-    assert page.locator("[data-marker] title").all_text_contents()[:2] == ["onset (s): step 20", "cure: step 30"]
+    assert page.locator("[data-marker] title").all_text_contents()[:2] == ["onset: step 20", "cure: step 30"]
     served.train(0, 20)
     caught_up(page, served)
     assert status(page) == ("training", "step 20 of 60")

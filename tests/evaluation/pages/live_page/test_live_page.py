@@ -86,6 +86,6 @@ def test_the_text_is_the_scenario_s_and_no_markup(make_show):
     assert "It <code>fails</code> &lt;/script&gt;" in page
     order = [page.index(f"<dt>{name}</dt>") for name in ("Failure", "What to look for", "Cure", "Mechanism")]
     assert order == sorted(order)
-    assert '<b class="ink-s">onset (s)</b>: step 20' in page
+    assert '<b class="ink-s">onset</b>: step 20' in page
     assert coded("`a`: one\nline\n\n`b`: two") == "<code>a</code>: one\nline<br><code>b</code>: two"
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", page)

@@ -20,6 +20,7 @@ def files(shipped, quiz, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     for name, sealed in (("open", False), ("sealed", True)):
         write_page(folder / f"{name}.html", shipped, quiz, TITLES, sealed=sealed)
+    write_page(folder / "beginner.html", shipped, quiz, TITLES, beginner=True)
     return folder
 
 
@@ -206,6 +207,72 @@ def test_after_the_answer_stand_label_clocks_page_twin_and_detectors(begun, quiz
         alarms = {name: int(at) for name, at, *_ in cells}
         assert alarms.get("grad_norm_zscore") == result.first
         assert ("grad_norm_zscore" in page.inner_text("[data-silent]")) == (result.first is None)
+
+
+def points(page):
+    """Of the stop, and for the cause: what the page says of the last answer."""
+    stop, cause = re.match(
+        r"([+-]?\d+) points(?:, and ([+-]\d+) for the cause)?", page.inner_text("[data-points]")
+    ).groups()
+    return int(stop), int(cause or 0)
+
+
+def test_a_beginner_has_four_causes_gains_by_the_right_one_and_loses_by_a_wrong_one(begun, quiz, tmp_path):
+    """Right on every second failing run; the tally is the sum. A wrong guess is shown beside the run."""
+    page, total, failing = begun("beginner"), 0, 0
+    for number in range(1, len(quiz.runs) + 1):
+        row = quiz.runs.iloc[number - 1]
+        fails = row["kind"] == "failing"
+        for _ in range(int(row["visible_step"]) // 10 + 1 if fails else 3):
+            control(page, "skip")
+        control(page, "stop")
+        assert page.is_hidden("[data-search]")
+        names = page.eval_on_selector_all("[data-list] button", "all => all.map((one) => one.dataset.name)")
+        assert len(set(names)) == 4
+        assert not fails or row["cause"] in names
+        failing += fails
+        right = fails and failing % 2 == 1
+        wrong = next(name for name in names if name != row["cause"] and quiz.families[name] != row["family"])
+        name = row["cause"] if right else wrong
+        page.click(f"[data-list] [data-name='{names[0]}']")
+        page.click(f"[data-list] [data-name='{name}']")  # takes the other's place, or itself back
+        if page.inner_text("[data-chosen]") == "nothing named yet":
+            page.click(f"[data-list] [data-name='{name}']")
+        assert page.inner_text("[data-chosen]") == f"1. {name} {TIMES}"
+        control(page, "answer")
+        page.wait_for_selector("[data-part=told]:not([hidden]) [data-verdict]")
+        stop, cause = points(page)
+        assert cause == ((5 if right else -5) if fails else 0)
+        assert fails or stop == -5
+        total += stop + cause
+        beside = page.locator("[data-guess]")
+        if right:
+            assert beside.count() == 0
+        else:
+            assert beside.get_attribute("data-guess") == name
+            charts = beside.locator("section").nth(1).locator(".chart")
+            assert charts.count() == 2
+            assert charts.locator('[data-series="guess"] path.line').count() == 2
+        assert abs(int(re.search(r"([+-]?\d+) points$", page.inner_text("[data-part=tally]"))[1]) - total) <= 12
+        control(page, "next")
+        page.wait_for_selector("[data-part=told]", state="hidden")
+    sheet = exported(page, tmp_path / "beginner.json")
+    check_sheet(sheet, quiz)
+    assert all(len(answer.named) == 1 for answer in sheet.answers)
+
+
+def test_a_guess_is_shown_beside_the_run(begun, quiz):
+    page, place = begun(), list(quiz.runs["kind"]).index("failing")
+    wrong = next(name for name in ("corrupt_tokens", "mask_missing") if name != quiz.runs.iloc[place]["cause"])
+    for number, _ in enumerate(finish(page, quiz, lambda number: (11, [wrong]) if number == place + 1 else None)):
+        beside = page.locator("[data-guess]")
+        if number < place:
+            assert beside.count() == 0
+        if number == place:
+            assert page.locator("[data-guess] section").count() == 2
+            assert beside.get_attribute("data-guess") == wrong
+            assert "Your guess would have looked like this" in beside.inner_text()
+            break
 
 
 def test_a_reload_keeps_answers_and_place_and_begin_anew_forgets_them(begun, quiz, tmp_path):
