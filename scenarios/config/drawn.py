@@ -3,6 +3,7 @@
 The file beside this one holds them; `scenarios/datasets/wild` draws and measures them.
 """
 
+import dataclasses
 import types
 from collections.abc import Iterable
 from enum import Enum
@@ -12,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json
-from trainwreck.scenarios.config.settings import Setup, as_dict, check, leaves, replace
+from trainwreck.scenarios.config.settings import Setup, as_dict, check, leaves
 
 KEY = "setup"  # of the override
 FILE = Path(__file__).with_name("drawn_setups.json")
@@ -42,9 +43,7 @@ def drawn_setups() -> dict[str, Setup]:
 
 def setup_of(settings: dict[str, Any]) -> Setup:
     """The default setup with settings by their dotted path, as JSON has them, replaced; checked."""
-    setup = Setup()
-    for path, value in settings.items():
-        setup = replace(setup, path, _typed(path, value))
+    setup: Setup = _replaced(Setup(), {path: _typed(path, value) for path, value in settings.items()})
     check(setup)
     return setup
 
@@ -53,6 +52,19 @@ def settings_of(setup: Setup) -> dict[str, Any]:
     """What a setup has other than the default one, as JSON: the inverse of `setup_of`."""
     usual = leaves(as_dict(Setup()))
     return {path: value for path, value in leaves(as_dict(setup)).items() if value != usual[path]}
+
+
+def _replaced(node: Any, values: dict[str, Any]) -> Any:
+    """A dataclass with the values below it replaced, all of a level at once: one alone may not be allowed."""
+    parts: dict[str, Any] = {}
+    for path, value in values.items():
+        name, dot, rest = path.partition(".")
+        if dot:
+            parts.setdefault(name, {})[rest] = value
+        else:
+            parts[name] = value
+    below = {name: _replaced(getattr(node, name), part) for name, part in parts.items() if isinstance(part, dict)}
+    return dataclasses.replace(node, **(parts | below))
 
 
 def _typed(path: str, value: Any) -> Any:
