@@ -122,14 +122,17 @@ def generate(
     device: str | None = None,
     impl: str | None = None,
     text: str | Path | None = None,
+    runs: int | None = None,
+    mix: str | None = None,
 ) -> "DataSet":
     """Train the runs of a plan as a labelled data set; goes on where an earlier call stopped.
 
-    plan: demo, sample, standard, full, private (with its salt), a plan.json, or a sweep such as "scenario=high_lr",
-    "seed=range(8)", "optimizer.lr=0.02". workers: processes of this machine, by default one a core, or one for a GPU.
-    engine: another place to train, as `scenarios.datasets.engines.engine` makes it. minutes: begin no bundle after so
-    long; UnfinishedError then. device: cpu by default. impl: kernels, by default what suits the device. text: of a
-    sweep, a file whose bytes the runs are trained on.
+    plan: demo, sample, standard, full, private (with its salt), wild, a plan.json, or a sweep such as
+    "scenario=high_lr", "seed=range(8)", "optimizer.lr=0.02". workers: processes of this machine, by default one a
+    core, or one for a GPU. engine: another place to train, as `scenarios.datasets.engines.engine`
+    makes it. minutes: begin no bundle after so long; UnfinishedError then. device: cpu by default. impl: kernels, by
+    default what suits the device. text: of a sweep, a file whose bytes the runs are trained on. runs, mix: of the plan
+    `wild`, as its options.
     """
     from trainwreck.dataset import load
     from trainwreck.scenarios.datasets.engines import Local
@@ -139,7 +142,7 @@ def generate(
 
     if engine is not None and workers is not None:
         raise InputError(f"workers: {workers} is not allowed beside engine; allowed: one of them")
-    name, specs = resolve(plan, salt, text)
+    name, specs = resolve(plan, salt, text, runs, mix)
     where = backend(device, impl)
     local = Local(1 if workers is None and where.device != "cpu" else workers)
     return load(train(specs, Path(out), engine=engine or local, name=name, backend=where, minutes=minutes))

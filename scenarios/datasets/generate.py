@@ -27,6 +27,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import copy, read_json, sha256, write_json
 from trainwreck.evaluation.labels.labelling import label_runs, points_of
+from trainwreck.scenarios.config.drawn import is_drawn
 from trainwreck.scenarios.config.settings import Setup, as_dict, essence, fingerprint
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.datasets.engines import Local, Piece, Settings, in_workers
@@ -42,6 +43,7 @@ from trainwreck.scenarios.training.environment import environment, prepare
 from trainwreck.scenarios.training.loop import train
 
 PLAN_VERSION = 1
+TOLERANCE = 0.05  # nats; see Scenario.tolerance
 SHARED = 60.0  # seconds until a file of another machine is seen at the latest, by NFS's usual settings
 
 # Told (bundles done, bundles in all, run-steps done, run-steps in all, seconds left or None).
@@ -139,7 +141,7 @@ def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -
     """Label the finished runs and write runs table and manifest."""
     rows = [row for bundle in bundles(specs, backend.device) for row in read_json(_part(out, bundle))["rows"]]
     order = {spec.run_id: i for i, spec in enumerate(specs)}
-    rows.sort(key=lambda row: order[row["run_id"]])
+    rows = with_tolerances(sorted(rows, key=lambda row: order[row["run_id"]]))
     write_runs(out, rows)
     trace = DataSet.unlisted(out).trace
     write_runs(out, label_runs(with_signatures(rows, trace), trace, points_of(out)))
@@ -211,6 +213,24 @@ def injected_facts(spec: RunSpec, trace: Trace, file: str) -> dict[str, Any]:
         "file": file,
     }
     return facts
+
+
+def with_tolerances(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the runs table; on drawn setups with a tolerance that is measured there.
+
+    It is what a scenario declares for its own base, the range of final losses of healthy runs, at least `TOLERANCE`.
+    """
+    ends: dict[str, list[float]] = {}
+    for row in rows:
+        if row["kind"] == RunKind.HEALTHY.value and row["final_loss"] is not None:
+            ends.setdefault(row["base"], []).append(row["final_loss"])
+    measured = {base: max(TOLERANCE, max(found) - min(found)) for base, found in ends.items()}
+    return [
+        {**row, "tolerance": measured.get(row["base"], TOLERANCE)}
+        if row["tolerance"] is not None and is_drawn(json.loads(row["spec"])["overrides"])
+        else row
+        for row in rows
+    ]
 
 
 def harm_of(spec: RunSpec) -> Harm:

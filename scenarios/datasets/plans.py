@@ -12,6 +12,8 @@ from trainwreck.evaluation.files import read_json
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.small_plans import demo, sample
 from trainwreck.scenarios.datasets.standard_plan import full, private, standard
+from trainwreck.scenarios.datasets.wild.outcomes import shares_of
+from trainwreck.scenarios.datasets.wild.plan import wild
 from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.overrides import on_text, sweep
 from trainwreck.scenarios.spec.proofs import proven_severities
@@ -22,15 +24,26 @@ from trainwreck.scenarios.spec.scenario import Severity
 E = TypeVar("E", bound=Enum)
 
 PLANS = {"demo": demo, "sample": sample, "standard": standard, "full": full}
-PRIVATE, SWEEP = "private", "sweep"
+PRIVATE, SWEEP, WILD = "private", "sweep", "wild"
 
 
-def resolve(words: Sequence[str], salt: str | None = None, text: str | Path | None = None) -> tuple[str, list[RunSpec]]:
+def resolve(
+    words: Sequence[str],
+    salt: str | None = None,
+    text: str | Path | None = None,
+    runs: int | None = None,
+    mix: str | None = None,
+) -> tuple[str, list[RunSpec]]:
     """Name and runs of a plan: a named one, a plan.json, or a sweep such as `scenario=high_lr seed=range(8)`.
 
     A sweep's keys are scenario, seed, severity, size, and settings of the runs. salt: of the private plan. text: of a
-    sweep, a file whose bytes its runs are trained on.
+    sweep, a file whose bytes its runs are trained on. runs, mix: of the plan `wild`, how many runs, and the shares of
+    how its failures end (see `wild.outcomes`), as "0.4,0.3,0.3" or "even".
     """
+    if list(words) != [WILD]:
+        for name, value in (("runs", runs), ("mix", mix)):
+            if value is not None:
+                raise InputError(f"{name}: not allowed beside plan {' '.join(words)!r}; allowed: {WILD}")
     if text is not None:
         if not all("=" in word for word in words):
             raise InputError(f"text: not allowed beside plan {' '.join(words)!r}; allowed: a sweep, as scenario=...")
@@ -40,7 +53,10 @@ def resolve(words: Sequence[str], salt: str | None = None, text: str | Path | No
             f"plan: {' '.join(words)!r} is not allowed {'with' if salt else 'without'} a salt; allowed: "
             f"{PRIVATE} with one, all others without"
         )
-    name, specs = (PRIVATE, private(salt)) if salt is not None else _resolved(words)
+    if list(words) == [WILD]:
+        name, specs = WILD, wild(runs, shares_of(mix))
+    else:
+        name, specs = (PRIVATE, private(salt)) if salt is not None else _resolved(words)
     if not specs:
         raise InputError(f"plan: {' '.join(words)!r} has no runs; allowed: one or more")
     for spec in specs:
@@ -85,7 +101,7 @@ def _refuse_drafts(spec: RunSpec) -> None:
 def _resolved(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
     if not words:
         raise InputError(
-            f"plan: none given; allowed: {', '.join((*PLANS, PRIVATE))}, a plan.json, or scenario=... seed=..."
+            f"plan: none given; allowed: {', '.join((*PLANS, PRIVATE, WILD))}, a plan.json, or scenario=... seed=..."
         )
     if all("=" in word for word in words):
         return SWEEP, _swept(words)
@@ -94,7 +110,7 @@ def _resolved(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
     if words[0].endswith(".json"):
         return _from_file(Path(words[0]))
     if words[0] not in PLANS:
-        raise unknown("plan", words[0], (*PLANS, PRIVATE))
+        raise unknown("plan", words[0], (*PLANS, PRIVATE, WILD))
     return words[0], PLANS[words[0]]()
 
 

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.scenarios.config import drawn
 from trainwreck.scenarios.config.settings import Setup, essence, fingerprint
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.spec import outside
@@ -194,7 +195,9 @@ CALIBRATION_SEEDS = range(1000, 1008)  # apart from every seed that a test run h
 @lru_cache(maxsize=1024)
 def _composed(name: str, size: Size, severity: Severity | None, overrides: tuple[str, ...]) -> tuple[Setup, Knobs]:
     entry = scenario(name)
-    return compose(entry.base(healthy(size)), entry.knobs_of(severity), overrides)
+    named = [text for text in overrides if text.startswith(f"{drawn.KEY}=")]
+    base = drawn.drawn_setup(named[0].partition("=")[2]) if named else entry.base(healthy(size))
+    return compose(base, entry.knobs_of(severity), [text for text in overrides if text not in named[:1]])
 
 
 def family_of(

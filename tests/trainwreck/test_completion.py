@@ -45,7 +45,7 @@ def values(enumeration):
         (choices.IMPLS, IMPLS),
         (choices.ENGINES, engines.ENGINES),
         (choices.SLURM_CLUSTERS, POLLS),
-        (choices.PLANS, (*plans.PLANS, plans.PRIVATE)),
+        (choices.PLANS, (*plans.PLANS, plans.PRIVATE, plans.WILD)),
         (choices.LOG_FORMATS, FORMATS),
         (choices.BLANKS, READINGS),
         (choices.FOLLOWED_FORMATS, FOLLOWED),

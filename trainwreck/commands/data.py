@@ -61,6 +61,13 @@ def demo(out: Path, workers: int | None, device: str | None, impl: str | None, a
 @click.argument("plan", nargs=-1, type=Suggested(lambda: choices.PLANS, files=True))
 @click.option("--out", type=PATH, required=True, help="Folder of the data set.")
 @click.option("--salt", help="Of the plan `private`: draws its seeds; keep it to yourself.")
+@click.option("--runs", type=int, help="Of the plan `wild`: how many.  [default: all, 3000 at most]")
+@click.option(
+    "--mix",
+    metavar="A,B,C",
+    help="Of the plan `wild`: shares of failures that end non-finite, that are stuck, and of others; or `even`: every "
+    "scenario as often as any other.  [default: 0.4,0.3,0.3]",
+)
 @text_option
 @minutes_option
 @engine_options
@@ -70,6 +77,8 @@ def generate(
     plan: Sequence[str],
     out: Path,
     salt: str | None,
+    runs: int | None,
+    mix: str | None,
     text: Path | None,
     minutes: float | None,
     engine: EngineOptions,
@@ -79,13 +88,13 @@ def generate(
 ) -> None:
     """Train the runs of a plan as a labelled data set.
 
-    PLAN is demo, sample, standard, full, private, a plan.json, or a sweep such as scenario=A,B
+    PLAN is demo, sample, standard, full, private, wild, a plan.json, or a sweep such as scenario=A,B
     seed=range(8). It says how many runs that is before it trains any.
     A data set begun on one engine goes on on another, and ends with the same bytes (docs/engines.md).
     """
     from trainwreck.scenarios.datasets.plans import SWEEP, planned, resolve
 
-    name, specs = resolve(plan, salt, text)
+    name, specs = resolve(plan, salt, text, runs, mix)
     where = as_backend(device, impl)
     chosen = engine.settings(out, where.device, minutes)
     counts = planned(specs) if name == SWEEP and not as_json else ""

@@ -1,0 +1,131 @@
+"""How scenarios end on drawn setups: `python -m trainwreck.scenarios.datasets.wild.outcomes DIR ...` renews the file.
+
+Every run under a fault of the plan `wild` has one of five outcomes:
+
+    non-finite   harmed, and its last loss is not finite
+    stuck        harmed, and it ends half or more of its twin's progress above the twin; progress is from ln(vocabulary)
+    quiet        harmed, and neither
+    latent       not harmed, its signature holds
+    not shown    not harmed, and no signature
+
+From the counts comes how often each scenario is drawn, for a mix of the first three: the distribution over scenarios
+that is nearest to the even one (least relative entropy) among those whose expected shares are the mix. It is the even
+one times exp(lambda . shares), as of any distribution under constraints on means (Jaynes 1957). Where few setups were
+tried, a scenario's shares lean on those of all: `PRIOR` runs of the average scenario are added.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import minimize
+
+from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.evaluation.dataset.schema import FAILURES, UNDER_FAULT, Outcome, RunKind
+from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.files import read_json, write_json
+
+FILE = Path(__file__).with_name("outcomes.json")
+HARMED = ("non-finite", "stuck", "quiet")
+OUTCOMES = (*HARMED, "latent", "not shown")
+MIX = (0.4, 0.3, 0.3)  # of public logs of failed runs, rounded: the share of each of `HARMED`
+STUCK = 0.5  # of the twin's progress
+PRIOR = 2.0  # runs
+EVEN = "even"  # every scenario as often as any other
+Mix = tuple[float, float, float]
+
+
+def outcomes(runs: pd.DataFrame) -> pd.Series:
+    """Outcome of each run under a fault of a runs table, by run_id."""
+    faulty = runs[runs["kind"].isin(UNDER_FAULT)]
+    twins = runs["final_loss"].reindex(faulty["twin_id"]).to_numpy(float)
+    start = np.array([math.log(json.loads(context)["model"]["vocab_size"]) for context in faulty["context"]])
+    with np.errstate(invalid="ignore"):
+        stuck = faulty["final_gap"].to_numpy(float) >= STUCK * (start - twins)
+    harmed = faulty["kind"].isin(FAILURES).to_numpy()
+    ended = faulty["outcome"].eq(Outcome.NON_FINITE.value).to_numpy()
+    latent = faulty["kind"].eq(RunKind.LATENT.value).to_numpy()
+    found = np.select([harmed & ended, harmed & stuck, harmed, latent], OUTCOMES[:4], OUTCOMES[4])
+    return pd.Series(found, faulty.index, name="outcome")
+
+
+def table(runs: pd.DataFrame) -> pd.DataFrame:
+    """Counts of the outcomes, a row a scenario."""
+    found = outcomes(runs)
+    counts = pd.crosstab(runs.loc[found.index, "scenario"], found)
+    return counts.reindex(columns=list(OUTCOMES), fill_value=0)
+
+
+def shares_of(mix: str | None) -> Mix | None:
+    """The mix that a text states: shares of non-finite, stuck and quiet failures, or "even"; the default for None."""
+    if mix is None:
+        return MIX if _counts() else None
+    if mix == EVEN:
+        return None
+    try:
+        shares = tuple(float(part) for part in mix.split(","))
+    except ValueError:
+        shares = ()
+    if len(shares) != len(HARMED) or not all(0 < share < math.inf for share in shares):
+        raise InputError(
+            f"mix: {mix!r} is not allowed; allowed: {EVEN}, or shares of {', '.join(HARMED)}, as 0.4,0.3,0.3"
+        )
+    if not _counts():
+        raise InputError(f"mix: {mix!r} is not allowed, since no outcomes are measured; allowed: {EVEN}")
+    return shares[0], shares[1], shares[2]
+
+
+def weights(mix: Mix, ids: Sequence[str]) -> dict[str, float]:
+    """How often each of these failing scenarios is drawn, so that harmed runs have this mix.
+
+    InputError where no shares of them give it.
+    """
+    wanted = np.array(mix) / sum(mix)
+    shares = np.array([_shares(id) for id in ids])  # [scenarios, outcomes]
+
+    def gap(excess: np.ndarray) -> np.ndarray:
+        return excess[:, :3] - wanted * excess[:, :3].sum(1, keepdims=True)
+
+    moments = gap(shares)[:, :2]  # the third follows
+
+    def potential(point: np.ndarray) -> float:
+        return float(np.logaddexp.reduce(moments @ point))
+
+    found = minimize(potential, np.zeros(2), method="BFGS")
+    tilted = np.exp(moments @ found.x - potential(found.x))
+    if np.abs(tilted @ moments).max() > 0.01:
+        raise InputError(f"mix: {mix} is not allowed; allowed: shares that the scenarios measured can have together")
+    return dict(zip(ids, tilted.tolist(), strict=True))
+
+
+@cache
+def _counts() -> Mapping[str, Mapping[str, int]]:
+    counts: Mapping[str, Mapping[str, int]] = read_json(FILE)["counts"] if FILE.exists() else {}
+    return counts
+
+
+def _shares(id: str) -> np.ndarray:
+    """Shares of the outcomes of a scenario, with what is added of the average one."""
+    rows = np.array([[row.get(name, 0) for name in OUTCOMES] for row in _counts().values()], float)
+    usual = rows.sum(0) / rows.sum()
+    own = np.array([_counts().get(id, {}).get(name, 0) for name in OUTCOMES], float)
+    return np.asarray((own + PRIOR * usual) / (own.sum() + PRIOR))
+
+
+def measure(folders: list[Path]) -> pd.DataFrame:
+    """Count the outcomes of data sets of the plan, and write the file."""
+    counts = sum((table(load(folder).runs).astype(int) for folder in folders[1:]), table(load(folders[0]).runs))
+    counts = counts.fillna(0).astype(int)
+    write_json(FILE, {"counts": {id: {k: int(v) for k, v in row.items()} for id, row in counts.iterrows()}})
+    return counts
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="data sets of the plan")
+    print(measure(parser.parse_args().folders).to_string())
