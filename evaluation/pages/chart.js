@@ -105,7 +105,7 @@ class Chart {
     const broken = [];
     for (const one of this._shown()) broken.push(drawBroken(this, one, broken.filter(Boolean).length));
     this.edges.innerHTML = broken.join("");
-    this.names.innerHTML = this._shown().length < 2 ? "" : this._shown().map((one) => `<span><i class="swatch ink-${escaped(one.ink)}"></i> ${escaped(one.name)}</span>`).join("");
+    this.names.innerHTML = this._shown().length < 2 ? "" : this._shown().map((one) => `<span><span class="swatch ink-${escaped(one.ink)}"></span> ${escaped(one.name)}</span>`).join("");
     this.logButton.setAttribute("aria-pressed", String(this.log));
     this.resetButton.hidden = !this.range;
     this._drawCursor();

@@ -4,6 +4,7 @@ The file beside this one holds them; `scenarios/datasets/wild` draws and measure
 """
 
 import dataclasses
+import json
 import types
 from collections.abc import Iterable
 from enum import Enum
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import read_json
 from trainwreck.scenarios.config.settings import Setup, as_dict, check, leaves
 
 KEY = "setup"  # of the override
@@ -38,7 +38,10 @@ def is_drawn(overrides: Iterable[str]) -> bool:
 @cache
 def drawn_setups() -> dict[str, Setup]:
     """Every drawn setup by its name, in the order of their numbers."""
-    return {f"{PREFIX}{row['number']}": setup_of(row["settings"]) for row in read_json(FILE)["setups"]}
+    return {
+        f"{PREFIX}{row['number']}": setup_of(row["settings"])
+        for row in json.loads(FILE.read_text(encoding="utf-8"))["setups"]
+    }
 
 
 def setup_of(settings: dict[str, Any]) -> Setup:
@@ -68,7 +71,7 @@ def _replaced(node: Any, values: dict[str, Any]) -> Any:
 
 
 def _typed(path: str, value: Any) -> Any:
-    """A JSON value as its field has it: members of enumerations are told by their value."""
+    """A JSON value as its field has it: a member of an enumeration by its value."""
     node: Any = Setup
     for name in path.split("."):
         node = get_type_hints(node)[name]

@@ -55,7 +55,7 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.open:
             self.text.append((self.open[-1], data))
-        if self.open and self.open[-1] in ("td", "th"):
+        if {"td", "th"} & set(self.open):
             self.rows[-1][-1] += data
 
     def all(self, tag: str) -> list[dict[str, str | None]]:

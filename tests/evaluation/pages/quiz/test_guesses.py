@@ -10,9 +10,9 @@ def test_an_example_is_a_run_of_its_cause_that_is_not_asked_about(shipped, quiz)
     found = examples(shipped, quiz, [*causes, "high_lr"])
     assert "high_lr" not in found, "the sample has no run of it"
     assert set(found) == set(causes)
-    asked = {tuple(curves(shipped.trace(name), "full")["signals"]["loss"]) for name in quiz.runs["run_id"]}
+    losses = {tuple(curves(shipped.trace(name), "full")["signals"]["loss"]) for name in quiz.runs["run_id"]}
     for cause, one in found.items():
-        assert tuple(one["signals"]["loss"]) not in asked
+        assert tuple(one["signals"]["loss"]) not in losses
         assert len(one["signals"]) == 2
         assert all(len(values) == len(one["steps"]) for values in one["signals"].values())
         onsets = shipped.runs.loc[shipped.runs["cause"] == cause, "onset_step"]

@@ -17,9 +17,10 @@ from trainwreck.evaluation.pages.quiz.classroom.people import room_alarms
 from trainwreck.evaluation.pages.quiz.classroom.scores import COLUMNS, results
 from trainwreck.evaluation.pages.quiz.classroom.summary import confusions, run_rows
 from trainwreck.evaluation.pages.quiz.key import read_key, write_key
-from trainwreck.evaluation.pages.quiz.quiz import make, visible_step
+from trainwreck.evaluation.pages.quiz.quiz import make
 from trainwreck.evaluation.pages.quiz.recipe import Part
 from trainwreck.evaluation.replay.alarms import OK
+from trainwreck.evaluation.replay.profiles import visible_step
 from trainwreck.evaluation.scoring.scorecard import Scorecard
 
 FACTS = Facts("a-class", "1", "https://example.org/answers", "CC-BY-4.0", "teacher@example.org", True)
