@@ -89,7 +89,7 @@ def weights(mix: Mix, ids: Sequence[str]) -> dict[str, float]:
     shares = np.array([_shares(id) for id in ids])  # [scenarios, outcomes]
 
     def gap(excess: np.ndarray) -> np.ndarray:
-        return excess[:, :3] - wanted * excess[:, :3].sum(1, keepdims=True)
+        return np.asarray(excess[:, :3] - wanted * excess[:, :3].sum(1, keepdims=True))
 
     moments = gap(shares)[:, :2]  # the third follows
 
