@@ -3,7 +3,7 @@
     python tests/packaging/tour.py
     python tests/packaging/tour.py --measure   # each command in a process of its own; writes results/first_hour
 
-A block ```python NAME is a file; in a block ```console each line after `$ ` is a command, and what
+A block ```python title="NAME" is a file; in a block ```console each line after `$ ` is a command, and what
 follows is what it prints to stdout, with `| head -N` its first N lines.
 """
 
@@ -26,7 +26,9 @@ from unittest.mock import patch
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "tour.md"
 PICTURES = ROOT / "docs" / "pictures" / "tour"
-BLOCK = re.compile(r"^```(?P<kind>python|console)(?: (?P<name>\S+))?\n(?P<content>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r'^```(?P<kind>python|console)(?: title="(?P<name>[^"]+)")?\n(?P<content>.*?)^```$', re.MULTILINE | re.DOTALL
+)
 HEAD = re.compile(r" \| head -(\d+)$")
 
 
