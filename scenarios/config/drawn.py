@@ -30,9 +30,13 @@ def drawn_setup(name: str) -> Setup:
     return found
 
 
-def is_drawn(overrides: Iterable[str]) -> bool:
-    """Whether settings name a drawn setup."""
-    return any(text.startswith(f"{KEY}=") for text in overrides)
+def named(overrides: Iterable[str]) -> tuple[str | None, list[str]]:
+    """The drawn setup that settings name, or None, and the other settings. InputError where they name two."""
+    every = list(overrides)
+    names = [text.partition("=")[2] for text in every if text.startswith(f"{KEY}=")]
+    if len(names) > 1:
+        raise InputError(f"setting: {KEY!r} is given twice; allowed: once")
+    return next(iter(names), None), [text for text in every if not text.startswith(f"{KEY}=")]
 
 
 @cache

@@ -27,7 +27,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import copy, read_json, sha256, write_json
 from trainwreck.evaluation.labels.labelling import label_runs, points_of
-from trainwreck.scenarios.config.drawn import is_drawn
+from trainwreck.scenarios.config.drawn import named
 from trainwreck.scenarios.config.settings import Setup, as_dict, essence, fingerprint
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.datasets.engines import Local, Piece, Settings, in_workers
@@ -227,7 +227,7 @@ def with_tolerances(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     measured = {base: max(TOLERANCE, max(found) - min(found)) for base, found in ends.items()}
     return [
         {**row, "tolerance": measured.get(row["base"], TOLERANCE)}
-        if row["tolerance"] is not None and is_drawn(json.loads(row["spec"])["overrides"])
+        if row["tolerance"] is not None and named(json.loads(row["spec"])["overrides"])[0]
         else row
         for row in rows
     ]

@@ -195,9 +195,11 @@ CALIBRATION_SEEDS = range(1000, 1008)  # apart from every seed that a test run h
 @lru_cache(maxsize=1024)
 def _composed(name: str, size: Size, severity: Severity | None, overrides: tuple[str, ...]) -> tuple[Setup, Knobs]:
     entry = scenario(name)
-    named = [text for text in overrides if text.startswith(f"{drawn.KEY}=")]
-    base = drawn.drawn_setup(named[0].partition("=")[2]) if named else entry.base(healthy(size))
-    return compose(base, entry.knobs_of(severity), [text for text in overrides if text not in named[:1]])
+    name, others = drawn.named(overrides)
+    if name is not None and size is not entry.sizes[0]:
+        raise InputError(f"size: {size.value!r} is not allowed beside {drawn.KEY}={name}; allowed: none, it has one")
+    base = entry.base(healthy(size)) if name is None else drawn.drawn_setup(name)
+    return compose(base, entry.knobs_of(severity), others)
 
 
 def family_of(

@@ -32,7 +32,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
 from trainwreck.models.config import OptimizerKind
 from trainwreck.scenarios.config.drawn import setup_of
-from trainwreck.scenarios.config.settings import MULTIPLE, Setup, as_dict, check, leaves
+from trainwreck.scenarios.config.settings import MULTIPLE, Setup, as_dict, leaves
 from trainwreck.scenarios.config.sizes import healthy
 from trainwreck.scenarios.datasets.resources import core_seconds
 from trainwreck.scenarios.spec.proofs import proven_severities
@@ -145,9 +145,7 @@ def _with_needs(leader: str, settings: dict[str, Any]) -> Setup | None:
     if wanted.get("optimizer.kind") == OptimizerKind.SGD.value:
         settings = {path: value for path, value in settings.items() if path not in _WITH_ADAMW}
     try:
-        setup = setup_of(settings | wanted)
-        check(setup)
-        return setup
+        return setup_of(settings | wanted)
     except (InputError, ValueError):
         return None
 

@@ -11,6 +11,7 @@ from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.models.config import OptimizerKind, Placement
 from trainwreck.scenarios.config import drawn as stored
 from trainwreck.scenarios.config.settings import Setup, as_dict, leaves
+from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.resources import core_seconds
 from trainwreck.scenarios.datasets.wild import draw
 from trainwreck.scenarios.spec.run_spec import Role, family_of
@@ -109,6 +110,14 @@ def test_a_run_takes_a_drawn_setup_by_name():
     longer = family_of("mask_missing", [3], overrides=[f"setup={name}", "steps=777"])[0]
     assert longer.setup.steps == 777
     assert longer.setup.model == setup.model
+
+
+def test_a_drawn_setup_has_a_size_of_its_own_and_is_named_once():
+    names = list(stored.drawn_setups())[:2]
+    with pytest.raises(InputError, match=r"size: 'small' is not allowed beside setup=wild/0; allowed: none"):
+        family_of("mask_missing", [3], size=Size.SMALL, overrides=["setup=wild/0"])
+    with pytest.raises(InputError, match=r"setting: 'setup' is given twice"):
+        family_of("mask_missing", [3], overrides=[f"setup={name}" for name in names])
 
 
 def test_a_name_that_is_not_there_is_refused():
