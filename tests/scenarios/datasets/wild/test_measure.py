@@ -1,0 +1,74 @@
+"""Which setups train: the three reasons to leave one out, and the level that a healthy run has to be under."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from trainwreck.scenarios.config import drawn as stored
+from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.datasets.wild import measure
+
+STEPS = 40
+SETUP = replaced(Setup(), steps=STEPS)
+
+
+class Run(dict):
+    """A trace as far as it is asked: loss and validation loss, evaluated every ten steps."""
+
+    evaluated = np.arange(STEPS) % 10 == 9
+
+    def __len__(self):
+        return len(self["loss"])
+
+
+def run(start, end, lowest=None):
+    """Losses that fall evenly; lowest: of the evaluation before the last."""
+    values = np.linspace(start, end, STEPS)
+    evaluated = values.copy()
+    if lowest is not None:
+        evaluated[29] = lowest
+    return Run(loss=values, validation_loss=evaluated)
+
+
+def test_the_level_is_the_entropy_of_the_tokens_frequencies():
+    level = measure.token_entropy(SETUP)
+    assert 1.0 < level < math.log(64)
+
+
+def test_a_run_that_learns_is_kept_and_the_others_say_why():
+    level = measure.token_entropy(SETUP)
+    good = level - 2 * measure.LEARNT
+    assert measure.verdict(run(4.2, good), SETUP) == ""
+    assert measure.verdict(run(4.2, level), SETUP) == "learnt no more than how frequent each token is"
+    assert measure.verdict(run(4.2, good, good - 2 * measure.WORSE), SETUP) == "ends worse than it was"
+    broken = run(4.2, good)
+    broken["loss"][20] = np.inf
+    assert measure.verdict(broken, SETUP) == "not finite"
+    assert measure.verdict(run(4.2, good), replaced(SETUP, steps=STEPS + 1)) == "not finite"  # it ended early
+
+
+@pytest.mark.parametrize("wanted", [1, 2])
+def test_it_goes_on_from_what_is_measured_and_writes_what_it_finds(tmp_path, monkeypatch, wanted):
+    asked = []
+
+    def verdicts(numbers, width):
+        asked.extend(numbers)
+        return {number: measure._row(number, "not finite" if number == 1 else "") for number in numbers}
+
+    def at_once(work, pieces, **_):
+        for piece in pieces:
+            yield type("Result", (), {"value": work(*piece.args, piece.width), "left": None})
+
+    monkeypatch.setattr(stored, "FILE", tmp_path / "setups.json")
+    monkeypatch.setattr(measure, "_verdicts", verdicts)
+    monkeypatch.setattr(measure, "in_workers", at_once)
+    measure.measure(1, workers=1)
+    assert sorted(asked) == list(range(len(asked)))
+    before = len(asked)
+    measure.measure(before + wanted, workers=1)
+    assert sorted(asked) == list(range(len(asked)))  # none of them twice
+    content = json.loads((tmp_path / "setups.json").read_text())
+    assert len(content["setups"]) >= before + wanted
+    assert [row["number"] for row in content["rejected"]] == [1]
