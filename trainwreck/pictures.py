@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from trainwreck.scenarios.views.session import Experiment
 
 DPI = 80  # of a picture in a notebook
-FAULTY = "faulty"  # the role of a run that is no twin, and what its curves are called where it has a fault
 
 
 def figure(
@@ -35,21 +34,14 @@ def figure(
     signals: a panel each; by default loss, gradient norm and the most diagnostic one. InputError for a signal that is
     none, or a scorecard without the run.
     """
-    from matplotlib.text import Text
-
     story = _story(run, signals)
     story.alarms = _first_alarms(run, alarms)
-    made, name = draw(story), _name(run)
-    for text in made.findobj(Text):
-        if isinstance(text, Text) and text.get_text().split(" ")[0] == FAULTY:
-            text.set_text(text.get_text().replace(FAULTY, name, 1))
-    return made
+    return draw(story)
 
 
-def _name(run: "Run | Trace | Experiment") -> str:
-    """What the curves of the run are called."""
-    kind = run.label["kind"] if isinstance(run, Run) else RunKind.IMPORTED.value if isinstance(run, Trace) else ""
-    return {RunKind.IMPORTED.value: "run", RunKind.LOOK_ALIKE.value: "look-alike"}.get(kind, FAULTY)
+def _called(kind: str) -> str:
+    """What the curves of a run of this kind are called."""
+    return {RunKind.IMPORTED.value: "run", RunKind.LOOK_ALIKE.value: "look-alike"}.get(kind, "faulty")
 
 
 def as_html(made: "Figure") -> str:
@@ -61,9 +53,9 @@ def _story(run: "Run | Trace | Experiment", signals: Sequence[str]) -> Story:
     if isinstance(run, Run):
         row = run.label
         steps = {"s": _step(row["onset_step"]), "cure": _step(row["cure_step"]), "v": _step(row["visible_step"])}
-        return Story(run.title, _beside(run), _telling(run), steps, signals=signals)
+        return Story(run.title, _beside(run), _telling(run), steps, signals=signals, called=_called(row["kind"]))
     if isinstance(run, Trace):
-        return Story(run.run_id, {"faulty": run}, "loss", signals=signals)
+        return Story(run.run_id, {"faulty": run}, "loss", signals=signals, called=_called(RunKind.IMPORTED.value))
     if hasattr(run, "story"):
         found: Story = run.story(*signals)
         return found

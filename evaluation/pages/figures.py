@@ -39,7 +39,7 @@ class Story:
     """What one figure shows. steps: onset (s), visible step (v) and cure, by the keys of CLOCKS.
 
     telling: the most diagnostic signal. signals: a panel for each; by default loss, gradient norm and `telling`.
-    alarms: detector to its first alarm.
+    alarms: detector to its first alarm. called: what the curves of "faulty" are called.
     """
 
     title: str
@@ -49,6 +49,7 @@ class Story:
     alarms: Mapping[str, int] = field(default_factory=dict)
     floor: float | None = None
     signals: Sequence[str] = ()
+    called: str = "faulty"
 
 
 def draw(story: Story) -> "Figure":
@@ -156,13 +157,13 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
     for role in ("twin", "cured", "faulty"):
         if role not in story.traces:
             continue
-        trace = story.traces[role]
+        trace, called = story.traces[role], story.called if role == "faulty" else role
         curve = reduced(trace, name)
         steps = trace.steps
         if name in EVALUATIONS:
             steps, curve = steps[trace.evaluated], curve[trace.evaluated]
         finite = np.isfinite(curve)
-        axis.plot(steps, np.where(finite, curve, np.nan), color=COLOURS[role], lw=1.1, label=role, alpha=0.9)
+        axis.plot(steps, np.where(finite, curve, np.nan), color=COLOURS[role], lw=1.1, label=called, alpha=0.9)
         drawn.append(curve[finite])
         if not finite.all():
             first = np.flatnonzero(~finite)[0]
@@ -170,7 +171,7 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
             here = axis.get_xaxis_transform()
             axis.plot([step], [0.96], "x", color=COLOURS[role], transform=here, ms=6, mew=2)
             axis.annotate(
-                f"{role} is {kind} from step {step}", (step, 0.96), xytext=(6, -8 - 8 * len(drawn)), xycoords=here,
+                f"{called} is {kind} from step {step}", (step, 0.96), xytext=(6, -8 - 8 * len(drawn)), xycoords=here,
                 textcoords="offset points", color=COLOURS[role], fontsize=6.5,
             )  # fmt: skip
     values = np.concatenate(drawn) if drawn else np.zeros(0)

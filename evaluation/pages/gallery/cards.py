@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from trainwreck.evaluation.dataset.schema import RunKind
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.pages import asset, script
@@ -90,6 +91,7 @@ def _card(shown: Exhibit, pages: Sequence[Mapping[str, Any]], name: str, catalog
         {role: shown.dataset.trace(one["run_id"]) for role, one in traces.items() if one is not None},
         page["telling"],
         steps,
+        called="look-alike" if row["kind"] == RunKind.LOOK_ALIKE.value else "faulty",
     )
     return {
         "id": name,

@@ -15,7 +15,7 @@ SETUP = replaced(Setup(), steps=STEPS)
 
 
 class Run(dict):
-    """A trace as far as it is asked: loss and validation loss, evaluated every ten steps."""
+    """A trace as far as it is read: loss and validation loss, evaluated every ten steps."""
 
     evaluated = np.arange(STEPS) % 10 == 9
 
@@ -51,10 +51,10 @@ def test_a_run_that_learns_is_kept_and_the_others_say_why():
 
 @pytest.mark.parametrize("wanted", [1, 2])
 def test_it_goes_on_from_what_is_measured_and_writes_what_it_finds(tmp_path, monkeypatch, wanted):
-    asked = []
+    tried = []
 
     def verdicts(numbers, width):
-        asked.extend(numbers)
+        tried.extend(numbers)
         return {number: measure._row(number, "not finite" if number == 1 else "") for number in numbers}
 
     def at_once(work, pieces, **_):
@@ -65,10 +65,10 @@ def test_it_goes_on_from_what_is_measured_and_writes_what_it_finds(tmp_path, mon
     monkeypatch.setattr(measure, "_verdicts", verdicts)
     monkeypatch.setattr(measure, "in_workers", at_once)
     measure.measure(1, workers=1)
-    assert sorted(asked) == list(range(len(asked)))
-    before = len(asked)
+    assert sorted(tried) == list(range(len(tried)))
+    before = len(tried)
     measure.measure(before + wanted, workers=1)
-    assert sorted(asked) == list(range(len(asked)))  # none of them twice
+    assert sorted(tried) == list(range(len(tried)))  # none of them twice
     content = json.loads((tmp_path / "setups.json").read_text())
     assert len(content["setups"]) >= before + wanted
     assert [row["number"] for row in content["rejected"]] == [1]
