@@ -195,10 +195,10 @@ CALIBRATION_SEEDS = range(1000, 1008)  # apart from every seed that a test run h
 @lru_cache(maxsize=1024)
 def _composed(name: str, size: Size, severity: Severity | None, overrides: tuple[str, ...]) -> tuple[Setup, Knobs]:
     entry = scenario(name)
-    name, others = drawn.named(overrides)
-    if name is not None and size is not entry.sizes[0]:
-        raise InputError(f"size: {size.value!r} is not allowed beside {drawn.KEY}={name}; allowed: none, it has one")
-    base = entry.base(healthy(size)) if name is None else drawn.drawn_setup(name)
+    setup, others = drawn.named(overrides)
+    if setup is not None and size is not entry.sizes[0]:
+        raise InputError(f"size: {size.value!r} is not allowed beside {drawn.KEY}={setup}; allowed: none, it has one")
+    base = entry.base(healthy(size)) if setup is None else drawn.drawn_setup(setup)
     return compose(base, entry.knobs_of(severity), others)
 
 
