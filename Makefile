@@ -8,16 +8,16 @@ BIN := .venv/bin
 # Editable, with the versions that the project is tested with.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check monitors browser lessons site engines reproducers proof catalogue sample lint format gpu help clean
+.PHONY: demo test check monitors browser lessons site engines reproducers proof fuzz catalogue sample lint format gpu help clean
 
 demo: .venv/run.done ## train, label, score and report the small data set, into demo/
 	$(BIN)/trainwreck demo --out demo
 
 test: .venv/test.done ## all tests but the slow ones
-	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers and not catalogue"
+	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers and not catalogue and not fuzz"
 
 check: .venv/test.done ## the tests to run while working, under 90 s on 2 cores: the files of tests/check.txt
-	$(BIN)/pytest -q -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers and not catalogue" @tests/check.txt
+	$(BIN)/pytest -q -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers and not catalogue and not fuzz" @tests/check.txt
 
 monitors: .venv/monitors.done ## tests that need other projects' libraries (Transformers, Lightning, river ...), which it installs
 	$(BIN)/pytest -n auto -m monitors
@@ -39,6 +39,11 @@ reproducers: .venv/test.done ## every scenario's exported program, run to its en
 
 proof: .venv/test.done ## the slow tests: generate killed again and again, every twin through the checks before a run
 	$(BIN)/pytest -m slow
+
+FUZZ_SECONDS ?= 720
+FUZZ_SEED ?= $(shell date +%s)
+fuzz: .venv/test.done ## an hour of random attempts on detectors, data sets, logs, command lines and pages; FUZZ_SECONDS of each
+	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/pytest -n auto -m fuzz
 
 catalogue: .venv/test.done ## every scenario on one seed: its signature, its twin and its cure; tests that train all of it
 	$(BIN)/trainwreck verify --quick
