@@ -9,6 +9,16 @@ def widen(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
+def tf32_allowed() -> bool:
+    """Whether products of float32 on CUDA may round their factors to TF32, by PyTorch's setting.
+
+    From PyTorch 2.9 on it is `torch.backends.cuda.matmul.fp32_precision`; once it was set by that name the older one,
+    `torch.get_float32_matmul_precision`, raises.
+    """
+    setting = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    return torch.get_float32_matmul_precision() != "highest" if setting is None else bool(setting == "tf32")
+
+
 def matmul(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     """a @ b over the last two axes, accumulated in float32 (float64 for float64), rounded to dtype.
 

@@ -14,13 +14,19 @@ from trainwreck.scenarios.bench.peers import PlainLoop
 from trainwreck.scenarios.bench.table import Goal, Table
 from trainwreck.scenarios.bench.timing import require_cuda
 from trainwreck.scenarios.bench.train import Subjects, Work, bundle, seconds_in_turn
+from trainwreck.scenarios.config.settings import essence, fingerprint
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import training_block
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.spec.registry import scenarios
+from trainwreck.scenarios.spec.run_spec import Role, family_of
+from trainwreck.scenarios.training import loop
 from trainwreck.scenarios.training.bundle import bundle_width
 from trainwreck.scenarios.training.environment import prepare
 
 SIZES = (1, 16, 64, 256)  # runs of a bundle
 PEER = "plain loop, one run"
+MIXED = 64  # runs of different scenarios
 LOW = ", tf32"
 SIGNALS, NOTHING = ", no validation", ", no telemetry"  # the largest bundle with less
 # As many times as fast as the peer, and as this project's own single run; and what telemetry may cost.
@@ -30,7 +36,7 @@ GOALS = (50.0, 10.0, 1.05)
 def against_plain_loop(tick: Tick) -> Table:
     """Run-steps a second of bundles on a CUDA device against a plain loop there, and a bundle on one core."""
     require_cuda()
-    return bundles_on("cuda", tick, IMPLS, SIZES, torch.cuda.synchronize, (False, True))
+    return bundles_on("cuda", tick, IMPLS, SIZES, torch.cuda.synchronize, (False, True), mixed_runs(MIXED))
 
 
 def bundles_on(
@@ -40,8 +46,11 @@ def bundles_on(
     sizes: Sequence[int],
     settle: Callable[[], object],
     graphs: Sequence[bool] = (False,),
+    mixed: Sequence[Job] = (),
 ) -> Table:
     """The measurement on a device. settle: waits until it has nothing left to do. graphs: without, with, or both.
+
+    mixed: runs of which only the bundles that are built for them are counted.
 
     Of the largest bundle with the last of `impls` and `graphs` also TF32, and less telemetry.
     """
@@ -91,8 +100,31 @@ def bundles_on(
             Goal(largest, alone, GOALS[1], times(largest, alone)),
             Goal(f"a step of {largest + SIGNALS}", "the same, no telemetry", GOALS[2],
                  times(largest + NOTHING, largest + SIGNALS), least=False),
+            *(
+                Goal(f"bundles built for {len(runs)} runs of different scenarios", "their programs", 1,
+                     bundles_built(runs, device), least=False)
+                for runs in (mixed,) if runs
+            ),
         ),
     )  # fmt: skip
+
+
+def mixed_runs(count: int) -> list[Job]:
+    """The faulty runs of so many scenarios of the catalogue whose models and batches have one shape."""
+    jobs: dict[str, list[Job]] = {}
+    for name in scenarios():
+        job = next(spec for spec in family_of(name, range(1)) if spec.role is Role.FAULTY).job()
+        if job.setup.distributed.ranks == 1:
+            shape = fingerprint((essence(job.setup.model), job.setup.data.rows, job.setup.steps))
+            jobs.setdefault(shape, []).append(job)
+    return max(jobs.values(), key=len)[:count]
+
+
+def bundles_built(jobs: Sequence[Job], device: str) -> float:
+    """Bundles that training some runs builds, for each program that they have from first to last."""
+    counts: list[int] = []
+    loop.train(list(jobs), device=device, record=False, reserve=True, built=counts.append)
+    return counts[0] / len({segment.program for job in jobs for segment in job.segments})
 
 
 def named(runs: int, impl: str, captured: bool) -> str:

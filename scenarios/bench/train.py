@@ -5,6 +5,7 @@ over rounds of the ratio within a round, so that a machine whose speed drifts do
 """
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from time import perf_counter
 
 import numpy as np
@@ -17,7 +18,7 @@ from trainwreck.scenarios.bench.peers import PlainLoop
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.batches import training_block
+from trainwreck.scenarios.data.batches import Batch, training_block
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training.block import run_block
 from trainwreck.scenarios.training.bundle import Bundle, Place, bundle_width
@@ -141,13 +142,24 @@ def bundle(
 ) -> Work:
     """A function that trains a bundle for STEPS steps, the last with validation; its batches are sampled here."""
     setup = replaced(healthy(Size.MICRO), evaluation__every=STEPS if validate else 10**6, precision__format=fmt)
-    steps = range(1, STEPS + 1)
-    jobs = [Job(f"run{i}", i, setup) for i in range(runs)]
-    for job in jobs:
-        training_block(setup, job.seed, steps)
+    jobs: list[Job] = [Sampled(f"run{i}", i, setup) for i in range(runs)]
     place = Place(torch.device(device), impl=impl, graphs=graphs)
     bundled = Bundle(jobs, [fresh_state(job) for job in jobs], 0, place)
+    steps = range(1, STEPS + 1)
+    bundled.inputs(steps)
     return lambda: run_block(bundled, steps, record)
+
+
+class Sampled(Job):
+    """A job of STEPS steps whose batches are kept."""
+
+    @cached_property
+    def _block(self) -> Batch:
+        return training_block(self.setup, self.seed, range(1, STEPS + 1))
+
+    def batches(self, steps: range) -> Batch:
+        """See `Job.batches`."""
+        return self._block
 
 
 def seconds_in_turn(

@@ -85,11 +85,12 @@ class PlannedBundle:
 def bundles(specs: list[RunSpec], device: str = CPU.device) -> list[PlannedBundle]:
     """Runs of one shape cut into bundles of what the device's caches hold, the costliest bundle first.
 
-    Healthy runs keep to themselves, so that plans with the same ones have the same bundles of them.
+    On a CPU healthy runs keep to themselves, so that plans with the same ones have the same bundles of them. On a GPU
+    they stay with the faulty runs that they are the twins of: there the width of a bundle changes last bits.
     """
     groups: dict[str, list[RunSpec]] = {}
     for spec in specs:
-        healthy = spec.base if spec.role is Role.TWIN else ""
+        healthy = spec.base if spec.role is Role.TWIN and device == CPU.device else ""
         shape = (essence(spec.setup.model), spec.setup.data.rows, spec.setup.steps, healthy)
         groups.setdefault(fingerprint(shape), []).append(spec)
     cut = []

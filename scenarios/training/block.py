@@ -1,12 +1,14 @@
 """A block of steps of a bundle: trained, evaluated where it is due, and its signals read from the device at once."""
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from trainwreck.evaluation.dataset.schema import BY_NAME, Axis
-from trainwreck.scenarios.training.bundle import Bundle
+from trainwreck.scenarios.training.bundle import BLOCK, Bundle
 from trainwreck.scenarios.training.cuda_graph import CapturedStep, capturable
 from trainwreck.scenarios.training.distributed.record import combined
 from trainwreck.scenarios.training.evaluation import evaluate
@@ -14,15 +16,26 @@ from trainwreck.scenarios.training.inputs import Inputs
 from trainwreck.scenarios.training.step import train_step
 from trainwreck.scenarios.training.telemetry import Recorder
 
+Recorded = tuple[list[dict[str, np.ndarray]], dict[int, np.ndarray]]
 
-def run_block(bundle: Bundle, steps: range, record: bool) -> tuple[list[dict[str, np.ndarray]], dict[int, np.ndarray]]:
+
+def run_block(bundle: Bundle, steps: range, record: bool) -> Recorded:
     """Train a block of steps.
 
     Returns each run's signals [S] or [S, K], and losses on the held-out sets [N, 1 or 2] by step.
     """
+    return start_block(bundle, steps, record)()
+
+
+def start_block(bundle: Bundle, steps: range, record: bool) -> Callable[[], Recorded]:
+    """Ask the device for a block of steps; returns what waits for it and gives what `run_block` does.
+
+    Until then nothing waits, so that the host makes the next block's inputs while a device is at work on this one.
+    """
     block, runs = bundle.inputs(steps), len(bundle.jobs)
     if record and bundle.recorder is None:
-        bundle.recorder = Recorder(bundle.setup.model, bundle.plan, runs, len(steps), bundle.device, bundle.impl)
+        longest = max(BLOCK, len(steps))
+        bundle.recorder = Recorder(bundle.setup.model, bundle.plan, runs, longest, bundle.device, bundle.impl)
     if bundle.graphs and bundle.captured is None and capturable(bundle):
         bundle.captured = CapturedStep(bundle)
     advance = bundle.captured or partial(train_step, bundle)
@@ -32,27 +45,52 @@ def run_block(bundle: Bundle, steps: range, record: bool) -> tuple[list[dict[str
         if record and (step % every == 0 or step == last):
             losses.append((step, evaluate(bundle, step)))
         advance(block, index, step)
-    evaluated = {step: _of_first_rank(bundle, value).cpu().numpy() for step, value in losses}
-    if bundle.recorder is None:
-        return [], evaluated
-    recorded = _recorded(bundle, bundle.recorder, block, len(steps))
-    signals = [
-        {k: v[:, i, 0] if BY_NAME[k].axis is Axis.SCALAR else v[:, i] for k, v in recorded.items()} | block.host[i]
-        for i in range(runs)
-    ]
-    return signals, evaluated
+    evaluated = [(step, _to_host(_of_first_rank(bundle, value))) for step, value in losses]
+    buffer = None if bundle.recorder is None else _recorded(bundle, bundle.recorder, block, len(steps))
+
+    def read() -> Recorded:
+        losses = {step: values() for step, values in evaluated}
+        if buffer is None:
+            return [], losses
+        recorded = buffer()
+        signals = [
+            {k: v[:, i, 0] if BY_NAME[k].axis is Axis.SCALAR else v[:, i] for k, v in recorded.items()} | block.host[i]
+            for i in range(runs)
+        ]
+        return signals, losses
+
+    return read
+
+
+def _to_host(values: Tensor) -> Callable[[], np.ndarray]:
+    """Copy numbers to the host when the device has come to here; returns what waits for them."""
+    if values.device.type != "cuda":
+        copied = values.clone().numpy()
+        return lambda: copied
+    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    host.copy_(values, non_blocking=True)
+    done = torch.cuda.Event()
+    done.record()
+
+    def wait() -> np.ndarray:
+        done.synchronize()
+        return host.numpy()
+
+    return wait
 
 
 def _of_first_rank(bundle: Bundle, value: Tensor) -> Tensor:
     return value if bundle.group is None else bundle.group.gather(value)[0]
 
 
-def _recorded(bundle: Bundle, recorder: Recorder, block: Inputs, steps: int) -> dict[str, np.ndarray]:
+def _recorded(bundle: Bundle, recorder: Recorder, block: Inputs, steps: int) -> Callable[[], dict[str, np.ndarray]]:
     """Signals of a block, [S, N, K], of all ranks as one; what the host knows of each goes into `block`."""
     if bundle.group is None:
-        return recorder.read(steps)
+        buffer = _to_host(recorder.buffer[:steps])
+        return lambda: recorder.split(buffer())
     own = np.stack([h["rank_batch_hash"][:, 0] for h in block.host], 1)
     for i, hashes in enumerate(np.moveaxis(bundle.group.gather_array(own, bundle.device), 1, 0)):
         block.host[i]["rank_batch_hash"] = hashes
     parts = bundle.group.gather(recorder.buffer[:steps])
-    return combined([recorder.split(part) for part in parts], block.tokens)
+    signals = combined([recorder.split(part.cpu().numpy()) for part in parts], block.tokens)
+    return lambda: signals

@@ -62,15 +62,15 @@ class Bundle:
     """N runs of one program, built from their states. `run_block` trains them, `states` gives them back."""
 
     def __init__(self, jobs: list[Job], states: list[State], step: int, place: Place | None = None):
-        place = place or Place()
-        self.jobs, self.device = jobs, place.device
+        self.place = place = place or Place()
+        self.jobs, self.device = list(jobs), place.device
         self.segments = [job.segment(step) for job in jobs]
         self.setup = self.segments[0].setup  # what the program fixes is the same in all
         self.program = self.segments[0].program
         self.plan: Layout = layout(self.setup.model)
 
         def column(name: str) -> Tensor:
-            return torch.stack([state[name] for state in states]).to(place.device)
+            return _stacked([state[name] for state in states], place.device)
 
         self.flat = column("parameters")
         self.impl = choose(place.impl, self.flat)
@@ -110,8 +110,8 @@ class Bundle:
         self.graphs = place.graphs
         self.captured: Advance | None = None
 
-    def states(self) -> list[State]:
-        """The state of each run, copied."""
+    def state(self, index: int) -> State:
+        """The state of a run, copied."""
         names = {
             "parameters": self.flat,
             "first": self.moments.first,
@@ -128,7 +128,48 @@ class Bundle:
             names["average"] = self.average
         if self.running is not None:
             names["running"] = self.running.moments_NS2D
-        return [{k: v[i].detach().clone() for k, v in names.items()} for i in range(len(self.jobs))]
+        return {name: column[index].detach().clone() for name, column in names.items()}
+
+    def states(self) -> list[State]:
+        """The state of each run, copied."""
+        return [self.state(index) for index in range(len(self.jobs))]
+
+    def rows(self) -> dict[str, Tensor]:
+        """What a run has a row of, by name. The learning rate is not here: it comes with each step's inputs."""
+        holders = {
+            "": self,
+            "moments": self.moments,
+            "scaler": self.scaler,
+            "settings": self.settings,
+            "tables": self.tables,
+            "parametrization": self.parametrization,
+            "updates": self.updates,
+            "running": self.running,
+        }
+        found = {
+            f"{holder}.{name}": value
+            for holder, part in holders.items()
+            if part is not None
+            for name, value in vars(part).items()
+            if isinstance(value, Tensor)
+        }
+        for name, held_out in (("held_out", self.held_out), ("fresh", self.fresh)):
+            found |= {f"{name}.{i}": value for i, value in enumerate(held_out or ())}
+        shared = {"settings.lr"} | ({".decay_mask"} if self.updates.decays_NP is None else set())
+        return {name: value for name, value in found.items() if name not in shared}
+
+    @torch.no_grad()
+    def overwrite(self, index: int, job: Job, state: State, step: int) -> None:
+        """Put a run in the place of another, every tensor where it is; it has the bundle's program at the step."""
+        one = Bundle([job], [state], step, self.place)
+        theirs = one.rows()
+        for name, value in self.rows().items():
+            value[index].copy_(theirs[name][0])
+        self.jobs[index], self.segments[index] = job, one.segments[0]
+
+    def lend(self, index: int, other: int) -> None:
+        """Give a run, whose numbers nobody reads, the inputs of another one."""
+        self.jobs[index], self.segments[index] = self.jobs[other], self.segments[other]
 
     def inputs(self, steps: range) -> Inputs:
         """Data, learning rates and host signals of a block of steps."""
@@ -174,7 +215,7 @@ class Bundle:
         """The moving average of the weights, [N, P], where it is evaluated; it begins as the weights."""
         if not self.program.evaluated[1]:
             return None
-        return torch.stack([s.get("average", s["parameters"]) for s in states]).to(self.device)
+        return _stacked([s.get("average", s["parameters"]) for s in states], self.device)
 
     def _running(self, states: list[State]) -> RunningMoments | None:
         """What a BatchNorm keeps; it begins as mean 0 and variance 1."""
@@ -183,21 +224,26 @@ class Bundle:
             return None
         names = norm_names(config)
         fresh = initial_moments(names, config.width, self.flat.dtype)
-        moments = torch.stack([s.get("running", fresh) for s in states]).to(self.device)
+        moments = _stacked([s.get("running", fresh) for s in states], self.device)
         return RunningMoments(moments, names)
 
     def _carried(self, states: list[State]) -> Tensor | None:
         """Gradients not cleared so far, [N, P], where some run keeps them."""
         if self.updates.kept_N is None:
             return None
-        return torch.stack([s.get("carried", torch.zeros_like(s["parameters"])) for s in states]).to(self.device)
+        return _stacked([s.get("carried", torch.zeros_like(s["parameters"])) for s in states], self.device)
 
     def _held(self, states: list[State]) -> Tensor | None:
         """Of each rank what came too late for the last step, [N, W, P + 1], where some gradient comes late."""
         if not self.program.late:
             return None
         nothing = self.flat.new_zeros(self.program.ranks, self.flat.shape[1] + 1)
-        return torch.stack([state.get("held", nothing).to(self.device) for state in states])
+        return _stacked([state.get("held", nothing) for state in states], self.device)
+
+
+def _stacked(parts: list[Tensor], device: torch.device) -> Tensor:
+    """One tensor of the runs' own, which may lie on the host: a run that begins or resumes comes from there."""
+    return torch.stack([part.to(device) for part in parts])
 
 
 # In each function below `like` is the runs' flat weights, [N, P]: their device and dtype are the result's.

@@ -38,7 +38,8 @@ def inputs(jobs: list[Job], steps: range, rank: int, device: torch.device, dtype
     InputError for an id that the token table has no row for.
     """
     segments = [job.segment(steps.start) for job in jobs]
-    whole = [job.batches(steps) for job in jobs]
+    drawn = {id(job): job.batches(steps) for job in {id(job): job for job in jobs}.values()}  # a job may have two slots
+    whole = [drawn[id(job)] for job in jobs]
     batches = [s.exchange.rows(batch, rank) for s, batch in zip(segments, whole, strict=True)]
     n, table = len(jobs), segments[0].setup.model.vocab_size
     for batch in batches:
@@ -47,7 +48,9 @@ def inputs(jobs: list[Job], steps: range, rank: int, device: torch.device, dtype
             raise InputError(f"model.vocab_size: {table} is not allowed with this data; allowed: over every id in it")
 
     def stack(arrays: list[np.ndarray]) -> Tensor:
-        return torch.from_numpy(np.stack(arrays, 1)).to(device)
+        stacked = torch.from_numpy(np.stack(arrays, 1))
+        # From pinned memory a copy waits for nothing that the device still has to do.
+        return (stacked.pin_memory() if device.type == "cuda" else stacked).to(device, non_blocking=True)
 
     host = [
         telemetry.input_signals(s.exchange.every_row(batch), table)
@@ -62,7 +65,7 @@ def inputs(jobs: list[Job], steps: range, rank: int, device: torch.device, dtype
         weights=stack([b.weights for b in batches]).view(len(steps), n, -1).to(dtype),
         documents=stack([b.documents for b in batches]),
         ages=stack([telemetry.ages(b.documents) for b in batches]).view(len(steps), n, -1),
-        lr=torch.from_numpy(np.stack([h["lr"] for h in host], 1)).to(device, dtype),
+        lr=stack([h["lr"] for h in host]).to(dtype),
         host=host,
         tokens=np.stack([s.exchange.tokens(b) for s, b in zip(segments, whole, strict=True)], 1),
     )

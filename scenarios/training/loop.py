@@ -1,8 +1,8 @@
 """The training loop: runs, from step 0 or from checkpoints, to traces.
 
-Time is cut wherever something about some run changes. Between two cuts, runs of one program form bundles, each
-stepped as one. Runs that have been the same so far, such as a run and its twin before the onset, are trained once
-until they part. The loop knows no scenario: it asks each change what it does.
+Time is cut wherever something about some run changes. Runs of one program are stepped as one bundle (`slots`). Runs
+that have been the same so far, such as a run and its twin before the onset, are trained once until they part. The loop
+knows no scenario: it asks each change what it does.
 
 Jobs of several ranks are handed to as many processes, each of which runs this same loop over them.
 """
@@ -23,9 +23,10 @@ from trainwreck.models.parameters import carried_over, initial_parameters, layou
 from trainwreck.scenarios.config.settings import as_dict
 from trainwreck.scenarios.spec.faults import State
 from trainwreck.scenarios.spec.job import Job
-from trainwreck.scenarios.training.block import run_block
-from trainwreck.scenarios.training.bundle import BLOCK, Bundle, Place, bundle_width
+from trainwreck.scenarios.training.block import Recorded, start_block
+from trainwreck.scenarios.training.bundle import BLOCK, Place
 from trainwreck.scenarios.training.distributed.group import Group
+from trainwreck.scenarios.training.slots import Run, Slots
 
 
 @dataclass
@@ -35,25 +36,6 @@ class Result:
     trace: Trace
     first_step: int
     states: dict[int, State] = field(default_factory=dict)
-
-
-@dataclass
-class _Run:
-    """A run under way."""
-
-    job: Job
-    state: State
-    entered: int
-    stop: int
-    keep: set[int]
-    origin: tuple[object, ...]  # what decides its numbers besides its changes
-    parts: list[dict[str, np.ndarray]] = field(default_factory=list)
-    evaluations: dict[int, np.ndarray] = field(default_factory=dict)
-    kept: dict[int, State] = field(default_factory=dict)
-    same: list["_Run"] = field(default_factory=list)  # runs that this one is trained for as well, until the next cut
-
-    def all(self) -> "list[_Run]":
-        return [self, *self.same]
 
 
 def fresh_state(job: Job, dtype: torch.dtype = torch.float32) -> State:
@@ -85,7 +67,9 @@ def train(
     progress: Callable[[int], Any] | None = None,
     watch: Callable[[Trace], Any] | None = None,
     group: Group | None = None,
-    graphs: bool = False,
+    graphs: bool = True,
+    reserve: bool | None = None,
+    built: Callable[[int], Any] | None = None,
 ) -> list[Result]:
     """Train jobs side by side; one result a job, in order.
 
@@ -95,7 +79,9 @@ def train(
     `trainwreck.kernels.selection` where None. progress: called with the run-steps just done.
     watch: called with what each run recorded in the steps just done, block by block.
     group: the ranks of which this process is one; where it is None, jobs of several ranks are trained
-    by processes started for them. graphs: on a CUDA device, steps that can be are captured as CUDA graphs.
+    by processes started for them. graphs: on a CUDA device, steps that can be are captured as CUDA graphs, which
+    changes no number. reserve: bundles have a slot for every run that will have their program (`slots`); on a device
+    where None. built: called with the number of bundles that were built.
     Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`.
     """
     enter, keep, earlier = enter or {}, keep or {}, earlier or {}
@@ -104,7 +90,7 @@ def train(
 
         options = {"earlier": earlier, "stop": stop, "device": device, "impl": impl, "dtype": dtype, "record": record}
         return train_apart(train, jobs, enter, keep, options, progress, watch)
-    place = Place(torch.device(device), dtype, impl, group, graphs)
+    place = Place(torch.device(device), dtype, impl, group, graphs and device.startswith("cuda"))
     runs = []
     for job in jobs:
         entered, state = enter.get(job.run_id) or (0, fresh_state(job, dtype))
@@ -118,44 +104,76 @@ def train(
             )
         given = (id(enter[job.run_id][1]), id(earlier.get(job.run_id))) if job.run_id in enter else ()
         origin = (job.seed, json.dumps(as_dict(job.setup), sort_keys=True), entered, *given)
-        runs.append(_Run(job, state, entered, last, wanted, origin, kept=dict(earlier.get(job.run_id, {}))))
+        runs.append(Run(job, state, entered, last, wanted, origin, kept=dict(earlier.get(job.run_id, {}))))
     cuts = sorted(
         {r.entered for r in runs}
         | {r.stop for r in runs}
         | {s.start for r in runs for s in r.job.segments}
         | {s for r in runs for s in r.keep}
     )
+    late = _is_read_late(place)
+    slots = Slots(runs, place, place.device.type != "cpu" if reserve is None else reserve)
+    under_way: list[_Block] = []
     step = min(r.entered for r in runs)
     while True:
         for run in runs:
-            if run.entered <= step <= run.stop:
+            if run.entered <= step <= run.stop and _is_due(run, step):
+                slots.take(run)
+                before = run.state
                 _arrive(run, step, place)
+                run.edited = run.edited or run.state is not before
         live = [r for r in runs if r.entered <= step < r.stop]
-        waiting = [r for r in runs if r.entered > step]
-        if not live and not waiting:
+        if not live and all(r.entered <= step for r in runs):
             break
+        slots.arrange(live, step)
         until = min([c for c in cuts if c > step])
-        bundles = _bundles(_distinct(live, step), step, place)
-        while step < until and bundles:
-            steps = range(step, min(step + BLOCK, until))
-            for members, bundle in bundles:
-                signals, evaluated = run_block(bundle, steps, record)
-                _collect(members, steps, signals, evaluated)
-                if watch and record:
-                    for leader, part in zip(members, signals, strict=True):
-                        for run in leader.all():
-                            watch(_recorded(run, [part], step, min(steps.stop, run.stop)))
+        while step < until and slots.active():
+            steps, begun = range(step, min(step + BLOCK, until)), []
+            for group in slots.active():
+                block = _Block(steps, group.present(), start_block(group.bundle, steps, record))
+                if late:
+                    begun.append(block)
+                else:
+                    _collect(block, record, watch)
                 if progress:
-                    progress(sum(len(leader.all()) for leader in members) * len(steps))
-            step = steps.stop
-            bundles = _without_ended(bundles, step, place)
-        for members, bundle in bundles:
-            _take_states(members, bundle)
+                    progress(sum(len(runs) for _, runs in block.runs) * len(steps))
+            for block in under_way:
+                _collect(block, record, watch)
+            under_way, step = begun, steps.stop
+            if step < until and any(r.stop <= step for r in live):
+                live = [r for r in live if r.stop > step]
+                slots.arrange(live, step)
         step = until
+    for block in under_way:
+        _collect(block, record, watch)
+    if built:
+        built(slots.built)
     return [_result(run, record) for run in runs]
 
 
-def _arrive(run: _Run, step: int, place: Place) -> None:
+@dataclass
+class _Block:
+    """Steps that were asked for: of which runs each slot is, and what waits for their numbers."""
+
+    steps: range
+    runs: list[tuple[int, list[Run]]]
+    read: Callable[[], Recorded]
+
+
+def _is_read_late(place: Place) -> bool:
+    """Whether a block is read when the next one is asked for, while a device computes."""
+    return place.device.type != "cpu"
+
+
+def _is_due(run: Run, step: int) -> bool:
+    """Whether a run's state is asked for or changed before a step."""
+    if run.job.resumes(step) or (step in run.keep and step not in run.kept):
+        return True
+    within = run.entered < step < run.job.setup.steps
+    return within and run.job.segment(step - 1).setup.model != run.job.segment(step).setup.model
+
+
+def _arrive(run: Run, step: int, place: Place) -> None:
     """Another model's weights, resumes and snapshots due before a step.
 
     All ranks resume from one checkpoint, which the first one saved.
@@ -167,14 +185,15 @@ def _arrive(run: _Run, step: int, place: Place) -> None:
             if place.group is not None and at.change.resume:
                 run.state = place.group.first(run.state, place.device)
             saved = load_tensors(save_tensors({k: v.contiguous() for k, v in run.state.items()}))
-            run.state = at.change.state(saved, {step: run.state, **run.kept}, step)
+            earlier = {s: {k: v.cpu() for k, v in state.items()} for s, state in {step: run.state, **run.kept}.items()}
+            run.state = at.change.state(saved, earlier, step)
     if step in run.keep and step not in run.kept:
         run.kept[step] = {k: v.clone() for k, v in run.state.items()}
         if place.group is not None:
             run.kept[step] = place.group.whole(run.kept[step], place.device)
 
 
-def _refit(run: _Run, step: int, place: Place) -> None:
+def _refit(run: Run, step: int, place: Place) -> None:
     """The state in the layout of the model from a step on: what is new in it starts as it does at step 0."""
     before, model = (run.job.segment(at).setup.model for at in (step - 1, step))
     old, new = layout(before), layout(model)
@@ -192,55 +211,22 @@ def _refit(run: _Run, step: int, place: Place) -> None:
     run.state = state
 
 
-def _distinct(live: list[_Run], step: int) -> list[_Run]:
-    """One of each set of runs that have been the same until a step, and are up to the next cut; it has the others.
-
-    The same seed, setup and changes so far, from the same state: then every number is the same. Changes are compared
-    by value, closures by identity; where that takes equal ones for different, a run is trained for itself.
-    """
-    leaders: dict[object, _Run] = {}
-    for run in live:
-        run.same = []
-        key = (*run.origin, *run.job.past(step))
-        try:
-            leader = leaders.setdefault(key, run)
-        except TypeError:  # of a change that can't be hashed
-            leader = leaders.setdefault(id(run), run)
-        if leader is not run:
-            leader.same.append(run)
-    return list(leaders.values())
-
-
-def _bundles(live: list[_Run], step: int, place: Place) -> list[tuple[list[_Run], Bundle]]:
-    groups: dict[Any, list[_Run]] = {}
-    for run in live:
-        groups.setdefault(run.job.segment(step).program, []).append(run)
-    chunks = []
-    for group in groups.values():
-        setup = group[0].job.segment(step).setup
-        width = bundle_width(setup.data.rows, setup.model, place.device.type)
-        chunks += [group[i : i + width] for i in range(0, len(group), width)]
-    return [(c, Bundle([r.job for r in c], [r.state for r in c], step, place)) for c in chunks]
-
-
-def _collect(
-    group: list[_Run], steps: range, signals: list[dict[str, np.ndarray]], evaluated: dict[int, np.ndarray]
-) -> None:
-    for i, leader in enumerate(group):
-        for run in leader.all():
+def _collect(block: _Block, record: bool, watch: Callable[[Trace], Any] | None) -> None:
+    """Wait for a block, and give each run its part."""
+    signals, evaluated = block.read()
+    first = block.steps.start
+    for index, runs in block.runs:
+        for run in runs:
             if signals:
-                run.parts.append(signals[i])
+                run.parts.append(signals[index])
                 _end_after_nonfinite(run)
-            run.evaluations.update({s: v[i] for s, v in evaluated.items() if s in steps})
+            run.evaluations.update({s: v[index] for s, v in evaluated.items()})
+        for run in runs:
+            if watch and record and first < run.stop:
+                watch(_recorded(run, [signals[index]], first, min(block.steps.stop, run.stop)))
 
 
-def _take_states(group: list[_Run], bundle: Bundle) -> None:
-    for leader, state in zip(group, bundle.states(), strict=True):
-        for run in leader.all():
-            run.state = state  # nothing writes into a state
-
-
-def _end_after_nonfinite(run: _Run) -> None:
+def _end_after_nonfinite(run: Run) -> None:
     """Stop a run once its loss has not been finite for `tail` + 1 steps in a row, wherever blocks end."""
     bad = ~np.isfinite(np.concatenate([p["loss"] for p in run.parts]))
     step = np.arange(1, len(bad) + 1)
@@ -250,28 +236,13 @@ def _end_after_nonfinite(run: _Run) -> None:
         run.stop = min(run.stop, run.entered + int(ended[0]) + 1)
 
 
-def _without_ended(
-    bundles: list[tuple[list[_Run], Bundle]], step: int, place: Place
-) -> list[tuple[list[_Run], Bundle]]:
-    """Bundles without the runs that have stopped by now."""
-    result = []
-    for group, bundle in bundles:
-        alive = [r for r in group if r.stop > step]
-        if len(alive) < len(group):
-            _take_states(group, bundle)
-            if not alive:
-                continue
-            bundle = Bundle([r.job for r in alive], [r.state for r in alive], step, place)
-        result.append((alive, bundle))
-    return result
-
-
-def _result(run: _Run, record: bool) -> Result:
+def _result(run: Run, record: bool) -> Result:
     trace = _recorded(run, run.parts if record else [], run.entered, run.stop)
-    return Result(Trace(run.job.run_id, trace.signals, trace.evaluated), run.entered, run.kept)
+    kept = {step: state for step, state in run.kept.items() if step <= run.stop}
+    return Result(Trace(run.job.run_id, trace.signals, trace.evaluated), run.entered, kept)
 
 
-def _recorded(run: _Run, parts: list[dict[str, np.ndarray]], first: int, stop: int) -> Trace:
+def _recorded(run: Run, parts: list[dict[str, np.ndarray]], first: int, stop: int) -> Trace:
     """Telemetry from step `first` to before `stop`, of blocks that begin there; no signal where there are none."""
     count = max(stop - first, 0)
     evaluated = np.zeros(count, bool)

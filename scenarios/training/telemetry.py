@@ -133,13 +133,12 @@ class Recorder:
         torch.cat(row, 1, out=self.buffer[index])
 
     def read(self, steps: int) -> dict[str, np.ndarray]:
-        """The first `steps` rows, signal to [S, N, K] on the host: the one transfer of a block."""
-        return self.split(self.buffer[:steps])
+        """The first `steps` rows, signal to [S, N, K] on the host."""
+        return self.split(self.buffer[:steps].cpu().numpy())
 
-    def split(self, buffer: Tensor) -> dict[str, np.ndarray]:
-        """The same of a buffer, this rank's or another's."""
-        block = buffer.cpu().numpy()
-        return {name: block[:, :, a:b].copy() for name, (a, b) in self.columns.items()}
+    def split(self, buffer: np.ndarray) -> dict[str, np.ndarray]:
+        """Rows of a buffer on the host, this rank's or another's: signal to [S, N, K]."""
+        return {name: buffer[:, :, a:b].copy() for name, (a, b) in self.columns.items()}
 
 
 def row_statistics(nll_NM: Tensor, weight_NM: Tensor, context: int) -> dict[str, Tensor]:
@@ -170,9 +169,8 @@ def ages(documents: np.ndarray) -> np.ndarray:
     new = np.ones(documents.shape, bool)
     new[..., 1:] = documents[..., 1:] != documents[..., :-1]
     start = np.maximum.accumulate(np.where(new, position, 0), -1)
-    age = position - start + 1
-    bucket: np.ndarray = np.ceil(np.log2(age)).astype(np.int64)
-    return bucket
+    buckets: np.ndarray = np.ceil(np.log2(position + 1)).astype(np.int64)
+    return buckets[position - start]
 
 
 def input_signals(batch: Batch, table_size: int) -> dict[str, np.ndarray]:

@@ -1,7 +1,5 @@
 """The training loop on a CUDA device: against the CPU, against its neighbours, and without waiting."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -11,11 +9,11 @@ from trainwreck.kernels.selection import IMPLS
 from trainwreck.models.config import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.spec.faults import At, Scaled
 from trainwreck.scenarios.spec.job import Job
-from trainwreck.scenarios.training.block import run_block
+from trainwreck.scenarios.training.block import run_block, start_block
 from trainwreck.scenarios.training.bundle import Bundle, Place
 from trainwreck.scenarios.training.loop import fresh_state, train
-from trainwreck.scenarios.training.step import train_step
 
 pytestmark = [
     pytest.mark.gpu,
@@ -68,14 +66,27 @@ def test_graphs_change_no_bit(impl, values):
 
 
 @pytest.mark.parametrize("graphs", [False, True])
-def test_a_block_of_steps_never_waits_for_the_device(graphs):
+def test_a_block_never_waits_for_the_device_until_it_is_read(graphs):
+    """Neither its inputs nor its steps, its evaluation or the hand-over of its signals."""
     bundle = Bundle(jobs(4), [fresh_state(job) for job in jobs(4)], 0, Place(torch.device("cuda"), graphs=graphs))
+    every = bundle.setup.evaluation.every
     run_block(bundle, range(5), True)  # kernels are loaded, and a step is captured
-    block = bundle.inputs(range(5, 10))
-    advance = bundle.captured or partial(train_step, bundle)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        for index in range(5):
-            advance(block, index, 5 + index)
+        read = start_block(bundle, range(5, every + 1), True)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    signals, evaluated = read()
+    assert all(np.isfinite(one["loss"]).all() for one in signals)
+    assert list(evaluated) == [every]
+
+
+def test_a_program_is_built_once_whatever_changes():
+    """Slots are reserved on a device: what changes is written over a run's row, and the captured step stays."""
+    some = [Job(job.run_id, job.seed, job.setup, (At(3 + job.seed, Scaled("optimizer.lr", 2.0)),)) for job in jobs(4)]
+    built: list[int] = []
+    together = train(some, device="cuda", built=built.append)
+    assert built == [1]
+    for job, result in zip(some, together, strict=True):
+        alone = train([job], device="cuda")[0]
+        assert np.abs(alone.trace["loss"] - result.trace["loss"]).max() < 1e-3

@@ -23,6 +23,7 @@ from trainwreck.kernels.attention.triton import (
     forward,
     parts,
 )
+from trainwreck.kernels.dtypes import tf32_allowed
 from trainwreck.kernels.interpreter import mend
 
 mend()
@@ -144,7 +145,6 @@ class _Call:
         self.draws: tuple[Any, ...] = (scale, scale, scale, 0)
         if dropout is not None:
             self.draws = (dropout.keys_N, dropout.thresholds, dropout.factors.float(), dropout.step)
-        tf32 = torch.get_float32_matmul_precision() != "highest"
         self.switches: dict[str, Any] = {
             "K": width,
             "BK": padded_width(width),
@@ -152,7 +152,7 @@ class _Call:
             "PLAIN": self.plain,
             "DOCUMENTS": ids is not None,
             "DROPOUT": dropout is not None,
-            "PRECISION": "tf32" if tf32 else "ieee",
+            "PRECISION": "tf32" if tf32_allowed() else "ieee",
             "SCORES": recipe.scores,
         }
 

@@ -17,7 +17,7 @@ from triton.compiler import ASTSource, compile
 from trainwreck.kernels.attention import tiles
 from trainwreck.kernels.attention.triton import backward, forward, fp16_scores, launch, softmax_unshifted
 
-NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16"}
+NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 TYPES = {"p_doc": "*i32", "p_table": "*u8", "p_key": "*i64", "p_threshold": "*i64", "per_run": "fp32"}
 HEADS = ("p_q", "p_k", "p_v", "p_out", "p_d_out", "p_dq", "p_dk", "p_dv")
 
@@ -61,6 +61,7 @@ cases = {
     "table": lambda: both(torch.bfloat16, 48, plain=False, dropout=True),
     "wide": lambda: both(torch.bfloat16, 128),
     "float32": lambda: both(torch.float32, 32),
+    "float16": lambda: both(torch.float16, 64),
     "fp16_scores": lambda: both(torch.bfloat16, 64, fp16_scores.RECIPE, plain=False),
     "softmax_unshifted": lambda: both(torch.bfloat16, 64, softmax_unshifted.RECIPE, plain=False),
 }
@@ -73,7 +74,7 @@ print(json.dumps(kernels))
     "cases",
     [
         ["plain", "table"],
-        pytest.param(["wide", "float32", "fp16_scores", "softmax_unshifted"], marks=pytest.mark.slow),
+        pytest.param(["wide", "float32", "float16", "fp16_scores", "softmax_unshifted"], marks=pytest.mark.slow),
     ],
     ids=["main", "all"],
 )

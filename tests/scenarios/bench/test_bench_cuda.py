@@ -8,6 +8,8 @@ import torch
 
 from trainwreck.scenarios.bench import cuda, train
 from trainwreck.scenarios.bench.cuda import LOW, NOTHING, PEER, SIGNALS
+from trainwreck.scenarios.config.settings import essence, fingerprint
+from trainwreck.scenarios.spec.faults import At, Setting
 from trainwreck.scenarios.training import cuda_graph as capturing
 
 
@@ -95,6 +97,20 @@ def test_captured_bundles_stand_beside_the_others(monkeypatch, noted):
     assert [goal.what for goal in table.goals[:2]] == names[-1:] * 2
     assert [graph.done.count("capture") for graph in made] == [1] * 5
     assert all("replay" in graph.done for graph in made)
+
+
+def test_bundles_that_are_built_are_counted_by_program(tiny, make_job):
+    jobs = [make_job(i, tiny, At(2 + i, Setting("dropout", 0.1))) for i in range(3)]
+    given = (lambda *said: None, ["reference"], [1, 2], lambda: None)
+    goal = cuda.bundles_on("cpu", *given, mixed=jobs).goals[-1]
+    assert (goal.what, goal.measured, goal.met) == ("bundles built for 3 runs of different scenarios", 1.0, True)
+
+
+def test_mixed_runs_have_one_shape_and_changes_of_their_own():
+    jobs = cuda.mixed_runs(cuda.MIXED)
+    assert len(jobs) == len({job.run_id for job in jobs}) == cuda.MIXED
+    assert len({(job.setup.data.rows, job.setup.steps, fingerprint(essence(job.setup.model))) for job in jobs}) == 1
+    assert len({segment.start for job in jobs for segment in job.segments}) > 20
 
 
 def test_tf32_ends_with_the_work_even_where_it_fails():

@@ -122,6 +122,16 @@ def test_bundles_hold_every_run_once_and_only_runs_of_one_shape(specs, monkeypat
     assert len(cut) > 3
 
 
+def test_on_a_gpu_a_twin_is_in_the_bundle_of_its_faulty_run(specs):
+    """There the width of a bundle changes last bits, and a twin is the same run until the onset."""
+    bundle_of = {spec.run_id: bundle.name for bundle in bundles(specs, "cuda") for spec in bundle.specs}
+    faulty = [spec for spec in specs if spec.role is Role.FAULTY]
+    assert faulty
+    assert all(bundle_of[spec.run_id] == bundle_of[spec.twin.run_id] for spec in faulty)
+    apart = {spec.run_id: bundle.name for bundle in bundles(specs) for spec in bundle.specs}
+    assert all(apart[spec.run_id] != apart[spec.twin.run_id] for spec in faulty)
+
+
 def test_a_runs_numbers_do_not_depend_on_its_bundle(specs, undisturbed):
     for spec in (specs[0], specs[5], specs[-1]):
         alone = train([spec.job()])[0].trace

@@ -18,13 +18,13 @@ from trainwreck.scenarios.training.loop import train
 def work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Run-steps that were in fact computed, block by block."""
     done: list[int] = []
-    run = loop.run_block
+    start = loop.start_block
 
     def counted(bundle: Bundle, steps: range, record: bool) -> Any:
         done.append(len(bundle.jobs) * len(steps))
-        return run(bundle, steps, record)
+        return start(bundle, steps, record)
 
-    monkeypatch.setattr(loop, "run_block", counted)
+    monkeypatch.setattr(loop, "start_block", counted)
     return done
 
 
