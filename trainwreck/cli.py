@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, nearest
+from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, nearest, printable
 
 # Command to its module in `trainwreck.commands` and its line of help, which no module need be loaded for.
 GROUPS = {
@@ -116,19 +116,19 @@ def main() -> None:
         print(help_asked.format_message())
         sys.exit(0)
     except InputError as error:
-        print(f"trainwreck: {error}", file=sys.stderr)
+        print(f"trainwreck: {printable(error)}", file=sys.stderr)
         sys.exit(2)
     except click.UsageError as error:
         if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx:
             print(" ".join(error.ctx.get_usage().split()), file=sys.stderr)
-        print(f"trainwreck: {_line(error)}", file=sys.stderr)
+        print(f"trainwreck: {printable(_line(error))}", file=sys.stderr)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         resumes = not RESUMING.isdisjoint(sys.argv[1:2])
         print(f"trainwreck: interrupted{'; the same command goes on from here' if resumes else ''}", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except (WorkerLostError, UnfinishedError) as error:
-        print(f"trainwreck: {error}", file=sys.stderr)
+        print(f"trainwreck: {printable(error)}", file=sys.stderr)
         sys.exit(UNFINISHED if isinstance(error, UnfinishedError) else 1)
 
 
