@@ -215,6 +215,11 @@ def _exact(name: str) -> Target | None:
     return None
 
 
+def target_of(name: str) -> Target | None:
+    """The signal, or the entry of one, that a name may stand for; None for a name that no signal has."""
+    return _exact(name) or (Target(found) if (found := signal_of(name)[0]) else None)
+
+
 def signal_of(name: str) -> tuple[str, int]:
     """The signal that a name stands for, empty where none, and how far down its names it is."""
     spelt = plain(name)
