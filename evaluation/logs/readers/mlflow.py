@@ -15,7 +15,7 @@ from io import StringIO
 from pathlib import Path
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.logs.limits import POINT, ROW, Memory
+from trainwreck.evaluation.logs.limits import MIB, POINT, ROW, Memory
 from trainwreck.evaluation.logs.log import Asked, Log, Points, checked_step
 from trainwreck.evaluation.logs.names import choose
 from trainwreck.evaluation.logs.numbers import Numbers
@@ -68,7 +68,9 @@ def _points_of(file: Path, memory: Memory) -> Points:
         place = f"{file}, line {number}"
         words = line.split()
         if len(words) < 3:  # a data set's name and digest may follow
-            raise InputError(f"{place}: {line[:40]!r} is not allowed; allowed: a time stamp, a value and a step")
+            raise InputError(
+                f"{place}: {line.rstrip()[:40]!r} is not allowed; allowed: a time stamp, a value and a step"
+            )
         value, step = numbers.value(words[1], place), numbers.step(words[2], place)
         if value is not None and step is not None:
             memory.take(POINT, place)
@@ -77,11 +79,11 @@ def _points_of(file: Path, memory: Memory) -> Points:
 
 
 def _from_database(path: Path, asked: Asked) -> list[Log]:
-    asked.memory.take_file(path)
     runs: dict[str, dict[str, Points]] = {}
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             database.execute("PRAGMA trusted_schema = OFF")
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MIB)
             _check_tables(database, path)
             started = _started(database, path, asked.memory)
             for run_id, name, step, value, is_nan in database.execute(
