@@ -44,6 +44,11 @@ def printable(text: object, most: int = LONGEST_LINE) -> str:
     return f"{words[:half]} ... {words[len(words) - half :]}"
 
 
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines, which stay; a line that can be printed as it is keeps its blanks."""
+    return "\n".join(line if line.isprintable() else printable(line) for line in text.split("\n"))
+
+
 def nearest(value: str, names: Iterable[str]) -> str:
     """A question with the name that is most like a value; empty where none is like it."""
     close = get_close_matches(value, list(names), n=1)

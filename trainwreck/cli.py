@@ -2,6 +2,7 @@
 
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -56,6 +57,7 @@ GROUPS = {
 COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
 FUNCTIONS = {"list": "list_", "import": "import_"}  # of the commands that Python has another use for
 RENAMED = {"class": "quiz grade"}
+SHOWN = 300  # characters of a file's name in a message
 INTERRUPTED = 130  # as shells report SIGINT
 RESUMING = {"demo", "generate", "label", "verify"}  # commands that keep what they have done
 UNFINISHED = 3
@@ -110,6 +112,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what the terminal's encoding has no letter for is printed as its code
+            stream.reconfigure(errors="backslashreplace")
     try:
         sys.exit(cli.main(prog_name="trainwreck", standalone_mode=False) or 0)
     except NO_ARGUMENTS as help_asked:
@@ -117,6 +122,13 @@ def main() -> None:
         sys.exit(0)
     except InputError as error:
         print(f"trainwreck: {printable(error)}", file=sys.stderr)
+        sys.exit(2)
+    except MemoryError:
+        print("trainwreck: out of memory; allowed: less at a time, or a machine with more", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:  # of the system, at whatever file: full, read-only, a name that is too long
+        place = f"{error.filename}:" if error.filename is not None else ""
+        print(f"trainwreck: {printable(place, SHOWN)} {error.strerror or printable(error)}", file=sys.stderr)
         sys.exit(2)
     except click.UsageError as error:
         if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import check_regular
 
 MIB = 2**20
 # Bytes, measured with sys.getsizeof and tracemalloc on CPython 3.11 and rounded up.
@@ -55,6 +54,8 @@ class Memory:
 
     def take_file(self, file: Path) -> None:
         """Count the text of a file; InputError for what is no regular file."""
+        from trainwreck.evaluation.files import check_regular  # which loads pyarrow, and options need the limits alone
+
         check_regular(file)
         try:
             size = file.stat().st_size

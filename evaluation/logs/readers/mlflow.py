@@ -64,13 +64,11 @@ def _from_folders(path: Path, asked: Asked) -> list[Log]:
 
 def _points_of(file: Path, memory: Memory) -> Points:
     points, numbers = Points(), Numbers()
-    for number, line in enumerate(StringIO(read_text(file, memory)), start=1):
+    for number, line in enumerate(map(str.rstrip, StringIO(read_text(file, memory))), start=1):
         place = f"{file}, line {number}"
         words = line.split()
         if len(words) < 3:  # a data set's name and digest may follow
-            raise InputError(
-                f"{place}: {line.rstrip()[:40]!r} is not allowed; allowed: a time stamp, a value and a step"
-            )
+            raise InputError(f"{place}: {line[:40]!r} is not allowed; allowed: a time stamp, a value and a step")
         value, step = numbers.value(words[1], place), numbers.step(words[2], place)
         if value is not None and step is not None:
             memory.take(POINT, place)
