@@ -78,7 +78,7 @@ def _values(file: Path, memory: Memory) -> Iterator[tuple[str, str, str | None, 
             table = whole.read(columns=list(COLUMNS))
             values = table["float_value"].cast(pa.float64())
             columns = [*(_texts(table[name], file) for name in COLUMNS[:4]), values.to_pylist()]
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise InputError(f"{file}: damaged, not Parquet of Neptune ({error})") from None
     for run, name, kind, step, value in zip(*columns, strict=True):
         if kind == SERIES:
