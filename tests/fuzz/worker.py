@@ -1,6 +1,7 @@
 """Runs command lines of `trainwreck`, one a line of JSON on stdin, in this process, and says how each ended.
 
-Answers are JSON lines: code (None where an exception came out), out and err, peak (KiB of memory of this process so far).
+Answers are JSON lines: code (None where an exception came out), out and err, peak (KiB of memory that this process has
+taken so far).
 """
 
 import json
@@ -20,7 +21,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (LARGEST, LARGEST))
     from trainwreck.cli import main as trainwreck
 
-    for line in sys.stdin:
+    questions, sys.stdin = sys.stdin, StringIO()  # a command that asks its user something finds an end
+    for line in questions:
         asked = json.loads(line)
         os.chdir(asked["folder"])
         sys.argv = ["trainwreck", *asked["words"]]
