@@ -26,11 +26,11 @@ class UnfinishedError(RuntimeError):
     """Work that was given so much time, and goes on when called again. One line, and exit code 3."""
 
 
-def printable(text: object, most: int = LONGEST_LINE) -> str:
+def printable(text: object, limit: int = LONGEST_LINE) -> str:
     r"""Text of others (a log, a detector, a file's name) as one line that a terminal can't take for a command.
 
     Escape sequences are removed; characters that print nothing, lone surrogates among them, stand as their codes; white
-    space is one blank. most: characters, of which a longer text loses the middle ones.
+    space is one blank. limit: characters, of which a longer text loses the middle ones.
 
     >>> printable("\x1b]0;title\x07loss \x1b[31mred\x1b[0m\n  \x07 \ud800")
     'loss red \\x07 \\ud800'
@@ -38,9 +38,9 @@ def printable(text: object, most: int = LONGEST_LINE) -> str:
     words = " ".join(_SEQUENCE.sub("", str(text)).split())
     if not words.isprintable():
         words = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
-    if len(words) <= most:
+    if len(words) <= limit:
         return words
-    half = (most - len(" ... ")) // 2
+    half = (limit - len(" ... ")) // 2
     return f"{words[:half]} ... {words[len(words) - half :]}"
 
 

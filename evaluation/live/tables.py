@@ -148,7 +148,10 @@ class Csv(Table):
     def _begin(self, text: str) -> bool:
         """Take a file's first line for its header; False where it is a row under the header of the file before."""
         separator = separator_of(text)
-        found = [cell.strip() for cell in next(csv.reader([text], delimiter=separator), [])]
+        try:
+            found = [cell.strip() for cell in next(csv.reader([text], delimiter=separator), [])]
+        except csv.Error as error:
+            raise InputError(f"{self.path}: its header is not CSV ({error})") from None
         if not any(found):
             raise InputError(f"{self.path}: a header without names; allowed: a header and rows")
         self.columns.limits.check_columns(len(found), str(self.path))

@@ -142,6 +142,9 @@ def _from_file(path: Path) -> tuple[str, list[RunSpec]]:
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not a plan that this version reads ({error})") from None
     for spec in specs:
+        odd = next((text for text in (*spec.overrides, spec.scenario, spec.file) if not isinstance(text, str)), None)
+        if odd is not None:
+            raise InputError(f'{path}: {odd!r} is not allowed; allowed: text, as "steps=300" in overrides')
         _check(spec, path)
     return str(content.get("name") or path.stem), specs
 

@@ -99,7 +99,7 @@ def _parse(overrides: Sequence[str]) -> list[Any]:
             raise InputError(f"setting: {text!r} is not allowed; allowed: a plain value, without ${{...}} and ???")
         try:
             parsed.append(OverridesParser.create().parse_override(text))
-        except (HydraException, RecursionError):
+        except (HydraException, RecursionError, ValueError):  # a number of thousands of digits is the last
             key, _, value = text.partition("=")
             if value.startswith("range(") and value.endswith(")"):
                 raise InputError(

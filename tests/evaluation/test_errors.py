@@ -29,7 +29,7 @@ def test_printable(text: object, shown: str) -> None:
 
 
 def test_long_text_keeps_both_ends() -> None:
-    cleaned = printable("begin" + "x" * 100_000 + "end", most=50)
+    cleaned = printable("begin" + "x" * 100_000 + "end", limit=50)
     assert len(cleaned) <= 50
     assert cleaned.startswith("begin")
     assert cleaned.endswith("end")

@@ -28,7 +28,7 @@ WORKER = Path(__file__).with_name("worker.py")
 
 @pytest.fixture
 def attempts() -> Attempts:
-    """Generators of random numbers, one an attempt, for FUZZ_SECONDS and at least one."""
+    """Generators of random numbers, one an attempt, for FUZZ_SECONDS and at least one attempt."""
 
     def drawn() -> Iterator[random.Random]:
         seconds, first = float(os.environ.get("FUZZ_SECONDS", "60")), int(os.environ.get("FUZZ_SEED", "0"))

@@ -162,9 +162,9 @@ def test_command_lines_are_carried_out_or_refused_in_one_line(attempts: Any, com
         words = words_for(rng)
         found = apart(words, folder) if rng.random() < 0.04 else commands.run(words, folder).wrong
         if found:
-            wrong.append(f"attempt {count} of this seed, {[word[:60] for word in words]}: {found}")
+            wrong.append(f"attempt {count} after the first seed, {[word[:60] for word in words]}: {found}")
             print(wrong[-1])
         elif {one.name for one in folder.parent.iterdir()} != {"here"}:
-            wrong.append(f"attempt {count}, {words}: wrote beside its folder")
+            wrong.append(f"attempt {count} after the first seed, {words}: wrote beside its folder")
         shutil.rmtree(folder.parent)
     assert not wrong, "\n".join(wrong)

@@ -350,9 +350,9 @@ def test_logs_are_read_or_refused_in_one_line(attempts: Any, commands: Any, tmp_
         words = words_for(rng, name)
         ended = commands.run(words, folder)
         if ended.wrong:
-            wrong.append(f"attempt {count} of this seed, {make.__name__}, {words}: {ended.wrong}")
+            wrong.append(f"attempt {count} after the first seed, {make.__name__}, {words}: {ended.wrong}")
             print(wrong[-1])
         elif ended.code == 2 and (folder / "made").exists():
-            wrong.append(f"attempt {count}, {words}: refused, and half-written")
+            wrong.append(f"attempt {count} after the first seed, {words}: refused, and half-written")
         shutil.rmtree(folder)
     assert not wrong, "\n".join(wrong)

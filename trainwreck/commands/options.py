@@ -139,8 +139,7 @@ def limits_options(command: Callable[..., Any], *, batch: bool = True) -> Any:
         text = "Rows handed to a Python detector's process at a time; 1: no later row is in it."
         options = (("--batch", Limits.batch, text), *options)
     for option, default, text in options:
-        kind = int if isinstance(default, int) else Number(min_open=True)
-        limited = click.option(option, type=kind, default=default, show_default=True, help=text)(limited)
+        limited = click.option(option, type=type(default), default=default, show_default=True, help=text)(limited)
     return limited
 
 

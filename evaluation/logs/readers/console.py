@@ -16,8 +16,11 @@ Transformers    {'loss': 3.25, 'grad_norm': 0.5, ..., 'epoch': 0.1}; {'eval_loss
 """
 
 import re
+import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -30,6 +33,7 @@ from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.rows import Row, log_of_rows
 from trainwreck.evaluation.logs.text import read_text
 
+PATTERN_SECONDS = 20  # of the processor, for all lines of a log
 LONGEST = 10_000  # characters; a longer line is nothing that a training program prints
 _VALUE = r"[+-]?(?:\d|\.\d|(?:nan|inf(?:inity)?|n/a)(?![a-z]))[^\s,|;]*"
 _SPACED = re.compile(rf"(?P<name>[a-z][\w /()-]{{0,100}}?)(?:\s*[:=]\s*|\s+)(?P<value>{_VALUE})", re.IGNORECASE)
@@ -92,13 +96,14 @@ def read_console(file: Path, asked: Asked) -> list[Log]:
         )
     rows: list[Row] = []
     names: dict[str, None] = {}
-    for number, line in _lines(file, asked.memory):
-        place = f"{file}, line {number}"
-        found = _by_pattern(line, asked.pattern) if asked.pattern else _known(line, KNOWN[form], asked, place)
-        if found:
-            asked.memory.take(ROW + CELL * len(found), place)
-            rows.append((place, found))
-            names |= dict.fromkeys(found)
+    with _bounded(file) if asked.pattern else nullcontext():
+        for number, line in _lines(file, asked.memory):
+            place = f"{file}, line {number}"
+            found = _by_pattern(line, asked.pattern) if asked.pattern else _known(line, KNOWN[form], asked, place)
+            if found:
+                asked.memory.take(ROW + CELL * len(found), place)
+                rows.append((place, found))
+                names |= dict.fromkeys(found)
     if not rows:
         raise InputError(f"--pattern: no line of {file} has it; allowed: a regular expression that is in its lines")
     if STEP not in names and asked.every is None and not any(t.signal == STEP for t in asked.mapping.values()):
@@ -141,6 +146,25 @@ def _known(line: str, forms: tuple[Form, ...], asked: Asked, place: str) -> dict
             raise InputError(f"{place}: {name!r} stands twice, as {row[name]} and {pair['value']}; allowed: once")
         row[name] = pair["value"]
     return row
+
+
+@contextmanager
+def _bounded(file: Path) -> Iterator[None]:
+    """A limit on the CPU time of a pattern: some take the cube of a line's length. Only where signals arrive."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def over(number: int, frame: object) -> None:
+        raise InputError(f"--pattern: over {PATTERN_SECONDS} s in {file}; allowed: one that a line decides at once")
+
+    before = signal.signal(signal.SIGVTALRM, over)
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATTERN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _by_pattern(line: str, pattern: re.Pattern[str]) -> dict[str, str]:

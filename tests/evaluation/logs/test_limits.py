@@ -17,7 +17,7 @@ from trainwreck.evaluation.live import lines
 from trainwreck.evaluation.live.sources import open_log
 from trainwreck.evaluation.logs.imported import import_logs
 from trainwreck.evaluation.logs.limits import LogLimits
-from trainwreck.evaluation.logs.readers import read
+from trainwreck.evaluation.logs.readers import console, read
 from trainwreck.evaluation.logs.rules import to_trace
 
 MIB = 2**20
@@ -179,9 +179,19 @@ def test_a_header_without_names(log: Any, header: str, reader: Any) -> None:
         reader(log("run.csv", header + "\n"))
 
 
-def test_a_header_that_is_one_long_word(log: Any) -> None:
+@pytest.mark.parametrize("reader", [read, followed])
+@pytest.mark.parametrize("header", ["x" * 300_000, 'step,"lo\nss"x\n",loss'])
+def test_a_header_that_is_no_csv(log: Any, header: str, reader: Any) -> None:
     with pytest.raises(InputError):
-        read(log("run.csv", "x" * 300_000 + "\n1\n"))
+        reader(log("run.csv", header + "\n1,2\n"))
+
+
+def test_a_pattern_that_takes_the_cube_of_a_line(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "PATTERN_SECONDS", 0.2)
+    path = log("run.log", "9" * 5000 + "\nstep 1 loss 2.5\n")
+    with pytest.raises(InputError, match=r"--pattern: over 0.2 s in .*run.log"):
+        read(path, pattern=r"(?P<step>\d+).*?(?P<loss>\d\.\d+)x")
+    assert read(path, pattern=r"step (?P<step>\d+) loss (?P<loss>\d\.\d+)")
 
 
 @pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
