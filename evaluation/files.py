@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -13,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trainwreck.evaluation.errors import InputError
+
+DEEPEST = 100  # brackets within brackets of a JSON document
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -65,18 +68,56 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """UTF-8 text, atomically."""
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    """UTF-8 text, atomically. What UTF-8 has no place for (a file's name can hold it) is written as its code."""
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8", errors="backslashreplace"))
 
 
 def read_json(path: Path) -> Any:
     """Content of a JSON file; InputError with the file's name where it is missing or broken."""
+    check_regular(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: missing") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: can't be read ({error.strerror or error})") from None
+    except ValueError as error:
         raise InputError(f"{path}: damaged, not JSON ({error})") from None
+
+
+def parse_json(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """What a JSON text says. pairs: see `json.loads`. ValueError for anything that Python can't hold safely too.
+
+    That is a document with more than `DEEPEST` brackets inside each other, and a whole number of more digits than
+    Python converts.
+    """
+    try:
+        found = json.loads(text, object_pairs_hook=pairs)
+    except RecursionError:
+        raise ValueError(f"over {DEEPEST} brackets deep") from None
+    if text.count("[") + text.count("{") > DEEPEST:
+        level = [found]
+        for _ in range(DEEPEST):
+            level = [one for value in level if isinstance(value, (dict, list)) for one in _parts(value)]
+            if not level:
+                return found
+        raise ValueError(f"over {DEEPEST} brackets deep")
+    return found
+
+
+def _parts(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return (one for one in (value.values() if isinstance(value, dict) else value) if isinstance(one, (dict, list)))
+
+
+def check_regular(path: Path) -> None:
+    """InputError for what may never end when it is read, or never begin: a FIFO, a device, a socket."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return  # whoever opens it says why
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a FIFO" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise InputError(f"{path}: {kind} is not allowed; allowed: a file or folder")
 
 
 def write_parquet(path: Path, tables: Iterable[pa.Table]) -> None:

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Protocol
 
+from trainwreck.evaluation.errors import printable
+
 Tick = Callable[[int, int, str], None]
 """Called with work done, work in all, and what to say beside it."""
 
@@ -57,7 +59,13 @@ def _bar(what: str) -> Iterator[Told]:
         task = bar.add_task(what, total=None, note="", end=None)
 
         def tick(done: int, total: int, note: str, left: float | None = None) -> None:
-            bar.update(task, completed=done, total=total, note=note, end=None if left is None else monotonic() + left)
+            bar.update(
+                task,
+                completed=done,
+                total=total,
+                note=printable(note),
+                end=None if left is None else monotonic() + left,
+            )
 
         yield tick
 
@@ -74,7 +82,9 @@ class _Lines:
                 left = now * (total - done) / done
             rest = f", about {spell(left)} left" if left is not None and done < total else ""
             print(
-                f"{self.what}: {done / max(1, total):4.0%} after {now:.0f} s{rest}  {note}", file=sys.stderr, flush=True
+                f"{self.what}: {done / max(1, total):4.0%} after {now:.0f} s{rest}  {printable(note)}",
+                file=sys.stderr,
+                flush=True,
             )
 
 

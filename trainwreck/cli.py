@@ -2,12 +2,13 @@
 
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, nearest
+from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, nearest, printable
 
 # Command to its module in `trainwreck.commands` and its line of help, which no module need be loaded for.
 GROUPS = {
@@ -56,6 +57,7 @@ GROUPS = {
 COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
 FUNCTIONS = {"list": "list_", "import": "import_"}  # of the commands that Python has another use for
 RENAMED = {"class": "quiz grade"}
+SHOWN = 300  # characters of a file's name in a message
 INTERRUPTED = 130  # as shells report SIGINT
 RESUMING = {"demo", "generate", "label", "verify"}  # commands that keep what they have done
 UNFINISHED = 3
@@ -110,25 +112,35 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what the terminal's encoding has no letter for is printed as its code
+            stream.reconfigure(errors="backslashreplace")
     try:
         sys.exit(cli.main(prog_name="trainwreck", standalone_mode=False) or 0)
     except NO_ARGUMENTS as help_asked:
         print(help_asked.format_message())
         sys.exit(0)
     except InputError as error:
-        print(f"trainwreck: {error}", file=sys.stderr)
+        print(f"trainwreck: {printable(error)}", file=sys.stderr)
+        sys.exit(2)
+    except MemoryError:
+        print("trainwreck: out of memory; allowed: less at a time, or a machine with more", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:  # of the system, at whatever file: full, read-only, a name that is too long
+        place = f"{error.filename}:" if error.filename is not None else ""
+        print(f"trainwreck: {printable(place, SHOWN)} {error.strerror or printable(error)}", file=sys.stderr)
         sys.exit(2)
     except click.UsageError as error:
         if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx:
             print(" ".join(error.ctx.get_usage().split()), file=sys.stderr)
-        print(f"trainwreck: {_line(error)}", file=sys.stderr)
+        print(f"trainwreck: {printable(_line(error))}", file=sys.stderr)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         resumes = not RESUMING.isdisjoint(sys.argv[1:2])
         print(f"trainwreck: interrupted{'; the same command goes on from here' if resumes else ''}", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except (WorkerLostError, UnfinishedError) as error:
-        print(f"trainwreck: {error}", file=sys.stderr)
+        print(f"trainwreck: {printable(error)}", file=sys.stderr)
         sys.exit(UNFINISHED if isinstance(error, UnfinishedError) else 1)
 
 

@@ -9,6 +9,7 @@ from trainwreck.evaluation.dataset.sample import named
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.logs.imported import said_name
+from trainwreck.evaluation.logs.limits import LogLimits, Memory
 from trainwreck.evaluation.logs.names import Target
 from trainwreck.evaluation.logs.readers.formats import read
 from trainwreck.evaluation.logs.rules import to_trace
@@ -39,11 +40,12 @@ def subjects(
     blank: str | None = None,
     every: int | None = None,
     pattern: str | None = None,
+    limits: LogLimits | None = None,
 ) -> Subjects:
     """The runs of a log, or the one that is named. A data set is a folder with a manifest, or "sample".
 
-    format, mapping, blank, every, pattern: as for `import`, not allowed for a data set. InputError as there, and for a
-    run that is not there.
+    format, mapping, blank, every, pattern: as for `import`, not allowed for a data set. limits: of a log. InputError as
+    there, and for a run that is not there.
     """
     folder = named(log)
     if (folder / "manifest.json").is_file():
@@ -54,7 +56,7 @@ def subjects(
         data = load(folder)
         chosen = data.runs["run_id"].tolist() if run is None else [data.run(run)["run_id"]]
         return Subjects(tuple(map(str, chosen)), data.trace)
-    found = read(log, format, mapping, blank=blank, every=every, pattern=pattern)
+    found = read(log, format, mapping, blank=blank, every=every, pattern=pattern, limits=limits)
     logs = {said_name(log, one.name): one for one in found}
     seen = {name for one in found for name in (*one.choice.signals, one.choice.step)}
     unused = [column for column in mapping or {} if column not in seen]
@@ -63,7 +65,7 @@ def subjects(
     chosen = [name for name, one in logs.items() if run in (None, name, one.name)]
     if not chosen:
         raise unknown("run", run, [one.name or name for name, one in logs.items()])
-    return Subjects(tuple(chosen), lambda name: to_trace(logs[name], name)[0])
+    return Subjects(tuple(chosen), lambda name: to_trace(logs[name], name, Memory(limits))[0])
 
 
 def only(found: Subjects, log: Path) -> tuple[str, Trace]:

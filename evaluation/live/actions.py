@@ -1,16 +1,15 @@
 """What an alarm sets off: a line in the log, the end of the training, or a user's hook."""
 
 import json
-import os
 import shlex
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable
 from typing import Literal
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.live.monitor import Alarm, logger
+from trainwreck.evaluation.live.training_process import TrainingProcess
 
 LOG, STOP, COMMAND = "log", "stop", "cmd:"
 COMMAND_SECONDS = 60.0  # a command that takes longer is ended
@@ -37,15 +36,18 @@ def in_training(on_alarm: OnAlarm) -> Action:
     return act
 
 
-def at_command_line(word: str, pid: int | None, say: Callable[[str], object]) -> Action:
-    """For `trainwreck watch`: log, stop (with a signal to `pid`, if there is one), or `cmd:` and a command.
+def at_command_line(
+    word: str, process: TrainingProcess | None, say: Callable[[str], object], kill_after: float | None = None
+) -> Action:
+    """For `trainwreck watch`: log, stop (which ends `process`, if there is one), or `cmd:` and a command.
 
-    InputError for any other word, which might be the name of a program, and for a command that is not there.
+    kill_after: seconds from SIGTERM to SIGKILL, None for never. InputError for any other word, which might be the name
+    of a program, and for a command that is not there.
     """
     if word == LOG:
         return lambda alarm: False
     if word == STOP:
-        return lambda alarm: _stop(pid, say)
+        return lambda alarm: _stop(process, say, kill_after)
     allowed = f"allowed: {LOG}, {STOP}, or {COMMAND} and a command that is installed"
     if not word.startswith(COMMAND):
         raise InputError(f"--on-alarm: {word!r} is not allowed; {allowed}")
@@ -58,13 +60,9 @@ def at_command_line(word: str, pid: int | None, say: Callable[[str], object]) ->
     return lambda alarm: _run(words, alarm, say)
 
 
-def _stop(pid: int | None, say: Callable[[str], object]) -> bool:
-    if pid is not None:
-        try:
-            os.kill(pid, signal.SIGTERM)
-            say(f"SIGTERM sent to process {pid}")
-        except OSError as error:
-            say(f"process {pid}: no signal could be sent ({error.strerror})")
+def _stop(process: TrainingProcess | None, say: Callable[[str], object], kill_after: float | None) -> bool:
+    if process is not None:
+        process.end(say, kill_after)
     return True
 
 

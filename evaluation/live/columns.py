@@ -11,8 +11,9 @@ from typing import Any
 
 from trainwreck.evaluation.dataset.schema import SIGNALS
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.logs.limits import LogLimits
 from trainwreck.evaluation.logs.log import checked_step
-from trainwreck.evaluation.logs.names import Choice, Target, choose
+from trainwreck.evaluation.logs.names import Choice, Target, choose, target_of
 from trainwreck.evaluation.logs.numbers import Numbers
 
 _NOTHING = dict.fromkeys(signal.name for signal in SIGNALS)
@@ -30,8 +31,10 @@ class Columns:
         *,
         has_step: bool = True,
         check: Callable[[Sequence[str]], None] = lambda taken: None,
+        limits: LogLimits | None = None,
     ) -> None:
         self.mapping, self.has_step, self.check = mapping, has_step, check
+        self.limits = limits or LogLimits()
         self.seen: dict[str, None] = {}  # columns that have held a value
         self.choice: Choice | None = None
 
@@ -43,14 +46,16 @@ class Columns:
         """
         fresh = [name for name, cell in cells.items() if cell is not None and cell != "" and name not in self.seen]
         self.seen |= dict.fromkeys(fresh)
-        if fresh or self.choice is None:
+        self.limits.check_columns(len(self.seen), place)
+        if self._decides(fresh):
             self._choose(place)
         if self.choice is None:
             return None, {}
         values: Values = {}
-        for column, target in self.choice.signals.items():
-            value = numbers.value(cells.get(column), f"{place}: column {column!r}")
-            if value is not None:
+        for column, cell in cells.items():
+            target = self.choice.signals.get(column)
+            value = None if target is None else numbers.value(cell, f"{place}: column {column!r}")
+            if target is not None and value is not None:
                 values[target] = value
         if not values or self.choice.step is None:
             return None, values
@@ -66,6 +71,18 @@ class Columns:
         missing = [column for column in self.mapping if column not in self.seen]
         if missing:
             raise InputError(f"--map: no log has a column {missing[0]!r}")
+
+    def _decides(self, fresh: Sequence[str]) -> bool:
+        """Whether new columns may change what is read: not those of no signal, and not one entry more of a list."""
+        decides = False
+        for name in fresh:
+            target = self.mapping.get(name) or target_of(name)
+            if self.choice is not None and target is not None and target.entry is not None:
+                self.choice.signals.setdefault(name, target)
+                self.check([name])
+            elif target is not None:
+                decides = True
+        return decides
 
     def _choose(self, place: str) -> None:
         names = list(self.seen)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.logs.limits import LogLimits
 
 BLOCK = 1 << 20  # bytes read at a time
 HEAD = 256  # bytes at the beginning by which a file is known again
@@ -30,8 +31,8 @@ class Line(NamedTuple):
 class Lines:
     """Lines of the file at `path`, which need not exist yet."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, limits: LogLimits | None = None) -> None:
+        self.path, self.limits = path, limits or LogLimits()
         self._file: BinaryIO | None = None
 
     def poll(self) -> Iterator[Line]:
@@ -50,7 +51,7 @@ class Lines:
     def last(self) -> Iterator[Line]:
         """The text after the last newline, once the file is complete."""
         if self._file is not None and self._left.strip():
-            yield self._line(self._left, whole=False)
+            yield self._line(self._left, whole=self._left.endswith(b"\r"))
             self._left = b""
 
     def close(self) -> None:
@@ -88,12 +89,15 @@ class Lines:
         while block := file.read(BLOCK):
             if len(self._head) < HEAD:
                 self._head += block[: HEAD - len(self._head)]
-            *whole, self._left = (self._left + block).split(b"\n")
-            for line in whole:
+            lines = (self._left + block).splitlines(keepends=True)  # of bytes: at \n, \r and \r\n alone
+            self._left = b"" if lines[-1].endswith(b"\n") else lines.pop()  # a \r may be the half of \r\n
+            for line in lines:
                 yield self._line(line)
+            self.limits.check_line(len(self._left), f"{self.path}, line {self._number + 1}")
 
     def _line(self, content: bytes, *, whole: bool = True) -> Line:
         self._number += 1
+        self.limits.check_line(len(content), f"{self.path}, line {self._number}")
         if self._number == 1:
             if content.startswith(OTHER_MARKS):
                 raise InputError(f"{self.path}: UTF-16 is not allowed here; allowed: UTF-8")
@@ -102,6 +106,6 @@ class Lines:
             text = content.decode("utf-8")
         except UnicodeDecodeError:
             raise InputError(f"{self.path}, line {self._number}: not UTF-8 text") from None
-        line = Line(self._number, text.rstrip("\r"), self._first, whole)
+        line = Line(self._number, text.rstrip("\r\n"), self._first, whole)
         self._first = False
         return line

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Protocol
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.files import check_regular
 from trainwreck.evaluation.live.events import Events
 from trainwreck.evaluation.live.tables import Csv, Found, JsonLines
+from trainwreck.evaluation.logs.limits import LogLimits
 from trainwreck.evaluation.logs.names import Target
 from trainwreck.evaluation.logs.readers import lightning, trainer_state
 from trainwreck.evaluation.logs.readers.formats import FORMATS
@@ -27,7 +29,7 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-FOLLOWED: dict[str, Callable[[Path, Mapping[str, Target]], Source]] = {
+FOLLOWED: dict[str, Callable[[Path, Mapping[str, Target], LogLimits | None], Source]] = {
     "csv": Csv,
     "jsonl": JsonLines,
     "tensorboard": Events,
@@ -35,8 +37,11 @@ FOLLOWED: dict[str, Callable[[Path, Mapping[str, Target]], Source]] = {
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "trainer_state", ".wandb": "wandb", ".db": "mlflow"}
 
 
-def open_log(path: Path, format: str | None, mapping: Mapping[str, Target], *, wait: bool) -> Source:
+def open_log(
+    path: Path, format: str | None, mapping: Mapping[str, Target], *, wait: bool, limits: LogLimits | None = None
+) -> Source:
     """What follows a log. wait: it need not be there yet. InputError where it can't be followed."""
+    check_regular(path)
     if format is not None:
         _refuse(format)
     found = _format(path)
@@ -46,18 +51,18 @@ def open_log(path: Path, format: str | None, mapping: Mapping[str, Target], *, w
         if not wait:
             what = "no log of a known format in it" if path.exists() else "no such file or folder"
             raise InputError(f"{path}: {what}; allowed: {', '.join(FOLLOWED)}")
-        return Later(path, format, mapping)
+        return Later(path, format, mapping, limits)
     chosen = format or found
     if path.is_dir() and chosen != "tensorboard":
         path = path / lightning.NAME
-    return FOLLOWED[chosen](path, mapping)
+    return FOLLOWED[chosen](path, mapping, limits)
 
 
 class Later:
     """A log whose format can't be told before there is something of it."""
 
-    def __init__(self, path: Path, format: str | None, mapping: Mapping[str, Target]) -> None:
-        self.path, self.format, self.mapping = path, format, mapping
+    def __init__(self, path: Path, format: str | None, mapping: Mapping[str, Target], limits: LogLimits | None) -> None:
+        self.path, self.format, self.mapping, self.limits = path, format, mapping, limits
         self._source: Source | None = None
 
     @property
@@ -67,7 +72,7 @@ class Later:
     def poll(self) -> Iterator[Found]:
         """Nothing until something is there."""
         if self._source is None and _format(self.path) is not None:
-            self._source = open_log(self.path, self.format, self.mapping, wait=False)
+            self._source = open_log(self.path, self.format, self.mapping, wait=False, limits=self.limits)
         return self._source.poll() if self._source else iter(())
 
     def finish(self) -> Iterator[Found]:

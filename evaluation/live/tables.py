@@ -6,15 +6,16 @@ were read already are skipped. A table that goes on without a header, as after a
 """
 
 import csv
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.files import parse_json
 from trainwreck.evaluation.live.columns import Columns, Values
 from trainwreck.evaluation.live.lines import Line, Lines
+from trainwreck.evaluation.logs.limits import LogLimits
 from trainwreck.evaluation.logs.names import Target
 from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.readers.csv import separator_of
@@ -27,10 +28,10 @@ Found = tuple[int, Values]
 class Table:
     """What CSV and JSON Lines share. Use one of the two."""
 
-    def __init__(self, path: Path, mapping: Mapping[str, Target]) -> None:
+    def __init__(self, path: Path, mapping: Mapping[str, Target], limits: LogLimits | None = None) -> None:
         self.path = path
-        self.lines = Lines(path)
-        self.columns = Columns(mapping, check=self.check)
+        self.lines = Lines(path, limits)
+        self.columns = Columns(mapping, check=self.check, limits=limits)
         self.numbers = Numbers()
         self.rules: Counter[str] = Counter()
         self._beginning: Found | None = None  # the first row that had values
@@ -90,22 +91,25 @@ class JsonLines(Table):
             return None
         place = f"{self.path}, line {line.number}"
         try:
-            found = json.loads(line.text)
-        except (json.JSONDecodeError, RecursionError) as error:
+            found = parse_json(line.text)
+        except ValueError as error:
             if not line.whole:
                 self.rules["cut off last line"] += 1
                 return None
             raise InputError(f"{place}: not JSON ({error})") from None
         if not isinstance(found, dict):
             raise InputError(f"{place}: not a JSON object")
-        return flat(found)
+        try:
+            return flat(found)
+        except InputError as error:
+            raise InputError(f"{place}: {error}") from None
 
 
 class Csv(Table):
     """A header and rows."""
 
-    def __init__(self, path: Path, mapping: Mapping[str, Target]) -> None:
-        super().__init__(path, mapping)
+    def __init__(self, path: Path, mapping: Mapping[str, Target], limits: LogLimits | None = None) -> None:
+        super().__init__(path, mapping, limits)
         self.header: list[str] = []
         self._open = ""  # a line whose quotes are not closed yet
 
@@ -119,6 +123,7 @@ class Csv(Table):
             self._open, self._headed = "", False
         text = self._open + line.text
         if text.count('"') % 2 and line.whole:
+            self.columns.limits.check_line(len(text), f"{self.path}, line {line.number}")
             self._open = text + "\n"
             return None
         self._open = ""
@@ -143,7 +148,13 @@ class Csv(Table):
     def _begin(self, text: str) -> bool:
         """Take a file's first line for its header; False where it is a row under the header of the file before."""
         separator = separator_of(text)
-        found = [cell.strip() for cell in next(csv.reader([text], delimiter=separator))]
+        try:
+            found = [cell.strip() for cell in next(csv.reader([text], delimiter=separator), [])]
+        except csv.Error as error:
+            raise InputError(f"{self.path}: its header is not CSV ({error})") from None
+        if not any(found):
+            raise InputError(f"{self.path}: a header without names; allowed: a header and rows")
+        self.columns.limits.check_columns(len(found), str(self.path))
         if self.header and len(found) == len(self.header) and _all_numbers(found):
             return False
         self.header = found

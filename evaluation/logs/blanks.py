@@ -16,6 +16,8 @@ one run      where a signal was named with --map, no other column of numbers goe
 A blank row between two values is missing: the model was no NaN there, or the run went on from before.
 """
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,18 +55,19 @@ def settle_blanks(cells: Sequence[Cells], choice: Choice, asked: Asked, numbers:
     """Put NaN where a blank cell stands for it; what was done, and the steps at the end that have no value at all."""
     outcomes = {name: target for name, target in choice.signals.items() if BY_NAME[target.signal].role is Role.OUTCOME}
     columns = {target: name for name, target in outcomes.items()}
-    valued = [i for i, found in enumerate(cells) if any(target in found.values for target in columns)]
+    valued = [i for i, found in enumerate(cells) if any(target in columns for target in found.values)]
     blanks = Blanks(asked.blank or "rule")
     if not valued:
         return blanks, []
-    bare = [f for f in cells if not any(t in f.values for t in columns) and any(name in f.row for name in outcomes)]
-    tail = [found for found in cells[valued[-1] + 1 :] if any(name in found.row for name in outcomes)]
+    bare = [f for f in cells if not any(t in columns for t in f.values) and any(name in outcomes for name in f.row)]
+    tail = [found for found in cells[valued[-1] + 1 :] if any(name in outcomes for name in found.row)]
     before = cells[: valued[-1] + 1]
     if tail:
         blanks.rows, blanks.since = len(tail), (tail[0].place, tail[0].step)
     filled: list[tuple[Cells, list[Target]]] = []
     if asked.blank == NAN:
-        most = [t for t in columns if 2 * sum(t in cells[i].values for i in valued) > len(valued)] or list(columns)
+        counts = Counter(target for i in valued for target in cells[i].values)
+        most = [target for target in columns if 2 * counts[target] > len(valued)] or list(columns)
         filled, blanks.why = [(found, most) for found in bare], "as asked"
     elif asked.blank is None and tail:
         filled, blanks.why = _by_rule(before, tail, choice, columns, asked, numbers)
@@ -74,10 +77,10 @@ def settle_blanks(cells: Sequence[Cells], choice: Choice, asked: Asked, numbers:
             if (found.step, target) not in taken:
                 found.values[target] = float("nan")
                 blanks.nan[str(target)] = blanks.nan.get(str(target), 0) + 1
-    for target, name in columns.items():
-        count = sum(name in found.row and target not in found.values for found in cells)
-        if count:
-            blanks.missing[str(target)] = count
+    missing = Counter(
+        outcomes[name] for f in cells for name in f.row if name in outcomes and outcomes[name] not in f.values
+    )
+    blanks.missing |= {str(target): missing[target] for target in columns if missing[target]}
     return blanks, [found.step for found in tail if not found.values]
 
 
@@ -92,30 +95,39 @@ def _by_rule(
     if any(value != value for found in before for target, value in found.values.items() if target in columns):
         return [], "NaN is written out in this log"
     own = {choice.step, *columns.values()}
-    live = sorted({name for found in tail for name, cell in found.row.items() if name not in own and _full(cell)})
-    others = [name for name in live if name not in choice.signals]
-    words = {name for name in others if _is_word(name, [*before, *tail], numbers)}
+    live = {name for found in tail for name, cell in found.row.items() if name not in own and _full(cell)}
+    others = sorted(name for name in live if name not in choice.signals)
+    words = _words(set(others), [*before, *tail], numbers)
     going = next((name for name in others if any(part in plain(name) for part in _OF_THE_MODEL)), None)
     if going is None and any(name in asked.mapping for name in columns.values()):
         going = next((name for name in others if name not in words), None)
     if going is not None:
         return [], f"{going!r} goes on"
 
-    def kind(found: Cells) -> tuple[Any, ...]:
-        return tuple(str(found.row.get(name)) if name in words else _full(found.row.get(name)) for name in live)
+    def kind(found: Cells) -> frozenset[tuple[str, str]]:
+        row = found.row.items()
+        return frozenset((n, str(cell) if n in words else "") for n, cell in row if n in live and _full(cell))
 
-    first = {target: next((i for i, f in enumerate(before) if target in f.values), len(before)) for target in columns}
-    alike: dict[tuple[Any, ...], list[tuple[int, Cells]]] = {}
+    first: dict[Target, int] = {}
+    alike: dict[Any, list[int]] = {}  # places of the rows of a kind
+    had: dict[Any, Counter[Target]] = {}  # in how many of them a signal has a value
     for place, found in enumerate(before):
-        alike.setdefault(kind(found), []).append((place, found))
+        alike.setdefault(kind(found), []).append(place)
+        had.setdefault(kind(found), Counter()).update(found.values.keys())
+        for target in found.values:
+            first.setdefault(target, place)
     steps = {found.step for found in before}
     filled = []
     for found in tail:
-        always = []
-        for target, name in columns.items():
-            like = [f for place, f in alike.get(kind(found), ()) if place >= first[target]]
-            if name in found.row and found.step not in steps and like and all(target in f.values for f in like):
-                always.append(target)
+        which, always = kind(found), []
+        places = alike.get(which, []) if found.step not in steps else []
+        for name in found.row:
+            of = choice.signals.get(name)
+            if of is None or of not in columns or of not in first:
+                continue
+            since = len(places) - bisect_left(places, first[of])
+            if since and had[which][of] == since:
+                always.append(of)
         if always:
             filled.append((found, always))
     if len({found.step for found, _ in filled}) < FEWEST:
@@ -127,10 +139,18 @@ def _full(cell: Any) -> bool:
     return cell is not None and str(cell).strip() != ""
 
 
-def _is_word(name: str, cells: Sequence[Cells], numbers: Numbers) -> bool:
-    """Whether a column says with a few texts what kind of row it is."""
-    texts = {str(found.row.get(name)) for found in cells if _full(found.row.get(name))}
-    return len(texts) <= MOST_WORDS and not any(_is_number(text, numbers) for text in texts)
+def _words(names: set[str], cells: Sequence[Cells], numbers: Numbers) -> set[str]:
+    """Those of some columns that say with a few texts what kind of row it is."""
+    texts: dict[str, set[str]] = {name: set() for name in names}
+    for found in cells:
+        for name, cell in found.row.items():
+            if name in names and _full(cell) and len(texts[name]) <= MOST_WORDS:
+                texts[name].add(str(cell))
+    return {
+        name
+        for name, seen in texts.items()
+        if len(seen) <= MOST_WORDS and not any(_is_number(text, numbers) for text in seen)
+    }
 
 
 def _is_number(text: str, numbers: Numbers) -> bool:

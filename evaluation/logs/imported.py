@@ -28,6 +28,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import sha256, write_folder
 from trainwreck.evaluation.logs.labels import Label, read_labels
+from trainwreck.evaluation.logs.limits import LogLimits, Memory
 from trainwreck.evaluation.logs.log import Log
 from trainwreck.evaluation.logs.names import Target
 from trainwreck.evaluation.logs.readers.formats import read
@@ -44,19 +45,21 @@ def import_logs(
     blank: str | None = None,
     every: int | None = None,
     pattern: str | None = None,
+    limits: LogLimits | None = None,
 ) -> list[dict[str, Any]]:
     """Write the data set; the entries of its manifest. Nothing is written where any log is refused.
 
-    mapping, blank, every, pattern: see `read`.
+    mapping, blank, every, pattern, limits: see `read`.
     """
     given = read_labels(labels) if labels else {}
     entries: list[dict[str, Any]] = []
     traces: list[Trace] = []
     seen: set[str] = set()
+    memory = Memory(limits)
     for path in paths:
-        for log in read(path, format, mapping, blank=blank, every=every, pattern=pattern):
+        for log in read(path, format, mapping, blank=blank, every=every, pattern=pattern, limits=limits):
             seen |= {*log.choice.signals, *([log.choice.step] if log.choice.step else [])}
-            entry, trace = _entry(path, log, given)
+            entry, trace = _entry(path, log, given, memory)
             twin = next((other for other in entries if other["run_id"] == entry["run_id"]), None)
             if twin is not None:
                 raise InputError(f"{log.place}: the same log as {twin['log']}; allowed: each once")
@@ -70,11 +73,11 @@ def import_logs(
     return entries
 
 
-def _entry(path: Path, log: Log, given: Mapping[str, Label]) -> tuple[dict[str, Any], Trace]:
+def _entry(path: Path, log: Log, given: Mapping[str, Label], memory: Memory) -> tuple[dict[str, Any], Trace]:
     root = path if path.is_dir() else path.parent
     files = {file.relative_to(root).as_posix(): sha256(file) for file in log.files}
     run_id = _run_id(path, log.name, files)
-    trace, account = to_trace(log, run_id)
+    trace, account = to_trace(log, run_id, memory)
     label = given.get(said_name(path, log.name))
     _check_label(label, trace, log)
     columns = {name: target for name, target in log.choice.signals.items() if log.points[target].steps}

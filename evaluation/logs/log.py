@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.logs.limits import POINT, Memory
 from trainwreck.evaluation.logs.names import Choice, Target
 
 LAST_STEP = 2**31 - 1  # what telemetry's step column holds
@@ -18,12 +19,14 @@ class Asked:
 
     mapping: column to target, before the known names. blank: nan or missing, None for the rule of `blanks`.
     every: the log has no step, its rows are so many steps apart. pattern: what the lines of a text log look like.
+    memory: what is counted for the log, with its limits.
     """
 
     mapping: Mapping[str, Target] = field(default_factory=dict)
     blank: str | None = None
     every: int | None = None
     pattern: re.Pattern[str] | None = None
+    memory: Memory = field(default_factory=Memory)
 
 
 @dataclass
@@ -70,6 +73,11 @@ class Log:
     rules: Counter[str] = field(default_factory=Counter)
     bare: list[int] = field(default_factory=list)
     blanks: Blanks | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Memory that its points take, about."""
+        return POINT * sum(len(points.steps) for points in self.points.values())
 
     @property
     def place(self) -> str:

@@ -99,6 +99,7 @@ NATS = "nats/token"
 UNITS = {"bits": ("bits", "bit", "bpb", "bpc", "bpt", "bpw"), "perplexity": ("ppl", "perplexity")}
 
 _RANKS = {signal: {name: rank for rank, name in enumerate(names.spelt())} for signal, names in SYNONYMS.items()}
+MOST_ENTRIES = 1024  # of a list signal: layers, buckets of positions
 _ENTRY = re.compile(r"(?P<signal>[a-z_]+)/(?P<entry>\d{1,4})")
 
 
@@ -141,6 +142,11 @@ def choose(
     """
     if not names:
         raise InputError(f"{place}: no value is logged; allowed: {'steps and ' if has_step else ''}a signal or more")
+    odd = next(
+        (name for name in names if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name)), None
+    )
+    if odd is not None:
+        raise InputError(f"{place}: column {odd!r} is no Unicode text; allowed: names without lone surrogates")
     taken = {name: mapping[name] for name in names if name in mapping}
     rivals: dict[str, list[tuple[int, str]]] = {}
     ignored: dict[str, str] = {}
@@ -201,11 +207,17 @@ def _unit(name: str) -> str:
 def _exact(name: str) -> Target | None:
     """A signal by the schema's own name, or an entry of a list as `signal/entry`."""
     entry = _ENTRY.fullmatch(name)
-    if entry and entry["signal"] in BY_NAME and BY_NAME[entry["signal"]].axis is not Axis.SCALAR:
+    listed = entry and entry["signal"] in BY_NAME and BY_NAME[entry["signal"]].axis is not Axis.SCALAR
+    if entry and listed and int(entry["entry"]) < MOST_ENTRIES:
         return Target(entry["signal"], int(entry["entry"]))
     if name == STEP or (name in BY_NAME and BY_NAME[name].axis is Axis.SCALAR):
         return Target(name)
     return None
+
+
+def target_of(name: str) -> Target | None:
+    """The signal, or the entry of one, that a name may stand for; None for a name that no signal has."""
+    return _exact(name) or (Target(found) if (found := signal_of(name)[0]) else None)
 
 
 def signal_of(name: str) -> tuple[str, int]:

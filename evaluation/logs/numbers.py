@@ -64,7 +64,7 @@ class Numbers:
         if isinstance(raw, str) and "," in raw:  # a comma may part thousands here: don't guess
             raise InputError(f"{place}: step {raw.strip()[:40]!r} is not a whole number")
         if isinstance(raw, int) and not isinstance(raw, bool):
-            return raw
+            return max(-(2**63), min(raw, 2**63))  # beyond what any step can be; longer ones can't be printed
         value = None if raw is None else Numbers().value(raw, place)
         if value is None:
             return None

@@ -35,6 +35,7 @@ def log_of_rows(
     writes_nan: the format's own writer spells NaN out, so that a blank cell never stands for it.
     """
     mapping = asked.mapping
+    asked.memory.limits.check_columns(len(names), str(file))
     filled = {column for _, row in rows for column, cell in row.items() if cell is not None and cell != ""}
     present = [column for column in names if column in filled or column in mapping]
     hint = ", or number the rows with --every N"
@@ -68,9 +69,10 @@ def _cells(rows: Sequence[Row], choice: Choice, asked: Asked, numbers: Numbers) 
     at = 0
     for place, row in rows:
         values = {}
-        for column, target in choice.signals.items():
-            value = numbers.value(row.get(column), f"{place}: column {column!r}")
-            if value is not None:
+        for column, cell in row.items():
+            target = choice.signals.get(column)
+            value = None if target is None else numbers.value(cell, f"{place}: column {column!r}")
+            if target is not None and value is not None:
                 values[target] = value
         if choice.step is None:
             at += 0 if values and all(target.signal in EVALUATIONS for target in values) else asked.every or 0

@@ -16,6 +16,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.schema import BY_NAME, EVALUATIONS, SIGNALS, Axis
 from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.logs.limits import Memory
 from trainwreck.evaluation.logs.log import Log, Points
 from trainwreck.evaluation.logs.names import Target
 
@@ -23,10 +24,24 @@ Account = dict[str, dict[str, Any]]
 """Signal to what was done with its points: points, repeated, conflicting, reordered, overflowed, interval, gaps."""
 
 
-def to_trace(log: Log, run_id: str) -> tuple[Trace, Account]:
-    """The run, and for each signal what was done with its points."""
+COPIES = 4  # of a run's numbers while it is made and written
+
+
+def to_trace(log: Log, run_id: str, memory: Memory | None = None) -> tuple[Trace, Account]:
+    """The run, and for each signal what was done with its points.
+
+    memory: what is counted for all runs that are kept; a new one by default. InputError where a run takes too much.
+    """
     settled = {target: _settled(points) for target, points in log.points.items() if points.steps}
     steps = np.unique(np.concatenate([np.array(log.bare, np.int64), *(found[0] for found in settled.values())]))
+    widths = {target.signal: 0 for target in settled}
+    for target in settled:
+        widths[target.signal] = max(widths[target.signal], (target.entry or 0) + 1)
+    memory = memory or Memory()
+    size = 4 * len(steps) * sum(widths.values())
+    with memory.for_a_while():
+        memory.take(COPIES * size, log.place)
+    memory.take(size, log.place)
     signals: dict[str, np.ndarray] = {}
     logged: dict[str, np.ndarray] = {}
     for signal in SIGNALS:

@@ -4,6 +4,7 @@ import codecs
 from pathlib import Path
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.logs.limits import Memory
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -14,8 +15,12 @@ _MARKS = (
 )
 
 
-def read_text(file: Path) -> str:
-    """UTF-8, or what the byte order mark says. InputError with the line of the first byte that is neither."""
+def read_text(file: Path, memory: Memory | None = None) -> str:
+    """UTF-8, or what the byte order mark says. InputError with the line of the first byte that is neither.
+
+    memory: what is counted for the log that the file is of; a new one by default, with the default limits.
+    """
+    (memory or Memory()).take_file(file)
     try:
         content = file.read_bytes()
     except OSError as error:

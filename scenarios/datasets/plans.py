@@ -9,6 +9,7 @@ from typing import TypeVar
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json
+from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.small_plans import demo, sample
 from trainwreck.scenarios.datasets.standard_plan import full, private, standard
@@ -138,9 +139,12 @@ def _from_file(path: Path) -> tuple[str, list[RunSpec]]:
         raise InputError(f"{path}: not a plan")
     try:
         specs = [RunSpec.from_json(run) for run in content["runs"]]
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not a plan that this version reads ({error})") from None
     for spec in specs:
+        odd = next((text for text in (*spec.overrides, spec.scenario, spec.file) if not isinstance(text, str)), None)
+        if odd is not None:
+            raise InputError(f'{path}: {odd!r} is not allowed; allowed: text, as "steps=300" in overrides')
         _check(spec, path)
     return str(content.get("name") or path.stem), specs
 
@@ -153,8 +157,8 @@ def _check(spec: RunSpec, path: Path) -> None:
 
     levels = [level.value for level in spec.entry.severities]
     severity = spec.severity.value if spec.severity else None
-    if type(spec.seed) is not int or spec.seed < 0:
-        raise wrong("seed", spec.seed, "a whole number, 0 or more")
+    if type(spec.seed) is not int or not 0 <= spec.seed < SEED_LIMIT:
+        raise wrong("seed", spec.seed, f"a whole number from 0 to {SEED_LIMIT - 1}")
     if severity is not None and severity not in levels:
         raise wrong("severity", severity, "null, it has no scale")
     if severity is None and levels and spec.role is not Role.TWIN:
@@ -167,7 +171,7 @@ def _whole(name: str, text: str) -> int:
     try:
         value = int(text)
     except ValueError:
-        raise InputError(f"{name}: {text!r} is not allowed; allowed: a whole number") from None
+        raise InputError(f"{name}: {text[:80]!r} is not allowed; allowed: a whole number") from None
     if value < 0:
         raise InputError(f"{name}: {value} is not allowed; allowed: 0 or more")
     return value

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.datasets.engines.limits import SHARE, available
 from trainwreck.scenarios.spec.run_spec import RunSpec
 from trainwreck.scenarios.training.bundle import BLOCK, bundle_width
 from trainwreck.scenarios.training.telemetry import widths
@@ -65,6 +66,19 @@ def needed(setups: Sequence[Setup], width: int, device: str = "cpu") -> int:
     if device != "cpu":
         return training
     return ranks * (PROCESS + SOURCES + training) + (PROCESS if ranks > 1 else 0) + telemetry
+
+
+def check_memory(specs: Sequence[RunSpec], device: str = "cpu") -> None:
+    """InputError with the estimate where runs that are trained side by side take more than this machine's share."""
+    total = available(device)
+    if total is None:
+        return
+    took = sum(needed([spec.setup], 1, device) for spec in specs)
+    if took > SHARE * total:
+        raise InputError(
+            f"memory: about {took / 2**30:,.1f} GiB for the {len(specs)} runs of {specs[0].scenario} with these "
+            f"settings; allowed: {SHARE * total / 2**30:.1f}, {SHARE:.0%} of what there is"
+        )
 
 
 def width_within(specs: Sequence[RunSpec], share: int | None, device: str = "cpu") -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from itertools import product
-from math import isfinite
+from math import ceil, isfinite
 from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_type_hints
@@ -17,6 +17,9 @@ from trainwreck.scenarios.data.text import open_text
 from trainwreck.scenarios.spec.scenario import Knobs
 
 KNOBS = "fault"  # the prefix of a knob's key
+MOST_COMBINATIONS = 100_000  # of a sweep's values
+LARGEST_COUNT = 1e18  # that is printed of a sweep
+LONGEST, SHOWN = 10_000, 80  # characters of one setting, and of it in a message
 SHORTEST = 1000  # bytes of a text: a tenth is held out, which has to have a row
 
 
@@ -58,13 +61,28 @@ def on_text(file: str | Path | None) -> tuple[str, ...]:
 
 def sweep(overrides: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Every combination of overrides in Hydra's sweep syntax (`seed=range(8)`, `scenario=a,b`)."""
-    axes = []
+    axes, count = [], 1
     for text, parsed in zip(overrides, _parse(overrides), strict=True):
         if parsed.is_sweep_override():
+            count *= _values(parsed, text)
+            if count > MOST_COMBINATIONS:
+                raise InputError(f"plan: {text!r} makes {count} combinations; allowed: {MOST_COMBINATIONS} at most")
             axes.append([f"{parsed.get_key_element()}={value}" for value in parsed.sweep_string_iterator()])
         else:
             axes.append([text])
     yield from product(*axes)
+
+
+def _values(parsed: Any, text: str) -> int:
+    """How many values a sweep has, counted before any is made. InputError for one that has no list of values."""
+    if parsed.is_choice_sweep() and hasattr(parsed.value(), "list"):  # Hydra calls a glob one too
+        return len(parsed.value().list)
+    if not parsed.is_range_sweep():
+        raise InputError(f"setting: {text!r} is not allowed; allowed: values as A,B,C or range(8)")
+    sweep = parsed.value()
+    if not (isfinite(sweep.start) and isfinite(sweep.stop) and isfinite(sweep.step) and sweep.step):
+        raise InputError(f"setting: {text!r} is not allowed; allowed: a range of finite numbers, with a step")
+    return max(0, ceil(min((sweep.stop - sweep.start) / sweep.step, LARGEST_COUNT)))
 
 
 def _parse(overrides: Sequence[str]) -> list[Any]:
@@ -74,16 +92,21 @@ def _parse(overrides: Sequence[str]) -> list[Any]:
 
     parsed = []
     for text in overrides:
+        if not isinstance(text, str) or len(text) > LONGEST:
+            raise InputError(f"setting: {str(text)[:SHOWN]!r} is not allowed; allowed: key=value, {LONGEST} characters")
+        if "${" in text or text.partition("=")[2] == "???":
+            # OmegaConf would put in what the environment, a clock or another setting says, and `???` for nothing.
+            raise InputError(f"setting: {text!r} is not allowed; allowed: a plain value, without ${{...}} and ???")
         try:
             parsed.append(OverridesParser.create().parse_override(text))
-        except HydraException:
+        except (HydraException, RecursionError, ValueError):  # a number of thousands of digits is the last
             key, _, value = text.partition("=")
             if value.startswith("range(") and value.endswith(")"):
                 raise InputError(
                     f"{key}: {value!r} is not allowed; allowed: range of whole numbers, as range(8)"
                 ) from None
             raise InputError(f"setting: {text!r} is not allowed; allowed: key=value") from None
-        if parsed[-1].is_add() or parsed[-1].is_force_add() or parsed[-1].is_delete():
+        if parsed[-1].package is not None or parsed[-1].is_add() or parsed[-1].is_force_add() or parsed[-1].is_delete():
             raise InputError(f"setting: {text!r} is not allowed; allowed: key=value, without a prefix")
         # A run's overrides are kept sorted, so no order could say which of two holds.
         if any(parsed[-1].key_or_group == other.key_or_group for other in parsed[:-1]):
@@ -132,16 +155,19 @@ def _composed(node: str, config: Any, asked: list[_Override]) -> Any:
     from hydra.core.config_store import ConfigStore
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
 
     ConfigStore.instance().store(name=node, node=config)
     try:
         with initialize(version_base=None, config_path=None):
             return OmegaConf.to_object(hydra_compose(node, overrides=[f"{one.path}={one.value}" for one in asked]))
-    except (HydraException, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, ValueError, OverflowError) as error:
         if len(asked) > 1:
             for one in asked:
                 config = _composed(node, config, [one])
-        if isinstance(error, ValueError):  # from a config's own __post_init__
+        if isinstance(error, ValueError) and not isinstance(
+            error, OmegaConfBaseException
+        ):  # from a config's own __post_init__
             raise InputError(str(error).splitlines()[0]) from None
         one = asked[-1]
         raise InputError(f"{one.key}: {one.value!r} is not allowed; allowed: {describe(one.kind)}") from None

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.scenarios.config import drawn
 from trainwreck.scenarios.config.settings import Setup, essence, fingerprint
 from trainwreck.scenarios.config.sizes import Size, healthy
@@ -202,6 +203,12 @@ def _composed(name: str, size: Size, severity: Severity | None, overrides: tuple
     return compose(base, entry.knobs_of(severity), others)
 
 
+def check_seed(seed: object) -> None:
+    """InputError for what no random stream takes as its seed."""
+    if type(seed) is not int or not 0 <= seed < SEED_LIMIT:
+        raise InputError(f"seed: {str(seed)[:80]} is not allowed; allowed: a whole number from 0 to {SEED_LIMIT - 1}")
+
+
 def family_of(
     name: str,
     seeds: Iterable[int],
@@ -217,6 +224,8 @@ def family_of(
     change to its base has no twin but itself. Raises InputError for a setup that the fault can't be in.
     """
     entry = scenario(name)
+    for seed in seeds:
+        check_seed(seed)
     file = outside.file_of(entry.id)
     size = size or entry.sizes[0]
     severity = severity or entry.default_severity()

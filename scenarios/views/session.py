@@ -19,6 +19,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.datasets.plans import member
+from trainwreck.scenarios.datasets.resources import check_memory
 from trainwreck.scenarios.datasets.signatures import signatures
 from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.compound import Compound
@@ -117,6 +118,7 @@ def run(
     wanted = [role for role in (member(Role, "role", name) for name in roles) if role is not None]
     level = member(Severity, "severity", severity)
     specs = family_of(id, [seed], severity=level, size=member(Size, "size", size), overrides=overrides, roles=wanted)
+    check_memory(specs)
     if not specs:
         raise InputError(f"roles: {', '.join(roles) or 'none'} is not allowed for {id}; allowed: one that it has")
     for spec in specs:
@@ -164,6 +166,7 @@ def run_live(
     prepare()
     entry = scenario(name)
     specs = family_of(name, [seed], severity=severity, size=size, overrides=overrides)
+    check_memory(specs, backend.device)
     for spec in specs:
         spec.check_steps()
     by_role = {spec.role.value: spec for spec in specs}

@@ -98,6 +98,18 @@ def test_a_wrong_name_is_refused(words, parts, call, here):
         ("~steps", ["'~steps'"]),
         ("steps", ["'steps'", "key=value"]),
         ("steps=9 steps=8", ["'steps' is given twice"]),
+        ("optimizer.lr=???", ["'optimizer.lr=???' is not allowed"]),
+        ("data.text=${oc.env:HOME}", ["'data.text=${oc.env:HOME}' is not allowed; allowed: a plain value"]),
+        ("data.text=${now:%Y}", ["'data.text=${now:%Y}' is not allowed"]),
+        ("steps=${tail}", ["'steps=${tail}' is not allowed"]),
+        ("data.text='x${oc.env:HOME}'", ["is not allowed; allowed: a plain value"]),
+        ("optimizer.lr={a:[${oc.decode:1}]}", ["is not allowed; allowed: a plain value"]),
+        ("steps@x=3", ["'steps@x=3'", "without a prefix"]),
+        ("steps=glob(*)", ["'steps=glob(*)'"]),
+        ("steps=" + "9" * 5000, ["steps"]),
+        ("steps=" + "9" * 20_000, ["10000 characters"]),
+        ("model.layers=1000000", ["model.layers: 1000000", "1 to 4096"]),
+        ("model.width=1000000", ["model.width: 1000000", "1 to 65536"]),
     ],
 )
 def test_a_wrong_setting_is_refused(override, parts, call, here):
@@ -118,6 +130,45 @@ def test_a_setting_without_its_group_is_told_with_it(setting, nearest, call, her
     call("run", "high_lr", setting).refused(f"trainwreck: unknown setting {nearest}")
     call("generate", "scenario=high_lr", setting, "--out", "o").refused(f"trainwreck: unknown setting {nearest}")
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [("model.layers=4096",), ("model.width=32768",), ("model.context=65536",)])
+def test_sizes_beyond_memory_are_refused_beforehand_with_the_estimate(words, call, here):
+    call("run", "high_lr", *words).refused("memory: about ", "GiB for the 3 runs of high_lr", "of what there is")
+    call("generate", "scenario=high_lr", *words, "--out", "o").refused("memory: ", "which takes about ")
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("seed", [2**63, 10**40, -1, "nan", "1.5"])
+def test_a_seed_that_no_stream_takes(seed, call, here):
+    for words in (("run", "high_lr"), ("reproducer", "high_lr"), ("preflight", "high_lr"), ("quiz", "--no-open")):
+        call(*words, "--seed", seed).refused("--seed", str(seed))
+    call("generate", "scenario=high_lr", f"seed={seed}", "--out", "o").refused("seed: ")
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e400", "-1", "0"])
+def test_amounts_that_are_none(value, call, here):
+    call("generate", "demo", "--out", "o", "--memory", value).refused("--memory")
+    call("generate", "demo", "--out", "o", "--minutes", value).refused("--minutes")
+    call("import", "run.csv", "--out", "o", "--log-mb", value).refused("--log-mb")
+    assert list(here.iterdir()) == []
+
+
+def test_names_that_the_system_does_not_take(call, here):
+    call("quiz", "--out", "/", "--no-open").refused("out: '/' is not allowed; allowed: a file")
+    for long in ("a" * 5000, "a/" * 3000, "a" * 256):
+        call("import", long, "--out", "o").refused("aaa" if long[1] == "a" else "a/a")
+        call("show", long).refused("aaa" if long[1] == "a" else "a/a")
+        call("generate", "demo", "--out", long).refused("aaa" if long[1] == "a" else "a/a")
+    assert list(here.iterdir()) == []
+
+
+def test_messages_have_no_escape_sequences(call, here):
+    for words in (("show", "\x1b[31mred"), ("import", "a\x1b]0;title\x07b", "--out", "o"), ("\x1b[2J",)):
+        result = call(*words)
+        result.refused()
+        assert result.err.removesuffix("\n").isprintable()
 
 
 def test_a_sweep_is_no_setting_of_one_run(call, here):
@@ -141,6 +192,14 @@ def test_a_missing_text_is_refused(call, here):
         (["scenario=high_lr", "seed=range()"], ["seed: 'range()'", "range of whole numbers"]),
         (["scenario=high_lr", "seed=-1"], ["seed: -1", "0 or more"]),
         (["scenario=high_lr", "seed=range(0)"], ["has no runs"]),
+        (["scenario=high_lr", "seed=range(1000000000)"], ["makes 1000000000 combinations", "100000 at most"]),
+        (["scenario=high_lr", "seed=range(400)", "steps=range(1,401)"], ["makes 160000 combinations"]),
+        (["scenario=high_lr", "seed=range(0,1,0)"], ["a range of finite numbers, with a step"]),
+        (["scenario=high_lr", "seed=range(0,inf)"], ["a range of finite numbers"]),
+        (["scenario=high_lr", "seed=range(0,1,1e-300)"], ["combinations"]),
+        (["scenario=high_lr", "seed=interval(0,1)"], ["values as A,B,C or range(8)"]),
+        (["scenario=glob(*)"], ["'scenario=glob(*)' is not allowed; allowed: values as A,B,C or range(8)"]),
+        (["scenario=high_lr", "data.text=${oc.env:HOME}"], ["a plain value"]),
         (["scenario=high_lr", "steps=0"], ["steps: 0"]),
         (["nowhere.json"], ["nowhere.json: missing"]),
     ],
@@ -172,6 +231,11 @@ def test_a_wrong_plan_is_refused(words, parts, call, here):
             "look-alike",
         ),
         ({"format": "trainwreck-plan", "runs": [PLAN | {"overrides": ["stesp=3"]}]}, "did you mean 'steps'?"),
+        ({"format": "trainwreck-plan", "runs": [PLAN | {"overrides": ["data.text=${oc.env:HOME}"]}]}, "a plain value"),
+        ({"format": "trainwreck-plan", "runs": [PLAN | {"overrides": [3]}]}, "3 is not allowed; allowed: text"),
+        ({"format": "trainwreck-plan", "runs": [PLAN | {"seed": 2**63}]}, "seed: 9223372036854775808"),
+        ("[" * 5000, "brackets deep"),
+        ("9" * 5000, "damaged, not JSON"),
     ],
 )
 def test_a_wrong_plan_file_is_refused(content, part, call, here):

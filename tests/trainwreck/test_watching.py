@@ -75,19 +75,19 @@ def test_it_ends_with_the_training(call, log):
     rows = iter(range(600, 10_000, 10))
     seen = []
 
-    import trainwreck.commands.live as watching
+    from trainwreck.evaluation.live.training_process import TrainingProcess
 
-    def alive(pid: int) -> bool:
-        seen.append(pid)
-        if len(seen) == 3:  # one look went by
+    def runs(process: TrainingProcess) -> bool:
+        seen.append(process.pid)
+        if len(seen) == 4:  # it was there, and one look went by
             training.communicate(b"\n", timeout=60)
             with Path("calm.csv").open("a") as file:
                 file.write(f"{next(rows)},NaN\n")
-        return real(pid)
+        return real(process)
 
-    real = watching._alive
+    real = TrainingProcess.runs
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(watching, "_alive", alive)
+        patch.setattr(TrainingProcess, "runs", runs)
         result = call("watch", "calm.csv", *ONE, "--follow", "--pid", training.pid, "--every", "0.01")
     assert result.code == 1
     assert "step 600  loss nan" in result.out  # what came before it ended was read
@@ -125,6 +125,12 @@ def test_bad_words_are_refused(call, here, log):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     call("watch", log, *ONE, "--follow", "--pid", gone.pid).refused("allowed: a process that runs")
+    for pid in (0, 1, -1, os.getpid(), 2**22 + 1, 2**31, 10**30):
+        call("watch", log, *ONE, "--follow", "--pid", pid).refused(f"--pid: {pid} is not allowed", "training's process")
+    call("watch", log, *ONE, "--follow", "--kill-after", "1").refused("--kill-after: 1 is not allowed", "with --pid")
+    for option in ("--idle", "--every"):
+        for value in ("nan", "inf", "1e400", "-1"):
+            call("watch", log, *ONE, "--follow", option, value).refused(option)
     (here / "bad.csv").write_text("step,loss\n1,2\n2,two\n", encoding="utf-8")
     call("watch", "bad.csv", *ONE).refused("bad.csv, line 3: column 'loss': 'two' is not a number")
 

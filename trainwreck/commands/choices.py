@@ -37,6 +37,7 @@ FAMILIES = (
     "look-alikes",
 )
 LOG_FORMATS = ("csv", "jsonl", "tensorboard", "trainer_state", "lightning", "mlflow", "wandb", "neptune", "text")
+LARGEST = 1e6  # of any number of seconds, minutes or GiB
 BLANKS = ("nan", "missing")
 FOLLOWED_FORMATS = ("csv", "jsonl", "tensorboard")
 EXPORT_FORMATS = ("tensorboard", "wandb", "mlflow", "trackio", "timeeval", "logged")
@@ -142,7 +143,22 @@ class DataSetFolder(click.Path):
         return [CompletionItem(incomplete, type="dir"), *named]
 
 
+class Number(click.FloatRange):
+    """A number in a range, by default of 0 to `LARGEST`: never NaN, which is in every range, nor infinity."""
+
+    def __init__(self, low: float = 0.0, *, min_open: bool = False) -> None:
+        super().__init__(low, LARGEST, min_open=min_open)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if found != found:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return found
+
+
 PATH = click.Path(path_type=Path)
+SEEDS = click.IntRange(0, 2**63 - 1)  # as `kernels.random` takes them
+WORKERS = click.IntRange(1, 1024)
 DATA_SET = DataSetFolder()
 DETECTOR = Suggested(detector_names, files=True)
 SCENARIO = ScenarioId()

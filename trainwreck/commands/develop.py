@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trainwreck.commands import choices
-from trainwreck.commands.choices import DATA_SET, PATH, SCENARIO, OneOf
+from trainwreck.commands.choices import DATA_SET, PATH, SCENARIO, SEEDS, OneOf
 from trainwreck.commands.options import (
     as_backend,
     as_json,
@@ -48,11 +48,11 @@ QUICK = (
     multiple=True,
     help="Only scenarios of this family. May be repeated.",
 )
-@click.option("--seeds", type=click.IntRange(2), default=8, show_default=True)
+@click.option("--seeds", type=click.IntRange(2, 10_000), default=8, show_default=True)
 @click.option(
     "--first-seed",
     "first",
-    type=click.IntRange(0),
+    type=SEEDS,
     help="Other seeds, to find settings on; a proof starts at 0, the default.",
 )
 @click.option("--fresh", is_flag=True, help="Seeds that are drawn now: the second half of a recorded proof.")

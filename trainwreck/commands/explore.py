@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trainwreck.commands import choices
-from trainwreck.commands.choices import DATA_SET, DETECTOR, PATH, SCENARIO, OneOf
+from trainwreck.commands.choices import DATA_SET, DETECTOR, PATH, SCENARIO, SEEDS, OneOf
 from trainwreck.commands.options import (
     as_backend,
     as_json,
@@ -82,7 +82,7 @@ def show(id: str, as_json: bool) -> None:
 @severity_option
 @size_option
 @text_option
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--seed", type=SEEDS, default=0, show_default=True)
 @click.option("--plot", type=PATH, help="Where to write the picture; ID.png by default.")
 @click.option("--serve", is_flag=True, help="Show the curves on a page of this machine's own address, until Ctrl-C.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Of the page; by default, or with 0, any that is free.")
@@ -144,7 +144,7 @@ def run(
 @click.command()
 @click.argument("id", type=SCENARIO)
 @click.option("--out", type=PATH, help="The file; ID.py by default.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--seed", type=SEEDS, default=0, show_default=True)
 @severity_option
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
 @as_json

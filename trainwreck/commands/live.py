@@ -1,7 +1,6 @@
 """Live: detectors on the log of a training run, what is wrong with a run, and checks before one."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trainwreck.commands import choices
-from trainwreck.commands.choices import DETECTOR, PATH, ScenarioId, Suggested
+from trainwreck.commands.choices import DETECTOR, PATH, SEEDS, Number, ScenarioId, Suggested
 from trainwreck.commands.options import (
     as_json,
     as_severity,
@@ -18,6 +17,7 @@ from trainwreck.commands.options import (
     blank_option,
     every_option,
     log_format_option,
+    log_limits_options,
     map_option,
     pattern_option,
     profile_option,
@@ -26,12 +26,13 @@ from trainwreck.commands.options import (
     size_option,
 )
 from trainwreck.commands.tables import print_json, print_table
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.errors import InputError, printable, printable_lines
 from trainwreck.evaluation.progress import progress
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.live.monitor import Alarm
     from trainwreck.evaluation.live.watch import Ended
+    from trainwreck.evaluation.logs.limits import LogLimits
 
 ALARMED = 1
 SHOWN = ("loss", "validation_loss", "grad_norm", "lr")
@@ -63,13 +64,10 @@ REASONS = {
     metavar="log|stop|cmd:COMMAND",
     help="stop: end at the first alarm. cmd: run the command with the alarm as JSON on stdin.",
 )
-@click.option(
-    "--pid", type=click.IntRange(1), help="The training's process: `stop` sends it SIGTERM; no wait beyond it."
-)
-@click.option("--idle", type=click.FloatRange(0), help="Seconds without a row after which to end.")
-@click.option(
-    "--every", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Seconds between two readings."
-)
+@click.option("--pid", type=int, help="The training's process: `stop` sends it SIGTERM; no wait beyond it.")
+@click.option("--kill-after", type=Number(), help="With --pid: seconds from SIGTERM until SIGKILL; never by default.")
+@click.option("--idle", type=Number(), help="Seconds without a row after which to end.")
+@click.option("--every", type=Number(0.01), default=1.0, show_default=True, help="Seconds between two readings.")
 @click.option(
     "--format",
     type=Suggested(lambda: choices.FOLLOWED_FORMATS),
@@ -77,6 +75,7 @@ REASONS = {
     help=f"{', '.join(choices.FOLLOWED_FORMATS)}; by default what it is called.",
 )
 @map_option
+@log_limits_options
 @click.option("--json", "as_json", is_flag=True, help="Alarms, notes and the end as JSON, one a line.")
 def watch(
     log: Path,
@@ -84,10 +83,12 @@ def watch(
     follow: bool,
     on_alarm: str,
     pid: int | None,
+    kill_after: float | None,
     idle: float | None,
     every: float,
     format: str | None,
     mapping: Sequence[str],
+    limits: "LogLimits",
     as_json: bool,
 ) -> None:
     """Run detectors on the log of a training run.
@@ -99,44 +100,38 @@ def watch(
     for option, value in (("--pid", pid), ("--idle", idle)):
         if value is not None and not follow:
             raise InputError(f"{option}: {value:g} is not allowed without --follow; allowed: both")
+    if kill_after is not None and (pid is None or on_alarm != "stop"):
+        raise InputError(f"--kill-after: {kill_after:g} is not allowed; allowed: with --pid and --on-alarm stop")
     from trainwreck.evaluation.live.actions import at_command_line
     from trainwreck.evaluation.live.monitor import Monitor
     from trainwreck.evaluation.live.sources import open_log
+    from trainwreck.evaluation.live.training_process import TrainingProcess
     from trainwreck.evaluation.live.watch import watch as run
     from trainwreck.evaluation.logs.readers import parse_mapping
 
     screen = _Json() if as_json else _Terminal() if sys.stdout.isatty() else _Lines()
     monitor = Monitor(list(detectors), say=screen.note)
-    act = at_command_line(on_alarm, pid, screen.note)
-    if pid is not None and not _alive(pid):
-        raise InputError(f"--pid: {pid} is not allowed; allowed: a process that runs")
-    source = open_log(log, format, parse_mapping(mapping), wait=follow)
+    process = None if pid is None else TrainingProcess(pid)
+    act = at_command_line(on_alarm, process, screen.note, kill_after)
+    source = open_log(log, format, parse_mapping(mapping), wait=follow, limits=limits)
     if not log.exists():
         screen.note(f"{log}: not there yet, waiting for it")
     try:
         ended = run(
             source, monitor, screen, act,
-            follow=follow, every=every, idle=idle, alive=lambda: pid is None or _alive(pid),
+            follow=follow, every=every, idle=idle, alive=lambda: process is None or process.runs(),
         )  # fmt: skip
     finally:
         source.close()
         screen.close()
+        if process is not None:
+            process.close()
     screen.end(ended)
     if monitor.crashed:
         name, why = next(iter(monitor.crashed.items()))
         raise InputError(f"detector {name}: crashed: {why}")
     if ended.alarms:
         sys.exit(ALARMED)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's, and there
-        return True
-    return True
 
 
 class _Lines:
@@ -147,10 +142,10 @@ class _Lines:
             self._print(_shown(step, values))
 
     def alarm(self, alarm: "Alarm") -> None:
-        self._print(f"ALARM  {alarm}")
+        self._print(f"ALARM  {printable(alarm)}")
 
     def note(self, line: str) -> None:
-        print(f"note: {line}", file=sys.stderr, flush=True)
+        print(f"note: {printable(line)}", file=sys.stderr, flush=True)
 
     def end(self, ended: "Ended") -> None:
         where = "no row" if ended.last_step is None else f"{ended.rows} rows, to step {ended.last_step}"
@@ -182,10 +177,10 @@ class _Terminal(_Lines):
         self.live.update(Text(_shown(step, values), style="dim"), refresh=live)
 
     def alarm(self, alarm: "Alarm") -> None:
-        self.console.print(f"ALARM  {alarm}", style="bold red", markup=False)
+        self.console.print(f"ALARM  {printable(alarm)}", style="bold red", markup=False)
 
     def note(self, line: str) -> None:
-        self.console.print(f"note: {line}", style="yellow", markup=False)
+        self.console.print(f"note: {printable(line)}", style="yellow", markup=False)
 
     def close(self) -> None:
         self.live.stop()
@@ -224,6 +219,7 @@ def _shown(step: int, values: Any) -> str:
 @every_option
 @pattern_option
 @profile_option
+@log_limits_options
 @click.option("--out", type=PATH, help="Write the answer about one run as an HTML page too.")
 @as_json
 def diagnose(
@@ -235,6 +231,7 @@ def diagnose(
     every: int | None,
     pattern: str | None,
     profile: str,
+    limits: "LogLimits",
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -250,7 +247,16 @@ def diagnose(
     from trainwreck.evaluation.logs.readers import parse_mapping
     from trainwreck.scenarios.spec.pages import page
 
-    runs = subjects(log, run, format=format, mapping=parse_mapping(mapping), blank=blank, every=every, pattern=pattern)
+    runs = subjects(
+        log,
+        run,
+        format=format,
+        mapping=parse_mapping(mapping),
+        blank=blank,
+        every=every,
+        pattern=pattern,
+        limits=limits,
+    )
     if out:
         only(runs, log)
     found = []
@@ -258,7 +264,7 @@ def diagnose(
         for name, trace in runs:
             found.append(ask(trace, name, page, profile))
             if not as_json:
-                print(found[-1].text(), flush=True)
+                print(printable_lines(found[-1].text()), flush=True)
             tick(len(found), len(runs), name)
     if out:
         from trainwreck.evaluation.diagnosis.page import write_page
@@ -274,7 +280,7 @@ def diagnose(
 @click.argument("target", required=False, type=ScenarioId(files=True))
 @settings
 @click.option("--check", "names", multiple=True, help="Only this one. May be repeated.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--seed", type=SEEDS, default=0, show_default=True)
 @severity_option
 @size_option
 @click.option("--all", "everything", is_flag=True, help="Every scenario and its twin, in place of a target.")

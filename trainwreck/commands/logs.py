@@ -16,17 +16,19 @@ from trainwreck.commands.options import (
     data_set,
     every_option,
     log_format_option,
+    log_limits_options,
     map_option,
     pattern_option,
 )
 from trainwreck.commands.tables import print_json, print_table
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.errors import InputError, printable
 from trainwreck.evaluation.intervals import interval_text
 from trainwreck.evaluation.progress import progress
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.dataset import DataSet
+    from trainwreck.evaluation.logs.limits import LogLimits
     from trainwreck.evaluation.logs.real_runs.scores import RealScore
 
 out_option = click.option("--out", type=PATH, required=True, help="A folder that is new or empty.")
@@ -41,6 +43,7 @@ out_option = click.option("--out", type=PATH, required=True, help="A folder that
 @every_option
 @pattern_option
 @click.option("--labels", type=PATH, help="CSV: run, status, step, cause, cluster.")
+@log_limits_options
 @as_json
 def import_(
     logs: Sequence[Path],
@@ -51,6 +54,7 @@ def import_(
     every: int | None,
     pattern: str | None,
     labels: Path | None,
+    limits: "LogLimits",
     as_json: bool,
 ) -> None:
     """Read training logs as a data set.
@@ -72,6 +76,7 @@ def import_(
         blank=blank,
         every=every,
         pattern=pattern,
+        limits=limits,
     )
     if as_json:
         return print_json({"data_set": str(out), "runs": entries})
@@ -85,10 +90,10 @@ def import_(
     )  # fmt: skip
     ignored = sorted({(column, why) for entry in entries for column, why in entry["ignored"].items()})
     if ignored:
-        print("ignored: " + "; ".join(f"{column} ({why})" for column, why in ignored))
+        print(f"ignored: {printable('; '.join(f'{column} ({why})' for column, why in ignored))}")
     for entry in entries:
         if entry["blanks"] and entry["blanks"]["since"]:
-            print(_blanks(entry))
+            print(printable(_blanks(entry)))
     print(f"{out}: {len(entries)} runs")
 
 
@@ -214,7 +219,7 @@ def print_real_board(
     if out is not None:
         files = write_real_board(out, dataset, labels, board, shlex.join(["trainwreck", *sys.argv[1:]]))
     for note in board.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"note: {printable(note)}", file=sys.stderr)
     if as_json:
         return print_json(board.to_dict()["rows"])
     counts = board.counts
@@ -261,7 +266,7 @@ def _print_score(score: "RealScore") -> None:
     for name, why in score.not_defined.items():
         print(f"  not defined: {name} ({why})")
     for note in score.notes:
-        print(f"  note: {note}")
+        print(f"  note: {printable(note)}")
     print_table(
         ("  cluster", "healthy", "stopped", "failed", "found", "before", "unknown"),
         [

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from trainwreck.commands import choices
-from trainwreck.commands.choices import DATA_SET, PATH, OneOf
+from trainwreck.commands.choices import DATA_SET, PATH, WORKERS, Number, OneOf
 from trainwreck.evaluation.constants import DEFAULT_PROFILE, DEFAULT_TRACK
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.logs.limits import LogLimits
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 
 GIB = 2**30
@@ -19,10 +20,10 @@ GIB = 2**30
 data_set = click.argument("dir", type=DATA_SET)
 settings = click.argument("overrides", nargs=-1, metavar="[KEY=VALUE ...]")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-workers_option = click.option("--workers", type=click.IntRange(1), help="Worker processes; one a core by default.")
+workers_option = click.option("--workers", type=WORKERS, help="Worker processes; one a core by default.")
 minutes_option = click.option(
     "--minutes",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(min_open=True),
     help="Begin nothing new after so long; exit code 3, and the same command goes on.",
 )
 device_option = click.option("--device", type=OneOf(choices.DEVICES), help="cpu by default.")
@@ -54,6 +55,24 @@ every_option = click.option(
 pattern_option = click.option(
     "--pattern", metavar="REGEX", help="Lines of a text log, with groups (?P<step>...), (?P<loss>...) ..."
 )
+
+
+def log_limits_options(command: Callable[..., Any]) -> Any:
+    """Options of what a log may take; the command gets them as `limits`."""
+
+    @wraps(command)
+    def limited(*words: Any, log_mb: float, log_columns: int, log_line_kb: float, **others: Any) -> Any:
+        return command(*words, limits=LogLimits(log_mb, log_columns, log_line_kb), **others)
+
+    for option, kind, default, text in (
+        ("--log-line-kb", Number(min_open=True), LogLimits.line_kb, "KiB that a line of a log may have."),
+        ("--log-columns", click.IntRange(1), LogLimits.columns, "Columns that a log may have."),
+        ("--log-mb", Number(min_open=True), LogLimits.memory_mb, "MiB of memory that reading a log may take."),
+    ):
+        limited = click.option(option, type=kind, default=default, show_default=True, help=text)(limited)
+    return limited
+
+
 labels_option = click.option(
     "--labels", type=PATH, help="Of imported runs: CSV with run, status, step, cause, cluster."
 )
@@ -166,7 +185,7 @@ _ENGINE = (
     ),
     click.option(
         "--memory",
-        type=click.FloatRange(0, min_open=True),
+        type=Number(min_open=True),
         help="GiB for all workers of this machine, by default three quarters of what it has; with ray and slurm "
         "for each actor or task.",
     ),

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from trainwreck.commands import choices
-from trainwreck.commands.choices import DATA_SET, DETECTOR, PATH, OneOf
+from trainwreck.commands.choices import DATA_SET, DETECTOR, PATH, SEEDS, OneOf
 from trainwreck.commands.options import as_json
 from trainwreck.commands.tables import number, print_json, print_table
 from trainwreck.evaluation.constants import DEFAULT_PROFILE
@@ -61,7 +61,7 @@ def quiz() -> None:
 @click.argument("dir", type=DATA_SET, default="sample")
 @click.option("--runs", type=int, default=12, show_default=True, help="Half of them fail, a quarter are look-alikes.")
 @click.option(
-    "--seed", type=int, default=SEED, show_default=True, help="The same seed is the same set on every machine."
+    "--seed", type=SEEDS, default=SEED, show_default=True, help="The same seed is the same set on every machine."
 )
 @click.option(
     "--profile", type=OneOf(choices.PROFILES), default=DEFAULT_PROFILE, show_default=True, help="What is shown."
@@ -105,6 +105,8 @@ def play(
     The player says stop when sure and names the cause, then sees the truth and what each detector did. Exported answers
     of a room are scored by `trainwreck quiz grade`.
     """
+    if out is not None and not out.name:
+        raise InputError(f"out: {str(out)!r} is not allowed; allowed: a file")
     from trainwreck.evaluation.dataset.dataset import load, telemetry_digest
     from trainwreck.evaluation.pages.quiz.key import write_key
     from trainwreck.evaluation.pages.quiz.page import SPEEDS, write_page

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from trainwreck.evaluation.errors import printable_lines
+
 if TYPE_CHECKING:
     from trainwreck.evaluation.leaderboard.transfer import Transfer
 
@@ -26,7 +28,7 @@ def print_json(content: Any) -> None:
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A plain table; None is a dash. A terminal has a width to wrap to; elsewhere a row is a line."""
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["-" if cell is None else printable_lines(str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
         for row in (head, *cells):

@@ -16,20 +16,27 @@ Transformers    {'loss': 3.25, 'grad_norm': 0.5, ..., 'epoch': 0.1}; {'eval_loss
 """
 
 import re
+import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.logs.limits import CELL, ROW, Memory
 from trainwreck.evaluation.logs.log import Asked, Log
 from trainwreck.evaluation.logs.names import STEP, signal_of
 from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.rows import Row, log_of_rows
 from trainwreck.evaluation.logs.text import read_text
 
+PATTERN_SECONDS = 20  # of the processor, for all lines of a log
+LONGEST = 10_000  # characters; a longer line is nothing that a training program prints
 _VALUE = r"[+-]?(?:\d|\.\d|(?:nan|inf(?:inity)?|n/a)(?![a-z]))[^\s,|;]*"
-_SPACED = re.compile(rf"(?P<name>[a-z][\w /()-]*?)(?:\s*[:=]\s*|\s+)(?P<value>{_VALUE})", re.IGNORECASE)
+_SPACED = re.compile(rf"(?P<name>[a-z][\w /()-]{{0,100}}?)(?:\s*[:=]\s*|\s+)(?P<value>{_VALUE})", re.IGNORECASE)
 _QUOTED = re.compile(r"""['"](?P<name>[^'"]+)['"]\s*:\s*['"]?(?P<value>[^'",}\s]+)""")
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -69,17 +76,19 @@ KNOWN: dict[str, tuple[Form, ...]] = {
 }  # fmt: skip
 
 
-def most_lines(file: Path) -> tuple[str, int]:
+def most_lines(file: Path, memory: Memory) -> tuple[str, int]:
     """The known form that most lines of a file have, and how many; empty and 0 where none has one."""
-    lines = [line for _, line in _lines(file)]
-    counts = {name: sum(_match(line, forms) is not None for line in lines) for name, forms in KNOWN.items()}
+    counts = dict.fromkeys(KNOWN, 0)
+    for _, line in _lines(file, memory):
+        for name, forms in KNOWN.items():
+            counts[name] += _match(line, forms) is not None
     best = max(counts, key=lambda name: counts[name])
     return (best, counts[best]) if counts[best] else ("", 0)
 
 
 def read_console(file: Path, asked: Asked) -> list[Log]:
     """The one run of a text log."""
-    form = "--pattern" if asked.pattern else most_lines(file)[0]
+    form = "--pattern" if asked.pattern else most_lines(file, Memory(asked.memory.limits))[0]
     if not form:
         raise InputError(
             f"{file}: no line in a known form ({', '.join(KNOWN)}); say how lines look with --pattern REGEX, which "
@@ -87,12 +96,14 @@ def read_console(file: Path, asked: Asked) -> list[Log]:
         )
     rows: list[Row] = []
     names: dict[str, None] = {}
-    for number, line in _lines(file):
-        place = f"{file}, line {number}"
-        found = _by_pattern(line, asked.pattern) if asked.pattern else _known(line, KNOWN[form], asked, place)
-        if found:
-            rows.append((place, found))
-            names |= dict.fromkeys(found)
+    with _bounded(file) if asked.pattern else nullcontext():
+        for number, line in _lines(file, asked.memory):
+            place = f"{file}, line {number}"
+            found = _by_pattern(line, asked.pattern) if asked.pattern else _known(line, KNOWN[form], asked, place)
+            if found:
+                asked.memory.take(ROW + CELL * len(found), place)
+                rows.append((place, found))
+                names |= dict.fromkeys(found)
     if not rows:
         raise InputError(f"--pattern: no line of {file} has it; allowed: a regular expression that is in its lines")
     if STEP not in names and asked.every is None and not any(t.signal == STEP for t in asked.mapping.values()):
@@ -103,10 +114,11 @@ def read_console(file: Path, asked: Asked) -> list[Log]:
     return [log]
 
 
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(read_text(file).split("\n"), start=1):
-        for part in line.split("\r"):
-            yield number, _COLOUR.sub("", part)
+def _lines(file: Path, memory: Memory) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(StringIO(read_text(file, memory), newline="\n"), start=1):
+        for part in line.rstrip("\n").split("\r"):
+            if len(part) <= LONGEST:
+                yield number, _COLOUR.sub("", part)
 
 
 def _match(line: str, forms: tuple[Form, ...]) -> tuple[Form, re.Match[str]] | None:
@@ -134,6 +146,25 @@ def _known(line: str, forms: tuple[Form, ...], asked: Asked, place: str) -> dict
             raise InputError(f"{place}: {name!r} stands twice, as {row[name]} and {pair['value']}; allowed: once")
         row[name] = pair["value"]
     return row
+
+
+@contextmanager
+def _bounded(file: Path) -> Iterator[None]:
+    """A limit on the CPU time of a pattern: some take the cube of a line's length. Only where signals arrive."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def over(number: int, frame: object) -> None:
+        raise InputError(f"--pattern: over {PATTERN_SECONDS} s in {file}; allowed: one that a line decides at once")
+
+    before = signal.signal(signal.SIGVTALRM, over)
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATTERN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _by_pattern(line: str, pattern: re.Pattern[str]) -> dict[str, str]:

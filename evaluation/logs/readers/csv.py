@@ -8,11 +8,13 @@ was not written to its end. A line with another number of cells is refused. A co
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.logs.limits import CELL, ROW, LogLimits, Memory
 from trainwreck.evaluation.logs.log import Asked, Log
 from trainwreck.evaluation.logs.names import plain
 from trainwreck.evaluation.logs.numbers import Numbers
@@ -28,25 +30,33 @@ SUMMARIES = ({"sys/id"}, {"Name", "State", "Created"})  # of tables with a row a
 class Table:
     """The cells of a file. header: names of the columns. rows: the cells below it. rules: what was skipped."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, file: Path, memory: Memory | None = None) -> None:
+        self.file, memory = file, memory or Memory()
         self.rules: Counter[str] = Counter()
-        text = read_text(file)
+        text = read_text(file, memory)
         self._whole = not text or text[-1] in "\r\n"
-        lines = list(StringIO(text, newline=""))
-        first = next((i for i, line in enumerate(lines) if line.strip()), None)
+        first, count, header = None, 0, ""
+        for count, line in enumerate(StringIO(text, newline=""), start=1):
+            memory.limits.check_line(len(line), f"{file}, line {count}")
+            if first is None and line.strip():
+                first, header = count - 1, line
         if first is None:
             raise InputError(f"{file}: empty; allowed: a header and rows")
         self._head = f"{file}, line {first + 1}"
-        self.separator = separator_of(lines[first])
-        cells = self._cells(lines[first:], first)
-        self.header = [name.strip() for name in next(cells)[1]]
+        self.separator = separator_of(header)
+        cells = self._cells(islice(StringIO(text, newline=""), first, None), first)
+        self.header = [name.strip() for name in next(cells, (0, []))[1]]
+        if not self.header:
+            raise InputError(f"{self._head}: a header without names; allowed: a header and rows")
+        memory.limits.check_columns(len(self.header), self._head)
         self.rows: list[Row] = []
         for number, found in cells:
+            place = f"{file}, line {number}"
             if found == self.header:
                 self.rules["repeated headers"] += 1
-            elif self._fits(found, number, last=number == len(lines)):
-                self.rows.append((f"{file}, line {number}", dict(zip(self.header, found, strict=False))))
+            elif self._fits(found, number, last=number == count):
+                memory.take(ROW + CELL * len(self.header) + sum(map(len, found)), place)
+                self.rows.append((place, dict(zip(self.header, found, strict=False))))
 
     @property
     def numbers(self) -> Numbers:
@@ -59,7 +69,7 @@ class Table:
             if self.header.count(name) > 1:
                 raise InputError(f"{self._head}: column {name!r} stands twice in the header; allowed: once")
 
-    def _cells(self, lines: list[str], above: int) -> Iterator[tuple[int, list[str]]]:
+    def _cells(self, lines: Iterable[str], above: int) -> Iterator[tuple[int, list[str]]]:
         reader = csv.reader(lines, delimiter=self.separator, strict=True)
         try:
             for cells in reader:
@@ -78,23 +88,37 @@ class Table:
         raise InputError(f"{self.file}, line {number}: {len(cells)} cells where the header has {len(self.header)}")
 
 
-def first_rows(file: Path) -> list[list[str]]:
+def first_rows(file: Path, limits: LogLimits | None = None) -> list[list[str]]:
     """The cells of the first two lines that are not blank, of very long ones the first; fewer where there are fewer."""
-    lines = [line[:LONGEST] for line in read_text(file).splitlines() if line.strip()][:2]
-    if not lines:
-        return []
-    separator = separator_of(lines[0])
-    return [[cell.strip() for cell in next(csv.reader([line], delimiter=separator))] for line in lines]
+    lines = (line[:LONGEST] for line in StringIO(read_text(file, Memory(limits)), newline="") if line.strip())
+    first = list(islice(lines, 2))
+    separator = separator_of(first[0]) if first else ""
+    return [[cell.strip() for cell in _cells_of(line, separator)] for line in first]
 
 
 def separator_of(header: str) -> str:
     """The separator that parts the header into most cells."""
-    return max(SEPARATORS, key=lambda s: len(next(csv.reader([header], delimiter=s), [])))
+    return max(SEPARATORS, key=lambda separator: len(_cells_of(header, separator)))
+
+
+def _cells_of(line: str, separator: str) -> list[str]:
+    """The cells of one line; none where one is longer than the csv module reads."""
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:
+        return []
 
 
 def read_csv(file: Path, asked: Asked, format: str = "csv", *, writes_nan: bool = False) -> list[Log]:
     """The run of a table, or the runs where a column names them. writes_nan: see `log_of_rows`."""
-    table = Table(file)
+    with asked.memory.for_a_while():
+        logs = _read_csv(file, asked, format, writes_nan=writes_nan)
+    asked.memory.take(sum(log.bytes for log in logs), str(file))
+    return logs
+
+
+def _read_csv(file: Path, asked: Asked, format: str, *, writes_nan: bool) -> list[Log]:
+    table = Table(file, asked.memory)
     if any(mark <= set(table.header) for mark in SUMMARIES):
         raise InputError(
             f"{file}: a table of runs, one row each, has no steps; allowed: what a run logged, step by step: its "

@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.files import check_regular
 from trainwreck.evaluation.logs.blanks import checked_reading
+from trainwreck.evaluation.logs.limits import LogLimits, Memory
 from trainwreck.evaluation.logs.log import LAST_STEP, Asked, Log
 from trainwreck.evaluation.logs.names import Target, signal_of
 from trainwreck.evaluation.logs.readers import console, lightning, mlflow, neptune, tensorboard, trainer_state, wandb
@@ -58,21 +60,25 @@ def read(
     blank: str | None = None,
     every: int | None = None,
     pattern: str | None = None,
+    limits: LogLimits | None = None,
 ) -> list[Log]:
     """The runs of a log. format: one of `FORMATS`, by default what the path looks like.
 
     mapping: column to target, before the known names. blank: nan or missing, by default the rule of `blanks`. every:
     steps from one row to the next, instead of a column. pattern: regular expression of the lines of a text log.
-    InputError, with file and line, for a log that can't be read without guessing.
+    limits: what the log may take. InputError, with file and line, for a log that can't be read without guessing.
     """
-    settings = Asked(mapping or {}, checked_reading(blank), _checked_every(every), _checked_pattern(pattern))
+    settings = Asked(
+        mapping or {}, checked_reading(blank), _checked_every(every), _checked_pattern(pattern), Memory(limits)
+    )
+    check_regular(path)
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if format is not None and format not in FORMATS:
         raise unknown("--format", format, FORMATS)
     if pattern is not None and format not in (None, "text"):
         raise InputError(f"--pattern: not allowed with --format {format}; allowed: of text logs")
-    chosen = format or ("text" if pattern is not None else detect(path, settings.mapping))
+    chosen = format or ("text" if pattern is not None else detect(path, settings.mapping, limits))
     if every is not None and (chosen in OWN_STEPS or (chosen == "neptune" and neptune.exported_files(path))):
         raise InputError(f"--every: not allowed for {path}: {chosen} has a step with every value; allowed: other logs")
     return FORMATS[chosen](path, settings)
@@ -96,9 +102,9 @@ def _checked_pattern(pattern: str | None) -> re.Pattern[str] | None:
     return found
 
 
-def detect(path: Path, mapping: Mapping[str, Target] | None = None) -> str:
+def detect(path: Path, mapping: Mapping[str, Target] | None = None, limits: LogLimits | None = None) -> str:
     """The format of a log; InputError where nothing is known about it."""
-    found = _of_folder(path) if path.is_dir() else _of_file(path, mapping or {})
+    found = _of_folder(path) if path.is_dir() else _of_file(path, mapping or {}, limits)
     if found is None:
         raise InputError(f"{path}: no log of a known format in it; allowed: {', '.join(FORMATS)}")
     return found
@@ -118,7 +124,7 @@ def _of_folder(path: Path) -> str | None:
     return "wandb" if wandb.offline_files(path) else None
 
 
-def _of_file(path: Path, mapping: Mapping[str, Target]) -> str:
+def _of_file(path: Path, mapping: Mapping[str, Target], limits: LogLimits | None) -> str:
     if tensorboard.MARK in path.name:
         return "tensorboard"
     if path.suffix == ".wandb":
@@ -133,12 +139,12 @@ def _of_file(path: Path, mapping: Mapping[str, Target]) -> str:
         return "lightning"
     if neptune.exported_files(path):
         return "neptune"
-    header, *more = first_rows(path) or [[]]
+    header, *more = first_rows(path, limits) or [[]]
     if wandb.is_chart(header):
         return "wandb"
     if any(name in mapping or signal_of(name)[0] for name in header):
         return "csv"
-    if console.most_lines(path)[1]:
+    if console.most_lines(path, Memory(limits))[1]:
         return "text"
     alike = len(header) > 1 and all(len(cells) == len(header) for cells in more)
     return "csv" if alike or not header or path.suffix.lower() in (".csv", ".tsv") else "text"

@@ -3,12 +3,14 @@
 A last line that was not written to its end is skipped. Columns may differ from line to line.
 """
 
-import json
 from collections import Counter
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.files import parse_json
+from trainwreck.evaluation.logs.limits import CELL, ROW
 from trainwreck.evaluation.logs.log import Asked, Log
 from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.rows import Row, flat, log_of_rows
@@ -17,35 +19,44 @@ from trainwreck.evaluation.logs.text import read_text
 
 def read_jsonl(file: Path, asked: Asked, format: str = "jsonl") -> list[Log]:
     """The one run of a file."""
+    with asked.memory.for_a_while():
+        log = _read(file, asked, format)
+    asked.memory.take(log.bytes, str(file))
+    return [log]
+
+
+def _read(file: Path, asked: Asked, format: str) -> Log:
     rows: list[Row] = []
     rules: Counter[str] = Counter()
-    names: dict[str, None] = {}
-    lines = read_text(file).split("\n")
-    for number, line in enumerate(lines, start=1):
+    names: dict[str, str] = {}
+    for number, line in enumerate(StringIO(read_text(file, asked.memory), newline="\n"), start=1):
         if not line.strip():
             continue
         place = f"{file}, line {number}"
+        asked.memory.limits.check_line(len(line), place)
         try:
-            found = json.loads(line, object_pairs_hook=_object)
+            found = parse_json(line, _object)
         except _TwiceError as error:
             raise InputError(f"{place}: {str(error)!r} stands twice in one object; allowed: once") from None
-        except (json.JSONDecodeError, RecursionError) as error:
-            if number == len(lines):  # there is no newline after it
+        except ValueError as error:
+            if not line.endswith("\n"):
                 rules["cut off last line"] += 1
                 continue
             raise InputError(f"{place}: not JSON ({error})") from None
         if not isinstance(found, dict):
             raise InputError(f"{place}: not a JSON object")
         try:
-            rows.append((place, flat(found)))
+            row = flat(found)
         except InputError as error:
             raise InputError(f"{place}: {error}") from None
-        names |= dict.fromkeys(rows[-1][1])
+        asked.memory.take(ROW + CELL * len(row), place)
+        rows.append((place, {names.setdefault(name, name): cell for name, cell in row.items()}))
+        asked.memory.limits.check_columns(len(names), place)
     if not rows:
         raise InputError(f"{file}: empty; allowed: one JSON object a line")
     log = log_of_rows(format, file, list(names), rows, asked, Numbers())
     log.rules.update(rules)
-    return [log]
+    return log
 
 
 class _TwiceError(Exception):

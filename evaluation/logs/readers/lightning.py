@@ -22,7 +22,7 @@ def read_lightning(files: list[Path], asked: Asked) -> list[Log]:
     """A run a file, named by its folder where there are several."""
     logs = []
     for file in files:
-        (log,) = read_csv(file, asked, "lightning", writes_nan=True)
-        log.name = file.parent.name if len(files) > 1 else ""
-        logs.append(log)
+        for log in read_csv(file, asked, "lightning", writes_nan=True):  # several where a column `run` parts it
+            log.name = "/".join(part for part in (file.parent.name if len(files) > 1 else "", log.name) if part)
+            logs.append(log)
     return logs

@@ -8,8 +8,10 @@ what it is: `--map value=loss`.
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.logs.limits import CELL, POINT, Memory
 from trainwreck.evaluation.logs.log import Asked, Log, Points, checked_step
 from trainwreck.evaluation.logs.names import choose
 from trainwreck.evaluation.logs.numbers import Numbers
@@ -34,12 +36,14 @@ def read_neptune(path: Path, asked: Asked) -> list[Log]:
     runs: dict[str, dict[str, Points]] = {}
     sources: dict[str, dict[Path, None]] = {}
     for file in files:
-        for number, (run, name, step, value) in enumerate(_values(file), start=1):
+        for number, (run, name, step, value) in enumerate(_values(file, asked.memory), start=1):
             if value is not None:
                 at = Numbers().step(step, f"{file}: value {number} of {name!r}, run {run}")
                 if at is None:
                     raise InputError(f"{file}: {name!r} of run {run} has a value without a step; allowed: a step")
+                asked.memory.take(POINT, str(file))
                 runs.setdefault(run, {}).setdefault(name, Points()).add(checked_step(at, str(file)), value)
+                asked.memory.limits.check_columns(len(runs[run]), str(file))
                 sources.setdefault(run, {})[file] = None
     if not runs:
         raise InputError(f"{path}: no value of a {SERIES} in it")
@@ -57,15 +61,43 @@ def _is_export(file: Path) -> bool:
 
     try:
         return file.suffix == ".parquet" and set(COLUMNS) <= set(pq.read_schema(file).names)
-    except pa.ArrowInvalid:
+    except (pa.ArrowException, OSError):
         return False
 
 
-def _values(file: Path) -> Iterator[tuple[str, str, str | None, float | None]]:
+def _values(file: Path, memory: Memory) -> Iterator[tuple[str, str, str | None, float | None]]:
     """Run, attribute, step and value of every entry of a series, in the order of the file."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = pq.read_table(file, columns=list(COLUMNS)).to_pydict()
-    for run, name, kind, step, value in zip(*(columns[column] for column in COLUMNS), strict=True):
+    memory.take_file(file)
+    try:
+        whole = pq.ParquetFile(file, read_dictionary=list(COLUMNS[:4]))  # a long text once, however often it stands
+        with memory.for_a_while():
+            memory.take(CELL * whole.metadata.num_rows, str(file))
+            table = whole.read(columns=list(COLUMNS))
+            values = table["float_value"].cast(pa.float64())
+            columns = [*(_texts(table[name], file) for name in COLUMNS[:4]), values.to_pylist()]
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise InputError(f"{file}: damaged, not Parquet of Neptune ({error})") from None
+    for run, name, kind, step, value in zip(*columns, strict=True):
         if kind == SERIES:
-            yield run, name, None if step is None else str(step), value
+            if run is None or name is None:
+                raise InputError(f"{file}: a value without {COLUMNS[0]} or {COLUMNS[1]}; allowed: both")
+            yield run, name, step, value
+
+
+def _texts(column: Any, file: Path) -> list[str | None]:
+    """A column of texts, or of what is written as one, with one object for equal texts."""
+    import pyarrow as pa
+
+    found: list[str | None] = []
+    for chunk in column.chunks:
+        if not pa.types.is_dictionary(chunk.type):
+            if pa.types.is_nested(chunk.type):
+                raise InputError(f"{file}: a column is {chunk.type}; allowed: text")
+            found += [None if one is None else str(one) for one in chunk.to_pylist()]
+            continue
+        texts = [None if one is None else str(one) for one in chunk.dictionary.to_pylist()]
+        found += [None if i is None else texts[i] for i in chunk.indices.to_pylist()]
+    return found

@@ -1,7 +1,8 @@
 """TensorBoard event files: every scalar point, of old and new style, of all files of a folder.
 
 A folder with event files is a run; several files in it, as a resumed run leaves them, are one. Its
-accumulator would keep 10,000 scalars and 10 tensors of a tag, so the files are read event by event.
+accumulator would keep 10,000 scalars and 10 tensors of a tag, so the files are read event by event: a record is its
+length, a checksum of that, the content, and a checksum of it.
 After a restart with a purge step, points from that step on that were written before are dropped, as
 TensorBoard does. A last record that was not written to its end is skipped; damage before it is refused.
 """
@@ -14,6 +15,7 @@ from typing import Any
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.extras import require
+from trainwreck.evaluation.logs.limits import POINT, TEXT, Memory
 from trainwreck.evaluation.logs.log import Asked, Log, Points, checked_step
 from trainwreck.evaluation.logs.names import choose
 
@@ -44,14 +46,16 @@ def _read_run(name: str, files: list[Path], asked: Asked) -> Log:
     scalars: dict[str, Points] = {}
     rules: Counter[str] = Counter()
     for file in files:
-        for event in _events(file, rules):
+        for event in _events(file, rules, asked.memory):
             if event.HasField("session_log") and event.session_log.status == event.session_log.START and event.step > 0:
                 rules["purged"] += sum(_purge(points, event.step) for points in scalars.values())
             for value in event.summary.value:
                 number = scalar_of(value)
                 if number is not None:
                     checked_step(event.step, f"{file}: tag {value.tag!r}")
+                    asked.memory.take(POINT, str(file))
                     scalars.setdefault(value.tag, Points()).add(event.step, number)
+                    asked.memory.limits.check_columns(len(scalars), str(file))
     place = str(files[0] if len(files) == 1 else files[0].parent)
     if not scalars:
         raise InputError(f"{place}: no scalar in its event files")
@@ -60,42 +64,59 @@ def _read_run(name: str, files: list[Path], asked: Asked) -> Log:
     return Log(name, "tensorboard", files, choice, points, +rules)
 
 
-def _events(file: Path, rules: Counter[str]) -> Iterator[Any]:
-    loader = require("tensorboard.backend.event_processing.event_file_loader", "tensorboard")
-    whole, cut = _records(file)
-    read = 0
-    for event in loader.LegacyEventFileLoader(str(file)).Load():
-        read += 1
+def _events(file: Path, rules: Counter[str], memory: Memory) -> Iterator[Any]:
+    read_to = 0
+    for event, end in events_from(file, 0, memory):
+        read_to = end
         yield event
-    if read < whole:
-        raise InputError(f"{file}: damaged at record {read + 1} of {whole}")
-    rules["cut off last record"] += cut
+    rules["cut off last record"] += file.stat().st_size > read_to
 
 
-def _records(file: Path) -> tuple[int, int]:
-    """How many records lie whole in a file by their lengths, and whether (1 or 0) a part of one is left."""
-    size, whole = file.stat().st_size, 0
+def events_from(file: Path, at: int, memory: Memory) -> Iterator[tuple[Any, int]]:
+    """The events whose records are there to their end, from a byte on, each with the byte behind it.
+
+    InputError for a record that its checksum contradicts, or that is no event.
+    """
+    parse = require("tensorboard.compat.proto.event_pb2", "tensorboard").Event.FromString
+    checksum = require("tensorboard.compat.tensorflow_stub.pywrap_tensorflow", "tensorboard").masked_crc32c
     with file.open("rb") as stream:
-        while (at := stream.tell()) < size:
+        size = stream.seek(0, 2)
+        if size < at:
+            raise InputError(f"{file}: shorter than it was; allowed: an event file that grows")
+        while size - at >= HEAD:
+            stream.seek(at)
             head = stream.read(HEAD)
-            if len(head) < HEAD:
-                return whole, 1
-            (length,) = struct.unpack("<Q", head[:8])
+            length, check = struct.unpack("<QI", head)
+            if checksum(head[:8]) != check:
+                raise InputError(f"{file}: damaged at byte {at}")
             if at + HEAD + length + FOOT > size:
-                return whole, 1
-            stream.seek(length + FOOT, 1)
-            whole += 1
-    return whole, 0
+                break
+            with memory.for_a_while():
+                memory.take(TEXT * length, f"{file}, byte {at}")
+            content, foot = stream.read(length), stream.read(FOOT)
+            if len(foot) < FOOT or checksum(content) != struct.unpack("<I", foot)[0]:
+                raise InputError(f"{file}: damaged at byte {at}")
+            try:
+                event = parse(content)
+            except Exception as error:  # protobuf's own DecodeError, which moves between its versions
+                raise InputError(f"{file}: damaged at byte {at} ({error})") from None
+            at += HEAD + length + FOOT
+            yield event, at
 
 
 def scalar_of(value: Any) -> float | None:
-    """The number of a summary's value, None where it is none: an image, a histogram, a text."""
+    """The number of a summary's value, None where it is none: an image, a histogram, a text, a tensor with axes."""
     kind = value.WhichOneof("value")
     if kind == "simple_value":
         return float(value.simple_value)
     if kind != "tensor" or value.metadata.plugin_data.plugin_name not in ("scalars", ""):
         return None
-    array = require("tensorboard.util.tensor_util", "tensorboard").make_ndarray(value.tensor)
+    if value.tensor.tensor_shape.dim:  # before it is made: a shape of 3e9 elements may stand over one value
+        return None
+    try:
+        array = require("tensorboard.util.tensor_util", "tensorboard").make_ndarray(value.tensor)
+    except (TypeError, ValueError, KeyError):  # of no type that there is, or not as many values as that needs
+        return None
     return float(array) if array.shape == () and array.dtype.kind in "fiu" else None
 
 

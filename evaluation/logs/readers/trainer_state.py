@@ -10,6 +10,7 @@ from pathlib import Path
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json
+from trainwreck.evaluation.logs.limits import CELL, ROW
 from trainwreck.evaluation.logs.log import Asked, Log
 from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.rows import Row, flat, log_of_rows
@@ -19,6 +20,7 @@ NAME = "trainer_state.json"
 
 def read_trainer_state(file: Path, asked: Asked) -> list[Log]:
     """The one run of a file."""
+    asked.memory.take_file(file)
     content = read_json(file)
     history = content.get("log_history") if isinstance(content, dict) else None
     if not isinstance(history, list):
@@ -33,8 +35,14 @@ def read_trainer_state(file: Path, asked: Asked) -> list[Log]:
         if "train_runtime" in entry:
             rules["summaries left out"] += 1
             continue
-        rows.append((place, flat(entry)))
-        names |= dict.fromkeys(rows[-1][1])
+        try:
+            row = flat(entry)
+        except InputError as error:
+            raise InputError(f"{place}: {error}") from None
+        asked.memory.take(ROW + CELL * len(row), place)
+        rows.append((place, row))
+        names |= dict.fromkeys(row)
+        asked.memory.limits.check_columns(len(names), place)
     if not rows:
         raise InputError(f"{file}: nothing is logged under 'log_history'")
     log = log_of_rows("trainer_state", file, list(names), rows, asked, Numbers(), writes_nan=True)

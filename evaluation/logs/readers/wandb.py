@@ -8,7 +8,6 @@ has `_step`, W&B's counter of calls to `log`, unless a trainer logged a step of 
 one may be parted over blocks) with a header of seven bytes, and holds protocol buffers of `wandb`.
 """
 
-import json
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,8 @@ from typing import Any
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.extras import require
+from trainwreck.evaluation.files import parse_json
+from trainwreck.evaluation.logs.limits import CELL, ROW
 from trainwreck.evaluation.logs.log import Asked, Log
 from trainwreck.evaluation.logs.names import STEP, signal_of
 from trainwreck.evaluation.logs.numbers import Numbers
@@ -52,10 +53,10 @@ def read_wandb(path: Path, asked: Asked) -> list[Log]:
         files = offline_files(path)
         if not files:
             raise InputError(f"{path}: no .wandb file in it")
-        return [_offline(file, file.parent.name if len(files) > 1 else "", asked) for file in files]
+        return [_one_offline(file, file.parent.name if len(files) > 1 else "", asked) for file in files]
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return read_jsonl(path, asked, "wandb")
-    table = Table(path)
+    table = Table(path, asked.memory)
     return _chart(table, asked) if is_chart(table.header) else read_csv(path, asked, "wandb")
 
 
@@ -82,11 +83,19 @@ def _chart(table: Table, asked: Asked) -> list[Log]:
     return logs
 
 
+def _one_offline(file: Path, name: str, asked: Asked) -> Log:
+    with asked.memory.for_a_while():
+        log = _offline(file, name, asked)
+    asked.memory.take(log.bytes, str(file))
+    return log
+
+
 def _offline(file: Path, name: str, asked: Asked) -> Log:
     messages = require("wandb.proto.wandb_internal_pb2", "wandb")
     rules: Counter[str] = Counter()
     rows: list[Row] = []
     names: dict[str, None] = {}
+    asked.memory.take_file(file)
     for number, content in enumerate(_records(file, rules), start=1):
         record = messages.Record()
         try:
@@ -99,12 +108,15 @@ def _offline(file: Path, name: str, asked: Asked) -> Log:
         row: dict[str, Any] = {"_step": record.history.step.num}
         for item in record.history.item:
             try:
-                content_of = json.loads(item.value_json)
-            except json.JSONDecodeError as error:
+                row |= flat({item.key or "/".join(item.nested_key): parse_json(item.value_json)})
+            except InputError as error:
+                raise InputError(f"{place}: {error}") from None
+            except ValueError as error:
                 raise InputError(f"{place}: not JSON ({error})") from None
-            row |= flat({item.key or "/".join(item.nested_key): content_of})
+        asked.memory.take(ROW + CELL * len(row), place)
         rows.append((place, row))
         names |= dict.fromkeys(row)
+        asked.memory.limits.check_columns(len(names), place)
     if not rows:
         raise InputError(f"{file}: no history in it")
     log = log_of_rows("wandb", file, list(names), rows, asked, Numbers(), name=name, writes_nan=True)
