@@ -18,6 +18,16 @@ class UnfinishedError(RuntimeError):
     """Work that was given so much time, and goes on when called again. One line, and exit code 3."""
 
 
+def in_a_line(text: object) -> str:
+    """What others say - an exception, a file's text - in one line, with what a terminal would act on escaped.
+
+    >>> in_a_line("a\\n  b\\x1b[31m")
+    'a b\\\\x1b[31m'
+    """
+    words = " ".join(str(text).split())
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in words)
+
+
 def nearest(value: str, names: Iterable[str]) -> str:
     """A question with the name that is most like a value; empty where none is like it."""
     close = get_close_matches(value, list(names), n=1)

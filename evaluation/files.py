@@ -4,15 +4,17 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.errors import InputError, in_a_line
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -58,6 +60,23 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
         raise InputError(f"{path}: can't be written ({error.strerror or error})") from error
 
 
+@contextmanager
+def locked(lock: Path, folder: Path, setting: str = "out") -> Iterator[None]:
+    """Hold a lock file while `folder` is written. InputError where another process has it, or it can't be made."""
+    held = FileLock(lock, timeout=0)
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        held.acquire()
+    except Timeout:
+        raise InputError(f"{setting}: {str(folder)!r} is being written by another process") from None
+    except OSError as error:
+        raise InputError(f"{folder}: can't be written ({error.strerror or error})") from error
+    try:
+        yield
+    finally:
+        held.release()
+
+
 def write_json(path: Path, content: Any) -> None:
     """Sorted, indented JSON, atomically. NaN is refused: JSON has none."""
     text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"
@@ -70,13 +89,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Content of a JSON file; InputError with the file's name where it is missing or broken."""
+    """Content of a JSON file; InputError with the file's name where it is missing, broken or nested too deep."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: missing") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: damaged, not JSON ({error})") from None
+    except OSError as error:
+        raise InputError(f"{path}: can't be read ({error.strerror or error})") from None
+    except (ValueError, RecursionError) as error:  # a number of too many digits is a ValueError too
+        raise InputError(f"{path}: damaged, not JSON ({in_a_line(error)})") from None
 
 
 def write_parquet(path: Path, tables: Iterable[pa.Table]) -> None:

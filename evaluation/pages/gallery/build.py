@@ -13,10 +13,11 @@ from markupsafe import Markup
 
 from trainwreck.evaluation.constants import HEADLINE_BUDGET
 from trainwreck.evaluation.dataset.dataset import DataSet, load, telemetry_digest
+from trainwreck.evaluation.dataset.documents import Pages
 from trainwreck.evaluation.dataset.schema import SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import read_json, sha256, write_text
+from trainwreck.evaluation.files import sha256, write_text
 from trainwreck.evaluation.pages import asset, script
 from trainwreck.evaluation.pages.assets import CHART, HEAT, INFLATE, THEME
 from trainwreck.evaluation.pages.gallery.choose import Exhibit, exhibits
@@ -126,14 +127,12 @@ def opened(folders: Sequence[Path]) -> list[DataSet]:
     return datasets
 
 
-def pages_of(datasets: Sequence[DataSet], shown: Mapping[str, Sequence[Exhibit]]) -> list[dict[str, Any]]:
+def pages_of(datasets: Sequence[DataSet], shown: Mapping[str, Sequence[Exhibit]]) -> list[Pages]:
     """What catalogue.json of each data set says. InputError where a scenario on show has no page in it."""
-    pages = [read_json(dataset.path / "catalogue.json") for dataset in datasets]
     for name, runs in shown.items():
         for one in runs:
-            if name not in pages[one.place]:
-                raise InputError(f"{one.dataset.path / 'catalogue.json'}: damaged, it has no page of {name}")
-    return pages
+            one.dataset.pages[name]
+    return [dataset.pages for dataset in datasets]
 
 
 def _trace(exhibit: Exhibit, row: pd.Series) -> Trace:
