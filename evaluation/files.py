@@ -8,13 +8,19 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from trainwreck.evaluation.errors import InputError, in_a_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spreadsheet takes for a formula
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -84,8 +90,29 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """UTF-8 text, atomically."""
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    """UTF-8 text, atomically. What has no UTF-8, half of a surrogate pair in a file's name, becomes a question mark."""
+    write_atomically(path, lambda temporary: temporary.write_bytes(text.encode("utf-8", "replace")))
+
+
+def csv_cell(value: Any) -> Any:
+    """A cell for a CSV that people open: an apostrophe goes before text that a spreadsheet would run as a formula.
+
+    >>> csv_cell("=1+1"), csv_cell("-2 steps"), csv_cell("-2.5"), csv_cell(-2.5), csv_cell("Ada")
+    ("'=1+1", "'-2 steps", '-2.5', -2.5, 'Ada')
+    """
+    if not isinstance(value, str) or not value.startswith(FORMULAS):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+def write_csv(path: Path, table: "pd.DataFrame") -> None:
+    """A table as a CSV that people open, atomically; see `csv_cell`."""
+    cells = table.map(csv_cell).rename(columns=csv_cell)
+    write_text(path, cells.to_csv(index=False, lineterminator="\n"))
 
 
 def read_json(path: Path) -> Any:

@@ -108,7 +108,7 @@ def check_labels(runs: pd.DataFrame, pages: Pages) -> None:
             *_of_its_clocks(row),
             *_of_its_branches(row),
             *_of_its_end(row, twin),
-            *((name, first[name]) for name in ("context", "planned_steps", "size")),
+            *((name, first[name]) for name in ("context", "planned_steps")),
         ):
             if not _same(row[column], right):
                 raise InputError(
@@ -135,7 +135,9 @@ def _of_its_spec(row: Row, pages: Pages) -> Right:
     yield "kind", row["kind"] if row["kind"] in kinds else " or ".join(kinds)
     if row["kind"] in FAILURES:
         yield "kind", RunKind.COMPOUND.value if JOINT in row["scenario"] else RunKind.FAILING.value
-    if page and JOINT not in row["scenario"]:
+    if not faulty:
+        yield from (("family", ""), ("harm", ""), ("twin_id", ""), ("tolerance", None))
+    elif page and JOINT not in row["scenario"]:
         yield "family", page["family"]
     if row["kind"] in (LOOK_ALIKE, RunKind.HEALTHY.value):
         yield "cause", ""
@@ -172,8 +174,9 @@ def _of_its_branches(row: Row) -> Right:
     """The point of no return by the branches; see `scenarios.proof.no_return`, which measures them."""
     gaps = {int(step): gap for step, gap in parsed(row["no_return_branches"]).items()}
     if not gaps:
-        if not pd.isna(row["no_return_step"]):
-            yield "no_return_step", row["last_step"] if row["outcome"] == Outcome.RECOVERED.value else None
+        saved_to_the_end = row["kind"] in FAILURES and row["outcome"] == Outcome.RECOVERED.value
+        if saved_to_the_end or not _same(row["no_return_step"], row["onset_step"]):  # the onset: no branch was needed
+            yield "no_return_step", row["last_step"] if saved_to_the_end else None
         return
     above = row["harm"] == Harm.ABOVE.value
     saved = {s: gap is not None and (gap if above else abs(gap)) <= row["tolerance"] for s, gap in gaps.items()}

@@ -63,9 +63,9 @@ def _check_sums(root: Path, files: Mapping[str, Any]) -> None:
 
 def _check_plan(file: Path, specs: Iterable[str | None]) -> None:
     """The runs of a plan are those of the table. A healthy run is of every scenario with its base."""
-    asked = Counter(map(_asked, read_plan(file)["runs"]))
+    wanted = Counter(map(_asked, read_plan(file)["runs"]))
     present = Counter(map(_asked, map(parsed, specs)))
-    for one, other, what in ((present, asked, "that the plan does not have"), (asked, present, "that is not there")):
+    for one, other, what in ((present, wanted, "that the plan does not have"), (wanted, present, "that is not there")):
         if more := one - other:
             name = ", ".join(f"{key} {value!r}" for key, value in next(iter(more)))
             raise InputError(f"{file}: contradicts the runs table: a run {what}: {name}")

@@ -1,5 +1,6 @@
 """Values that break what was not written with them in mind, for random edits."""
 
+import copy
 import random
 from typing import Any
 
@@ -89,5 +90,5 @@ def mutated(draw: random.Random, content: Any) -> Any:
         parent.insert(key, parent[key])
     else:
         other, place = draw.choice(nodes)
-        parent[key] = other[place] if place in other or isinstance(other, list) else None
+        parent[key] = copy.deepcopy(other[place])
     return content
