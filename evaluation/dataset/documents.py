@@ -54,7 +54,7 @@ def misfit(value: Any, shape: Shape, place: str = "") -> str:
         kinds = [kind for kind in shape if kind is not None]
         fits = (None in shape and value is None) or any(not misfit(value, kind, place) for kind in kinds)
         return "" if fits else f"{place}: {' or '.join('null' if kind is None else _called(kind) for kind in shape)}"
-    if shape is object or type(value) is shape or (shape is float and type(value) is int):
+    if shape is object or (type(value) is shape and not (shape is str and _is_broken(value))):
         return ""
     return f"{place}: {_called(shape)}"
 
@@ -63,6 +63,8 @@ def _misfit_of_keys(value: Any, shape: dict[Any, Shape], place: str) -> str:
     if not isinstance(value, dict):
         return f"{place}: an object"
     if str in shape:
+        if broken := [key for key in value if _is_broken(key)]:
+            return f"{place}.{broken[0]!r}: text"
         every = ((f"{place}.{key!r}", one, shape[str]) for key, one in value.items())
     else:
         names = {key.removesuffix("?"): key for key in shape}
@@ -71,6 +73,11 @@ def _misfit_of_keys(value: Any, shape: dict[Any, Shape], place: str) -> str:
             return f"{place}: an object with {missing[0]}"
         every = ((f"{place}.{name}", value[name], shape[key]) for name, key in names.items() if name in value)
     return next((found for where, one, kind in every if (found := misfit(one, kind, where))), "")
+
+
+def _is_broken(text: str) -> bool:
+    """Whether it has half of a surrogate pair, which JSON can say and no file or terminal can."""
+    return not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _called(kind: Any) -> str:

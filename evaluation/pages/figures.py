@@ -201,8 +201,8 @@ def png_url(figure: "Figure", dpi: int) -> str:
 
 
 def as_drawn(text: str) -> str:
-    """A name that others gave, as matplotlib can draw it: without halves of surrogate pairs, in one line."""
-    return " ".join(text.encode("utf-8", "replace").decode().split())
+    """A name that others gave, in one line; a question mark stands for a character that can not be printed."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
 
 
 def alarm_row(axis: "Axes", alarms: Mapping[str, int], title: str = "first alarms") -> None:

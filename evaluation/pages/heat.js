@@ -47,6 +47,7 @@ class Heat {
     this.row = null;
     this._scale();
     this._build(host);
+    this._legend();
     this._listen();
     this.observer = new ResizeObserver(() => this._later());
     this.observer.observe(this.root);

@@ -85,15 +85,16 @@ def write_gallery(
         )
         for name, runs in shown.items()
     }
-    text = ""
+    size = 0
     for thinning in THINNING:
         packed = packed_runs(every, thinning)
         text = _page(datasets, shown, facts, packed, marks, catalogue, command, thinning)
-        if len(text.encode()) <= LARGEST:
+        size = len(text.encode("utf-8", "replace"))
+        if size <= LARGEST:
             write_text(out, text)
-            return Gallery(out, len(shown), len(packed), len(text.encode()), thinning)
+            return Gallery(out, len(shown), len(packed), size, thinning)
     raise InputError(
-        f"gallery: {len(text.encode()):,} bytes are not allowed; allowed: {LARGEST:,}, so fewer scenarios or severities"
+        f"gallery: {size:,} bytes are not allowed; allowed: {LARGEST:,}, so fewer scenarios or severities"
     )
 
 
