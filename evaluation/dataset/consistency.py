@@ -156,9 +156,10 @@ def _of_its_clocks(row: Row) -> Right:
     if causes or row["kind"] != LOOK_ALIKE:
         yield "onset_step", min(causes.values(), default=None)
     yield "visible_step", min(visible.values(), default=None)
-    first, last = (None if pd.isna(row[name]) else row[name] for name in ("onset_step", "last_step"))
-    late = [step for step in (*visible.values(), *profiles.values()) if not (first or 0) <= step <= last]
-    yield "visible_steps", row["visible_steps"] if not late else f"steps from {first or 0} to {last}"
+    first: int = 0 if pd.isna(row["onset_step"]) else row["onset_step"]
+    last: int = row["last_step"]
+    late = [step for step in (*visible.values(), *profiles.values()) if not first <= step <= last]
+    yield "visible_steps", row["visible_steps"] if not late else f"steps from {first:g} to {last}"
     if profiles:
         agrees = profiles.get("full") == row["visible_step"]
         yield (
@@ -193,8 +194,8 @@ def _of_its_end(row: Row, twin: Row | None) -> Right:
         if row["outcome"] is not None:
             yield "final_gap", gap
     if row["outcome"] not in (None, Outcome.NON_FINITE.value):
-        gap, side = row["final_gap"], row["harm"]
-        off = {Harm.ABOVE.value: gap, Harm.BELOW.value: -gap}.get(side, abs(gap))
+        left: float = row["final_gap"]
+        off = {Harm.ABOVE.value: left, Harm.BELOW.value: -left}.get(row["harm"], abs(left))
         yield "outcome", (Outcome.DAMAGED if off > row["tolerance"] else Outcome.RECOVERED).value  # of NaN: recovered
     if row["kind"] in UNHARMED and row["outcome"] is not None:
         yield "outcome", Outcome.RECOVERED.value
@@ -203,7 +204,7 @@ def _of_its_end(row: Row, twin: Row | None) -> Right:
             yield "kind", RunKind.LATENT.value if any(held) else RunKind.NOT_SHOWN.value
 
 
-def _is_made(row: Row) -> bool:
+def _is_made(row: "Row | pd.Series") -> bool:
     return "role" in parsed(row["spec"])
 
 

@@ -81,7 +81,7 @@ def _asked(spec: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 def _bundle(file: Path) -> dict[str, pa.ChunkedArray]:
     """What a worker knew of the runs of a bundle, a column a field."""
     content = read_json(file)
-    rows = content.get("rows") if isinstance(content, dict) else None
+    rows: Any = content.get("rows") if isinstance(content, dict) else None
     kinds = {"run_id": pa.string()} | {name: pa.type_for_alias(k) for name, k, _ in RUN_FIELDS if name in INJECTED}
     try:
         return {name: pa.chunked_array([[row.get(name) for row in rows]], kind) for name, kind in kinds.items()}

@@ -7,6 +7,7 @@ each other is `consistency`'s.
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
@@ -164,8 +165,7 @@ def _check(file: Path, table: pa.Table, name: str, cell: Cell) -> None:
         raise InputError(f"{file}: row {at}: {name}: is empty; allowed: {cell.allowed}")
     values = column.unique().to_pylist()
     if name == "run_id" and len(values) < len(column):
-        seen: set[str] = set()
-        again = next(one for one in column.to_pylist() if one in seen or seen.add(one))
+        again = next(one for one, times in Counter(column.to_pylist()).items() if times > 1)
         raise InputError(f"{file}: run {again}: is there twice; allowed: each run once")
     for value in values:
         if value is not None and not _holds(cell, value):

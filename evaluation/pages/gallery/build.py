@@ -93,9 +93,7 @@ def write_gallery(
         if size <= LARGEST:
             write_text(out, text)
             return Gallery(out, len(shown), len(packed), size, thinning)
-    raise InputError(
-        f"gallery: {size:,} bytes are not allowed; allowed: {LARGEST:,}, so fewer scenarios or severities"
-    )
+    raise InputError(f"gallery: {size:,} bytes are not allowed; allowed: {LARGEST:,}, so fewer scenarios or severities")
 
 
 def packed_runs(shown: Sequence[Exhibit], thinning: int) -> dict[str, tuple[str, str]]:
