@@ -5,15 +5,23 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.errors import InputError, printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spreadsheet takes for a formula
 
 DEEPEST = 100  # brackets within brackets of a JSON document
 
@@ -61,6 +69,23 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
         raise InputError(f"{path}: can't be written ({error.strerror or error})") from error
 
 
+@contextmanager
+def locked(lock: Path, folder: Path, setting: str = "out") -> Iterator[None]:
+    """Hold a lock file while `folder` is written. InputError where another process has it, or it can't be made."""
+    held = FileLock(lock, timeout=0)
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        held.acquire()
+    except Timeout:
+        raise InputError(f"{setting}: {str(folder)!r} is being written by another process") from None
+    except OSError as error:
+        raise InputError(f"{folder}: can't be written ({error.strerror or error})") from error
+    try:
+        yield
+    finally:
+        held.release()
+
+
 def write_json(path: Path, content: Any) -> None:
     """Sorted, indented JSON, atomically. NaN is refused: JSON has none."""
     text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"
@@ -70,6 +95,27 @@ def write_json(path: Path, content: Any) -> None:
 def write_text(path: Path, text: str) -> None:
     """UTF-8 text, atomically. What UTF-8 has no place for (a file's name can hold it) is written as its code."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8", errors="backslashreplace"))
+
+
+def csv_cell(value: Any) -> Any:
+    """A cell for a CSV that people open: an apostrophe goes before text that a spreadsheet would run as a formula.
+
+    >>> csv_cell("=1+1"), csv_cell("-2 steps"), csv_cell("-2.5"), csv_cell(-2.5), csv_cell("Ada")
+    ("'=1+1", "'-2 steps", '-2.5', -2.5, 'Ada')
+    """
+    if not isinstance(value, str) or not value.startswith(FORMULAS):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+def write_csv(path: Path, table: "pd.DataFrame") -> None:
+    """A table as a CSV that people open, atomically; see `csv_cell`."""
+    cells = table.map(csv_cell).rename(columns=csv_cell)
+    write_text(path, cells.to_csv(index=False, lineterminator="\n"))
 
 
 def read_json(path: Path) -> Any:
@@ -82,7 +128,7 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise InputError(f"{path}: can't be read ({error.strerror or error})") from None
     except ValueError as error:
-        raise InputError(f"{path}: damaged, not JSON ({error})") from None
+        raise InputError(f"{path}: damaged, not JSON ({printable(error)})") from None
 
 
 def parse_json(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:

@@ -1,5 +1,6 @@
 """The command line: its commands by group, each loaded when it runs, and errors as one line."""
 
+import errno
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -61,6 +62,8 @@ SHOWN = 300  # characters of a file's name in a message
 INTERRUPTED = 130  # as shells report SIGINT
 RESUMING = {"demo", "generate", "label", "verify"}  # commands that keep what they have done
 UNFINISHED = 3
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE)  # what a system has no more of
+NO_TEMPORARY = "No usable temporary directory"  # of the tempfile module, which hides the reason
 NO_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # before click 8.2 help is no error
 
 
@@ -139,6 +142,12 @@ def main() -> None:
         resumes = not RESUMING.isdisjoint(sys.argv[1:2])
         print(f"trainwreck: interrupted{'; the same command goes on from here' if resumes else ''}", file=sys.stderr)
         sys.exit(INTERRUPTED)
+    except OSError as error:  # wherever a file is made: a temporary one, a socket's, a worker's
+        if error.errno not in FULL and not str(error).startswith(NO_TEMPORARY):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"trainwreck: {where}can't be written ({error.strerror or error})", file=sys.stderr)
+        sys.exit(2)
     except (WorkerLostError, UnfinishedError) as error:
         print(f"trainwreck: {printable(error)}", file=sys.stderr)
         sys.exit(UNFINISHED if isinstance(error, UnfinishedError) else 1)

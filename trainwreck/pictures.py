@@ -9,7 +9,6 @@ from trainwreck.dataset import Run
 from trainwreck.evaluation.dataset.schema import UNDER_FAULT, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.pages.figures import Story, draw, png_url
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def _beside(run: Run) -> dict[str, Trace]:
 def _telling(run: Run) -> str:
     """The most diagnostic signal by the page of the scenario in the data set; the loss where it has none."""
     file = run.data.path / "catalogue.json"
-    pages: dict[str, Any] = read_json(file) if file.is_file() else {}
+    pages = run.data.pages if file.is_file() else {}
     return str(pages.get(run.label["scenario"], {}).get("telling", "loss"))
 
 

@@ -8,24 +8,29 @@ DIR/catalogue.json       the page of every scenario in it
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trainwreck.evaluation.dataset.consistency import check_labels, check_table, check_telemetry
+from trainwreck.evaluation.dataset.copies import SUMS, check_copies
+from trainwreck.evaluation.dataset.documents import FORMAT, IMPORTED, Pages, read_manifest, read_pages
+from trainwreck.evaluation.dataset.runs_table import UNPROVEN, read_runs
 from trainwreck.evaluation.dataset.sample import named
-from trainwreck.evaluation.dataset.schema import ADDED, RUN_FIELDS, SCHEMA_VERSION, runs_schema
+from trainwreck.evaluation.dataset.schema import SCHEMA_VERSION, runs_schema
 from trainwreck.evaluation.dataset.telemetry_file import TelemetryFile
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.files import read_json, sha256, write_json, write_parquet
+from trainwreck.evaluation.files import sha256, write_json, write_parquet
 
-FORMAT = "trainwreck-data-set"
-IMPORTED = "imported"  # key of the manifest, see `readers.imported`
-UNPROVEN = "unproven"  # column of runs of scenarios that are not the catalogue's: not proven where it was labelled
-SUMS = "SHA256SUMS"  # of every file of a release
+__all__ = [
+    "FORMAT", "IMPORTED", "SUMS", "UNPROVEN", "DataSet", "load", "load_labels", "read_runs", "telemetry_digest",
+    "write_manifest", "write_runs", "write_telemetry",
+]  # fmt: skip
 
 
 class DataSet:
@@ -38,7 +43,7 @@ class DataSet:
     @classmethod
     def unlisted(cls, path: Path) -> "DataSet":
         """A data set under way, without a manifest: for the steps that lead to one."""
-        return cls(path, {}, _runs(path))
+        return cls(path, {}, _frame(read_runs(path)))
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -57,11 +62,19 @@ class DataSet:
         return row
 
     def trace(self, run_id: str) -> Trace:
-        """Telemetry of a run."""
-        name = self.run(run_id)["file"]
+        """Telemetry of a run. InputError where it is damaged, or not that of the run's label."""
+        row = self.run(run_id)
+        name = row["file"]
         if name not in self._files:
             self._files[name] = TelemetryFile(self.path / name)
-        return self._files[name].trace(run_id)
+        found = self._files[name].trace(run_id)
+        check_telemetry(row, found)
+        return found
+
+    @cached_property
+    def pages(self) -> Pages:
+        """The page of each scenario in it. InputError for one that is not there."""
+        return read_pages(self.path)
 
     def by_file(self) -> list[str]:
         """Run ids in the order in which a release's files hold them, which is the fastest to read all in."""
@@ -87,7 +100,7 @@ def load(path: str | Path | DataSet, *, verify: bool = True) -> DataSet:
     begun = (root / "plan.json").exists() and not (root / SUMS).exists()  # a release has a plan too
     if begun and not (root / "manifest.json").exists():
         raise InputError(f"{root}: not finished; `trainwreck generate {root}/plan.json --out {root}` goes on with it")
-    manifest = _manifest(root / "manifest.json")
+    manifest = read_manifest(root / "manifest.json")
     wrong = [
         complaint
         for name, facts in sorted(manifest["files"].items())
@@ -108,7 +121,7 @@ def load_labels(path: str | Path | DataSet) -> DataSet:
     root = named(Path(path))
     if not root.is_dir():
         raise InputError(f"data set: {str(root)!r} is not a folder")
-    manifest = _manifest(root / "manifest.json")
+    manifest = read_manifest(root / "manifest.json")
     complaint = _wrong(root / "runs.parquet", manifest["files"]["runs.parquet"], verify=True)
     if complaint:
         raise InputError(complaint)
@@ -125,25 +138,6 @@ def telemetry_digest(dataset: DataSet) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def _manifest(file: Path) -> dict[str, Any]:
-    """The manifest, known to be one of this version, with a size and a checksum for each file."""
-    manifest = read_json(file)
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise InputError(f"{file}: not a Trainwreck data set")
-    version = manifest.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise InputError(f"{file}: schema version {version} is not allowed; allowed: {SCHEMA_VERSION}")
-    files = manifest.get("files")
-    if not isinstance(files, dict) or "runs.parquet" not in files:
-        raise InputError(f"{file}: damaged, it does not list runs.parquet")
-    for name, facts in files.items():
-        if not isinstance(facts, dict) or not {"bytes", "sha256"} <= set(facts):
-            raise InputError(f"{file}: damaged, it has no size and checksum of {name}")
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise InputError(f"{file}: damaged, {name} is not in the folder")
-    return manifest
-
-
 def _wrong(file: Path, facts: dict[str, Any], verify: bool) -> str:
     """What is wrong with a file; empty if nothing is."""
     if not file.is_file():
@@ -156,31 +150,23 @@ def _wrong(file: Path, facts: dict[str, Any], verify: bool) -> str:
 
 
 def _listed_runs(root: Path, manifest: dict[str, Any]) -> pd.DataFrame:
-    runs = _runs(root)
+    """The runs table, which agrees with the manifest, with itself and with what else is in the folder."""
+    table = read_runs(root)
+    runs = _frame(table)
     unlisted = sorted(set(runs["file"]) - set(manifest["files"]))
     if unlisted:
         raise InputError(f"{root / 'manifest.json'}: damaged, it does not list {', '.join(unlisted)}")
+    if IMPORTED in manifest and [entry["run_id"] for entry in manifest[IMPORTED]] != runs["run_id"].tolist():
+        raise InputError(f"{root / 'manifest.json'}: damaged, its imported runs are not those of runs.parquet")
+    check_table(runs)
+    check_labels(runs, read_pages(root) if (root / "catalogue.json").is_file() else {})
+    check_copies(root, manifest, table)
     return runs
 
 
-def _runs(root: Path) -> pd.DataFrame:
-    frame: pd.DataFrame = read_runs(root).to_pandas()
+def _frame(table: pa.Table) -> pd.DataFrame:
+    frame: pd.DataFrame = table.to_pandas()
     return frame.set_index("run_id", drop=False)
-
-
-def read_runs(root: Path) -> pa.Table:
-    """The runs table, with every column of `schema.RUN_FIELDS`. InputError for a missing one without a stand-in."""
-    file = root / "runs.parquet"
-    try:
-        table = pq.read_table(file)
-    except pa.ArrowException as error:
-        raise InputError(f"{file}: damaged, not Parquet ({' '.join(str(error).split())})") from None
-    missing = [name for name, _, _ in RUN_FIELDS if name not in (*table.column_names, *ADDED)]
-    if missing:
-        raise InputError(f"{file}: damaged, it has no column {', '.join(missing)}")
-    for name in (name for name in ADDED if name not in table.column_names):
-        table = table.append_column(name, pa.array([ADDED[name]] * len(table), pa.string()))
-    return table
 
 
 def write_runs(root: Path, rows: list[dict[str, Any]], name: str = "runs.parquet") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS, Axis, column_type, telemetry_schema
-from trainwreck.evaluation.errors import unknown
+from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.short_forms import AsText
 
 if TYPE_CHECKING:
@@ -128,6 +128,19 @@ def _lists(values: np.ndarray, missing: np.ndarray | None) -> "pa.ListArray":
     return pa.ListArray.from_arrays(offsets, pa.array(values[present].ravel(), from_pandas=False), mask=mask)
 
 
+def _rows(name: str, lists: "pa.ListArray", rows: int) -> np.ndarray:
+    """The numbers of lists of one length, [rows, K]."""
+    _check_lengths(name, lists.value_lengths().to_numpy())
+    numbers: np.ndarray = lists.flatten().to_numpy(zero_copy_only=False)
+    return numbers.reshape(rows, -1) if len(numbers) else np.zeros((rows, 0), np.float32)
+
+
+def _check_lengths(name: str, lengths: np.ndarray) -> None:
+    """InputError where lists of one run are of unlike lengths; of a missing one the length is NaN."""
+    if len(lengths) and not (lengths == lengths[0]).all():
+        raise InputError(f"telemetry: {name}: lists of unlike lengths; allowed: one length at every step of a run")
+
+
 def _with_gaps(run_id: str, table: "pa.Table") -> Trace:
     """The rows of a run that does not have every signal at every step."""
     signals: dict[str, np.ndarray] = {}
@@ -146,9 +159,9 @@ def _with_gaps(run_id: str, table: "pa.Table") -> Trace:
         if signal.axis is Axis.SCALAR:
             signals[signal.name] = column.to_numpy(zero_copy_only=False).astype(np.float32)
         elif present is None:
-            signals[signal.name] = column.flatten().to_numpy().reshape(len(table), -1)
+            signals[signal.name] = _rows(signal.name, column, len(table))
         else:
-            known = column.flatten().to_numpy().reshape(int(present.sum()), -1)
+            known = _rows(signal.name, column.drop_null(), int(present.sum()))
             signals[signal.name] = np.full((len(table), known.shape[1]), np.nan, np.float32)
             signals[signal.name][present] = known
     steps = table.column("step").to_numpy().astype(np.int64)
@@ -169,7 +182,9 @@ class Columns:
         self._scalars = {name: table.column(name).to_numpy() for name in SCALARS}
         self._whole = not any(table.column(name).null_count for name in SCALARS if name not in EVALUATIONS)
         self._evaluated = table.column("validation_loss").is_valid().to_numpy()
-        self._lists: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # numbers, and where those of each row begin
+        self._lists: dict[
+            str, tuple[np.ndarray, np.ndarray, np.ndarray]
+        ] = {}  # numbers; of each row its place, its length
 
     def trace(self, run_id: str, start: int, stop: int) -> Trace:
         """Rows start to before stop as the telemetry of a run."""
@@ -185,10 +200,13 @@ class Columns:
             table = self._read(list(LISTS))
             for column in LISTS:
                 values = table.column(column).combine_chunks()
-                begins = np.concatenate([[0], np.cumsum(values.value_lengths().to_numpy())])
-                self._lists[column] = values.flatten().to_numpy(), begins
-        numbers, begins = self._lists[name]
-        return np.asarray(numbers[begins[start] : begins[stop]]).reshape(stop - start, -1)
+                lengths = values.value_lengths().to_numpy(zero_copy_only=False)
+                begins = np.concatenate([[0], np.cumsum(np.nan_to_num(lengths).astype(np.int64))])
+                self._lists[column] = values.flatten().to_numpy(zero_copy_only=False), begins, lengths
+        numbers, begins, lengths = self._lists[name]
+        _check_lengths(name, lengths[start:stop])
+        found = np.asarray(numbers[begins[start] : begins[stop]], np.float32)
+        return found.reshape(stop - start, len(found) // max(1, stop - start))
 
 
 class _Signals(Mapping[str, np.ndarray]):

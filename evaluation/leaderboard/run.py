@@ -23,7 +23,6 @@ from trainwreck.evaluation.constants import (
     ONE_LINERS,
     PREVALENCES,
 )
-from trainwreck.evaluation.dataset.consistency import check_telemetry
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.detectors.base import Detector
@@ -321,7 +320,6 @@ def _replayed(
         run = dataset.run(run_id)
         context = json.loads(run["context"] or "{}") if track == "informed" else None
         trace = dataset.trace(run_id)
-        check_telemetry(run, trace)
         found[run_id] = {
             (profile, entry.name): (
                 entry.oracle(run, profile)

@@ -3,7 +3,7 @@
 from functools import cache
 from importlib.resources import files
 
-CHART = ("scale.js", "drawing.js", "chart.js")  # in the order in which they need each other
+CHART = ("markup.js", "scale.js", "drawing.js", "chart.js")  # in the order in which they need each other
 HEAT = ("heat.js",)  # after CHART
 THEME = ("theme.js",)
 INFLATE = ("inflate.js",)

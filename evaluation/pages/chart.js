@@ -100,12 +100,12 @@ class Chart {
     this.clip.setAttribute("width", this.right - MARGIN.left);
     this.clip.setAttribute("y", this.top);
     this.clip.setAttribute("height", this.bottom - this.top);
-    this.plot.innerHTML = drawFrame(this) + drawMarkers(this) + drawAlarms(this);
-    this.lines.innerHTML = this._shown().map((one) => drawLine(this, one)).join("");
+    fill(this.plot, drawFrame(this), drawMarkers(this), drawAlarms(this));
+    fill(this.lines, this._shown().map((one) => drawLine(this, one)));
     const broken = [];
     for (const one of this._shown()) broken.push(drawBroken(this, one, broken.filter(Boolean).length));
-    this.edges.innerHTML = broken.join("");
-    this.names.innerHTML = this._shown().length < 2 ? "" : this._shown().map((one) => `<span><span class="swatch ink-${escaped(one.ink)}"></span> ${escaped(one.name)}</span>`).join("");
+    fill(this.edges, broken);
+    fill(this.names, this._shown().length < 2 ? "" : this._shown().map((one) => html`<span><span class="swatch ink-${one.ink}"></span> ${one.name}</span>`));
     this.logButton.setAttribute("aria-pressed", String(this.log));
     this.resetButton.hidden = !this.range;
     this._drawCursor();
@@ -115,15 +115,15 @@ class Chart {
     const id = `clip${Chart.count = (Chart.count || 0) + 1}`;
     this.root = document.createElement("figure");
     this.root.className = "chart";
-    const unit = this.unit ? ` <small>${escaped(this.unit)}</small>` : "";
-    this.root.innerHTML =
-      `<figcaption><span>${escaped(this.label)}${unit} <small class="note"></small></span><span class="tools">` +
-      `<button type="button" data-do="log">log</button><button type="button" data-do="in" aria-label="zoom in">+</button>` +
-      `<button type="button" data-do="reset" hidden>whole run</button></span></figcaption>` +
-      `<svg tabindex="0" role="slider" aria-label="${escaped(this.label)}, ${escaped(this.xName)}">` +
-      `<clipPath id="${id}"><rect x="${MARGIN.left}"/></clipPath>` +
-      `<g class="plot"></g><g class="lines" clip-path="url(#${id})"></g><g class="edges"></g><g class="over"></g></svg>` +
-      `<p class="readout"></p><p class="names"></p>`;
+    const unit = this.unit ? html` <small>${this.unit}</small>` : "";
+    fill(this.root,
+      html`<figcaption><span>${this.label}${unit} <small class="note"></small></span><span class="tools">`,
+      html`<button type="button" data-do="log">log</button><button type="button" data-do="in" aria-label="zoom in">+</button>`,
+      html`<button type="button" data-do="reset" hidden>whole run</button></span></figcaption>`,
+      html`<svg tabindex="0" role="slider" aria-label="${this.label}, ${this.xName}">`,
+      html`<clipPath id="${id}"><rect x="${MARGIN.left}"/></clipPath>`,
+      html`<g class="plot"></g><g class="lines" clip-path="url(#${id})"></g><g class="edges"></g><g class="over"></g></svg>`,
+      html`<p class="readout"></p><p class="names"></p>`);
     const find = (selector) => this.root.querySelector(selector);
     Object.assign(this, {
       svg: find("svg"), clip: find("clipPath rect"), plot: find(".plot"), lines: find(".lines"), edges: find(".edges"),
@@ -248,27 +248,27 @@ class Chart {
 
   _drawCursor() {
     const [low, high] = this._steps();
-    let over = "";
+    const over = [];
     if (this.brush) {
       const [a, b] = this.brush.map((step) => this._across(step)).sort((p, q) => p - q);
-      over += `<rect class="brush" x="${a}" y="${this.top}" width="${b - a}" height="${this.bottom - this.top}"/>`;
+      over.push(html`<rect class="brush" x="${a}" y="${this.top}" width="${b - a}" height="${this.bottom - this.top}"/>`);
     }
     const known = this.cursor === null ? [] : this.at(this.cursor);
     if (this.cursor !== null && this.cursor >= low && this.cursor <= high) {
       const x = this._across(this.cursor).toFixed(1);
-      over += `<path class="cursor" d="M${x} ${this.top}V${this.bottom}"/>`;
+      over.push(html`<path class="cursor" d="M${x} ${this.top}V${this.bottom}"/>`);
       for (const one of known) {
         const drawn = one.value !== null && Number.isFinite(one.value) && one.step >= low && one.step <= high;
-        if (drawn) over += `<circle class="dot ink-${escaped(one.ink)}" cx="${this._across(one.step).toFixed(1)}" cy="${this._up(one.value).toFixed(1)}" r="3"/>`;
+        if (drawn) over.push(html`<circle class="dot ink-${one.ink}" cx="${this._across(one.step).toFixed(1)}" cy="${this._up(one.value).toFixed(1)}" r="3"/>`);
       }
     }
-    this.over.innerHTML = over;
+    fill(this.over, over);
     const parts = known.map((one) => {
       const away = one.step === this.cursor ? "" : ` at ${one.step}`;
       return [one, `${one.name} `, written(one.value) + away];
     });
-    this.readout.innerHTML = this.cursor === null ? "" :
-      `${escaped(this.xName)} ${escaped(this.tickText(this.cursor))}: ` + parts.map(([one, name, value]) => `<span class="ink-${escaped(one.ink)}">${escaped(name)}<b>${escaped(value)}</b></span>`).join(", ");
+    fill(this.readout, this.cursor === null ? "" : together(
+      `${this.xName} ${this.tickText(this.cursor)}: `, joined(parts.map(([one, name, value]) => html`<span class="ink-${one.ink}">${name}<b>${value}</b></span>`), ", ")));
     this.svg.setAttribute("aria-valuemin", low);
     this.svg.setAttribute("aria-valuemax", high);
     this.svg.setAttribute("aria-valuenow", this.cursor ?? low);
@@ -283,7 +283,7 @@ function sketch(series, log) {
   const chart = Object.assign(Object.create(Chart.prototype), size, { series: series.map(ownSeries), log, range: null, domain: null });
   chart.x = scaleOf(...chart._steps(), false);
   chart.y = chart._values();
-  return chart.series.map((one) => drawLine(chart, one)).join("");
+  return together(chart.series.map((one) => drawLine(chart, one)));
 }
 const SKETCH = `${MARGIN.left} ${MARGIN.top} 120 44`;
 

@@ -11,15 +11,15 @@ function drawFrame(chart) {
   const middle = (chart.bottom + chart.top) / 2;
   const across = chart.x.ticks().map((step) => {
     const x = chart._across(step).toFixed(1);
-    return `<path class="grid" d="M${x} ${chart.top}V${chart.bottom}"/><text x="${x}" y="${chart.bottom + 14}" text-anchor="middle">${escaped(chart.tickText(step))}</text>`;
+    return html`<path class="grid" d="M${x} ${chart.top}V${chart.bottom}"/><text x="${x}" y="${chart.bottom + 14}" text-anchor="middle">${chart.tickText(step)}</text>`;
   });
   const up = chart.y.ticks().map((value) => {
     const y = chart._up(value).toFixed(1);
-    return `<path class="grid" d="M${MARGIN.left} ${y}H${chart.right}"/><text x="${MARGIN.left - 4}" y="${Number(y) + 4}" text-anchor="end">${written(value)}</text>`;
+    return html`<path class="grid" d="M${MARGIN.left} ${y}H${chart.right}"/><text x="${MARGIN.left - 4}" y="${Number(y) + 4}" text-anchor="end">${written(value)}</text>`;
   });
-  const name = `<text class="axis" x="0" y="${chart.bottom + 14}">${escaped(chart.xName)}</text>`;
-  const empty = chart._shown().some((one) => one.steps.length) ? "" : `<text x="${chart.width / 2}" y="${middle}" text-anchor="middle">nothing to show</text>`;
-  return across.join("") + up.join("") + name + `<path class="frame" d="M${MARGIN.left} ${chart.top}V${chart.bottom}H${chart.right}"/>` + empty;
+  const name = html`<text class="axis" x="0" y="${chart.bottom + 14}">${chart.xName}</text>`;
+  const empty = chart._shown().some((one) => one.steps.length) ? "" : html`<text x="${chart.width / 2}" y="${middle}" text-anchor="middle">nothing to show</text>`;
+  return together(across, up, name, html`<path class="frame" d="M${MARGIN.left} ${chart.top}V${chart.bottom}H${chart.right}"/>`, empty);
 }
 
 /** A series: its line, and a dot where a value has no neighbour. */
@@ -29,10 +29,10 @@ function drawLine(chart, one) {
   points.forEach(([x, y], i) => {
     if (y === null) { open = false; return; }
     path += `${open ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
-    if (!open && (points[i + 1]?.[1] ?? null) === null) dots.push(`<circle class="dot" cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="1.8"/>`);
+    if (!open && (points[i + 1]?.[1] ?? null) === null) dots.push(html`<circle class="dot" cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="1.8"/>`);
     open = true;
   });
-  return `<g class="ink-${escaped(one.ink)}" data-series="${escaped(one.id)}"><path class="line ink-${escaped(one.ink)}" d="${path}"/>${dots.join("")}</g>`;
+  return html`<g class="ink-${one.ink}" data-series="${one.id}"><path class="line ink-${one.ink}" d="${path}"/>${dots}</g>`;
 }
 
 /** Places of the values within the steps shown and one on either side; null where no line can be drawn. */
@@ -59,13 +59,13 @@ function drawBroken(chart, one, row) {
     last = x;
     const under = !Number.isNaN(value) && !(value === Infinity), y = under ? chart.bottom - 4 : chart.top + 4, tip = under ? y + 4 : y - 4;
     first ??= { x, y, text: Number.isFinite(value) ? "0 or less" : `${written(value)} from step ${step}` };
-    if (Number.isNaN(value)) marks.push(`<path class="broken" d="M${x - 3} ${y - 3}l6 6m0 -6l-6 6"/>`);
-    else marks.push(`<path class="broken solid" d="M${x - 4} ${2 * y - tip}h8L${x} ${tip}z"/>`);
+    if (Number.isNaN(value)) marks.push(html`<path class="broken" d="M${x - 3} ${y - 3}l6 6m0 -6l-6 6"/>`);
+    else marks.push(html`<path class="broken solid" d="M${x - 4} ${2 * y - tip}h8L${x} ${tip}z"/>`);
   });
   if (!first) return "";
   const right = last + 8 + 7 * first.text.length < chart.right;
-  const text = `<text class="named" x="${(right ? last + 8 : first.x - 8).toFixed(1)}" y="${first.y + 4 + row * LABEL_ROW}" text-anchor="${right ? "start" : "end"}">${first.text}</text>`;
-  return `<g class="ink-${escaped(one.ink)}" data-broken="${escaped(one.id)}">${marks.join("")}${text}</g>`;
+  const text = html`<text class="named" x="${(right ? last + 8 : first.x - 8).toFixed(1)}" y="${first.y + 4 + row * LABEL_ROW}" text-anchor="${right ? "start" : "end"}">${first.text}</text>`;
+  return html`<g class="ink-${one.ink}" data-broken="${one.id}">${marks}${text}</g>`;
 }
 
 /** Markers within the steps shown, with the place of each name: rows above the plot, as many as keep them apart. */
@@ -89,10 +89,10 @@ const topFor = (placed) => MARGIN.top + LABEL_ROW * Math.max(0, ...placed.map((o
 function drawMarkers(chart) {
   return chart.placed.map(({ x, text, left, row, ...one }) => {
     const y = MARGIN.top - 5 + row * LABEL_ROW, across = x.toFixed(1);
-    return `<g class="ink-${escaped(one.ink || "s")}" data-marker="${escaped(one.label)}"><title>${escaped(one.name || text)}: step ${one.step}</title>` +
-      `<path class="marker" d="M${across} ${y + 2}V${chart.bottom}"/>` +
-      `<text class="named" x="${(left ? x - 3 : x + 3).toFixed(1)}" y="${y}" text-anchor="${left ? "end" : "start"}">${escaped(text)}</text></g>`;
-  }).join("");
+    return together(html`<g class="ink-${one.ink || "s"}" data-marker="${one.label}"><title>${one.name || text}: step ${one.step}</title>`,
+      html`<path class="marker" d="M${across} ${y + 2}V${chart.bottom}"/>`,
+      html`<text class="named" x="${(left ? x - 3 : x + 3).toFixed(1)}" y="${y}" text-anchor="${left ? "end" : "start"}">${text}</text></g>`);
+  });
 }
 
 /** A row of ticks for each detector, named beside them. */
@@ -101,12 +101,12 @@ function drawAlarms(chart) {
   return chart.rows.map((one, row) => {
     const y = chart.bottom + MARGIN.bottom + row * ALARM_ROW + 2, seen = one.steps.filter((step) => step >= low && step <= high);
     const xs = (seen.length ? seen : [low]).map((step) => chart._across(step));
-    const ticks = seen.map((step, i) => `<path class="alarm" d="M${xs[i].toFixed(1)} ${y - 7}l4 8h-8z"/>`).join("");
+    const ticks = seen.map((step, i) => html`<path class="alarm" d="M${xs[i].toFixed(1)} ${y - 7}l4 8h-8z"/>`);
     const wide = 6 * one.name.length + 8, right = xs[xs.length - 1] + wide < chart.width;
     const x = right ? xs[xs.length - 1] + 7 : Math.max(0, xs[0] - 7);
     const end = right || xs[0] < wide ? "start" : "end";
     const name = seen.length ? one.name : `${one.name}: step ${one.steps[0]}`;
-    return `<g data-alarm="${escaped(one.name)}"><title>${escaped(one.name)}: alarm at step ${one.steps.join(", ")}</title>${ticks}` +
-      `<text class="alarm" x="${(end === "start" && !right ? 2 : x).toFixed(1)}" y="${y + 1}" text-anchor="${end}">${escaped(name)}</text></g>`;
-  }).join("");
+    return together(html`<g data-alarm="${one.name}"><title>${one.name}: alarm at step ${one.steps.join(", ")}</title>${ticks}`,
+      html`<text class="alarm" x="${(end === "start" && !right ? 2 : x).toFixed(1)}" y="${y + 1}" text-anchor="${end}">${name}</text></g>`);
+  });
 }

@@ -61,7 +61,7 @@ def draw(story: Story) -> "Figure":
     heights = [1.0] * len(signals) + ([0.18 + 0.11 * len(story.alarms)] if story.alarms else [])
     figure = Figure(figsize=(7.2, 1.75 * sum(heights) + 0.5), layout="constrained")
     axes = np.atleast_1d(figure.subplots(rows, 1, sharex=True, height_ratios=heights))
-    figure.suptitle(story.title, fontsize=11)
+    figure.suptitle(as_drawn(story.title), fontsize=11, parse_math=False)
     for axis, name in zip(axes, signals, strict=False):
         _panel(axis, story, name)
     if story.alarms:
@@ -200,11 +200,16 @@ def png_url(figure: "Figure", dpi: int) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
+def as_drawn(text: str) -> str:
+    """A name that others gave, in one line; a question mark stands for a character that can not be printed."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
+
+
 def alarm_row(axis: "Axes", alarms: Mapping[str, int], title: str = "first alarms") -> None:
     """A line of text a detector, with a mark at its first alarm, the earliest on top."""
     names: Sequence[str] = sorted(alarms, key=lambda name: alarms[name])
     axis.scatter([alarms[n] for n in names], range(len(names)), marker="v", s=14, color="#E69F00", zorder=3)
-    axis.set_yticks(range(len(names)), names, fontsize=5.5)
+    axis.set_yticks(range(len(names)), [as_drawn(name) for name in names], fontsize=5.5, parse_math=False)
     axis.set_ylim(len(names) - 0.5, -0.5)
     axis.set_title(title, fontsize=8, loc="left")
     axis.grid(alpha=0.2, lw=0.5, axis="x")

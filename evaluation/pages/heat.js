@@ -47,6 +47,7 @@ class Heat {
     this.row = null;
     this._scale();
     this._build(host);
+    this._legend();
     this._listen();
     this.observer = new ResizeObserver(() => this._later());
     this.observer.observe(this.root);
@@ -61,7 +62,7 @@ class Heat {
   setValues(steps, values, log = this.log) {
     Object.assign(this, { steps, values, log });
     this._scale();
-    this.key.innerHTML = this._legend();
+    this._legend();
     this._later();
   }
 
@@ -85,7 +86,7 @@ class Heat {
     const full = this.bottom + MARGIN.bottom;
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${full}`);
     this.svg.setAttribute("height", full);
-    this.plot.innerHTML = this._frame() + drawMarkers(this);
+    fill(this.plot, this._frame(), drawMarkers(this));
     this.resetButton.hidden = !this.range;
     this._paint();
     this._drawCursor();
@@ -118,11 +119,11 @@ class Heat {
   _build(host) {
     this.root = document.createElement("figure");
     this.root.className = "chart heat";
-    this.root.innerHTML =
-      `<figcaption><span>${escaped(this.label)} <small>${this._legend()}</small></span>` +
-      `<span class="tools"><button type="button" data-do="reset" hidden>whole run</button></span></figcaption>` +
-      `<canvas aria-hidden="true"></canvas><svg tabindex="0" role="slider" aria-label="${escaped(this.label)}, step"><g class="plot"></g><g class="over"></g></svg>` +
-      `<p class="readout"></p>`;
+    fill(this.root,
+      html`<figcaption><span>${this.label} <small></small></span>`,
+      html`<span class="tools"><button type="button" data-do="reset" hidden>whole run</button></span></figcaption>`,
+      html`<canvas aria-hidden="true"></canvas><svg tabindex="0" role="slider" aria-label="${this.label}, step"><g class="plot"></g><g class="over"></g></svg>`,
+      html`<p class="readout"></p>`);
     const find = (selector) => this.root.querySelector(selector);
     Object.assign(this, {
       canvas: find("canvas"), svg: find("svg"), plot: find(".plot"), over: find(".over"), readout: find(".readout"),
@@ -134,9 +135,11 @@ class Heat {
 
   _legend() {
     const bar = (this.diverging ? AROUND : RISING).join(",");
-    return `${written(this.colours.low)} <span class="key" style="background:linear-gradient(to right,${bar})"></span> ` +
-      `${written(this.colours.high)}${escaped(this.unit ? `, ${this.unit}` : "")}` +
-      (this._anyBroken() ? `; <span class="key" style="width:.8rem;background:${BROKEN}"></span> not finite${this.log ? ", or 0 and less" : ""}` : "");
+    fill(this.key, html`${written(this.colours.low)} <span class="key"></span> `, `${written(this.colours.high)}${this.unit ? `, ${this.unit}` : ""}`,
+      this._anyBroken() ? html`; <span class="key"></span> not finite${this.log ? ", or 0 and less" : ""}` : "");
+    const [scale, broken] = this.key.querySelectorAll(".key");
+    scale.style.background = `linear-gradient(to right,${bar})`;
+    if (broken) Object.assign(broken.style, { width: ".8rem", background: BROKEN });
   }
 
   _anyBroken() {
@@ -222,21 +225,21 @@ class Heat {
   _frame() {
     const every = Math.ceil(12 / this.each);
     const names = this.rows.map((name, row) => row % every ? "" :
-      `<text x="${this.left - 4}" y="${(this.bottom - (row + 0.5) * this.each + 4).toFixed(1)}" text-anchor="end">${escaped(name)}</text>`);
-    const steps = this.x.ticks().map((step) => `<text x="${this._across(step).toFixed(1)}" y="${this.bottom + 14}" text-anchor="middle">${step}</text>`);
-    const axis = `<text class="axis" x="0" y="${this.bottom + 14}">step</text>`;
-    return names.join("") + steps.join("") + axis + `<rect class="frame" x="${this.left}" y="${this.top}" width="${this.right - this.left}" height="${this.bottom - this.top}"/>`;
+      html`<text x="${this.left - 4}" y="${(this.bottom - (row + 0.5) * this.each + 4).toFixed(1)}" text-anchor="end">${name}</text>`);
+    const steps = this.x.ticks().map((step) => html`<text x="${this._across(step).toFixed(1)}" y="${this.bottom + 14}" text-anchor="middle">${step}</text>`);
+    const axis = html`<text class="axis" x="0" y="${this.bottom + 14}">step</text>`;
+    return together(names, steps, axis, html`<rect class="frame" x="${this.left}" y="${this.top}" width="${this.right - this.left}" height="${this.bottom - this.top}"/>`);
   }
 
   _drawCursor() {
     const [low, high] = this._steps(), column = this.cursor === null ? -1 : nearest(this.steps, this.cursor);
-    let over = "";
+    const over = [];
     if (this.cursor !== null && this.cursor >= low && this.cursor <= high) {
       const x = this._across(this.cursor).toFixed(1);
-      over = `<path class="cursor" d="M${x} ${this.top}V${this.bottom}"/>`;
-      if (this.row !== null) over += `<rect class="frame" x="${this.left}" y="${this.bottom - (this.row + 1) * this.each}" width="${this.right - this.left}" height="${this.each}"/>`;
+      over.push(html`<path class="cursor" d="M${x} ${this.top}V${this.bottom}"/>`);
+      if (this.row !== null) over.push(html`<rect class="frame" x="${this.left}" y="${this.bottom - (this.row + 1) * this.each}" width="${this.right - this.left}" height="${this.each}"/>`);
     }
-    this.over.innerHTML = over;
+    fill(this.over, over);
     const text = column < 0 ? "" : this._said(column);
     this.readout.textContent = text;
     this.svg.setAttribute("aria-valuemin", low);

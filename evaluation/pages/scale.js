@@ -1,9 +1,6 @@
 "use strict";
 /* From values to places, and numbers to words. Plain functions, which all charts use. */
 
-/** Text that may stand in markup. */
-const escaped = (text) => String(text).replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
-
 /** A number as a reader wants it: four significant digits, powers of ten for the very large and small. */
 function written(value) {
   if (value === null || value === undefined) return "no value";

@@ -19,12 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from trainwreck.evaluation.dataset.dataset import SUMS, DataSet, load, write_manifest, write_runs
 from trainwreck.evaluation.dataset.schema import document
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.files import read_json, sha256, write_json, write_text
+from trainwreck.evaluation.files import locked, read_json, sha256, write_json, write_text
 from trainwreck.evaluation.leaderboard.cache import SCORES, kept, scores_of
 from trainwreck.evaluation.leaderboard.run import board_entries
 from trainwreck.evaluation.progress import Tick
@@ -79,11 +77,9 @@ def release(
     rows = released_rows(dataset, private=private)
     _check_place(out, folder)
     facts = Facts(rows, dataset.manifest, private, published, url)
+    lock, building = out.with_name(f".tmp-{out.name}.lock"), out.with_name(f".tmp-{out.name}")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        lock = out.with_name(f".tmp-{out.name}.lock")
-        with FileLock(lock, timeout=0):
-            building = out.with_name(f".tmp-{out.name}")
+        with locked(lock, out):
             shutil.rmtree(building, ignore_errors=True)  # an earlier call was interrupted here
             try:
                 _build(dataset, facts, building, profiles, tick, workers)
@@ -91,8 +87,6 @@ def release(
             finally:
                 shutil.rmtree(building, ignore_errors=True)
                 lock.unlink(missing_ok=True)
-    except Timeout:
-        raise InputError(f"out: {str(out)!r} is being written by another process") from None
     except OSError as error:
         raise InputError(f"{out}: can't be written ({error.strerror or error})") from error
     return load(out)
@@ -109,7 +103,7 @@ def _build(
     for split in facts.splits:
         write_runs(root, [row for row in rows if row["split"] == split], f"runs/{split}.parquet")
     names = scenario_names(rows)
-    pages = read_json(dataset.path / "catalogue.json") if (dataset.path / "catalogue.json").exists() else {}
+    pages = dataset.pages if (dataset.path / "catalogue.json").exists() else {}
     write_json(root / "catalogue.json", {name: page for name, page in pages.items() if name in names})
     write_json(root / "plan.json", plan_of(rows, facts.plan))
     whole = len(rows) == len(dataset)

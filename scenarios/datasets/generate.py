@@ -19,13 +19,12 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
+from trainwreck.evaluation.dataset.documents import PLAN_FORMAT, read_plan
 from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SCHEMA_VERSION, Harm, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import copy, read_json, sha256, write_json
+from trainwreck.evaluation.files import copy, locked, read_json, sha256, write_json
 from trainwreck.evaluation.labels.labelling import label_runs, points_of
 from trainwreck.scenarios.config.drawn import named
 from trainwreck.scenarios.config.settings import Setup, as_dict, essence, fingerprint
@@ -125,16 +124,15 @@ def generate(
     engine = engine or Local(workers)
     engine.check()
     pieces, engine = _pieces(specs, out, engine, backend)
-    _claim(specs, out, name, backend)
-    try:
-        with FileLock(out / ".lock", timeout=0):
-            if not (out / "manifest.json").exists():
-                if reuse:
-                    _adopt(bundles(specs, backend.device), out, reuse)
-                _train_all(pieces, out, engine, backend, progress, minutes)
-                finish(specs, out, name, backend)
-    except Timeout:
-        raise InputError(f"out: {str(out)!r} is being written by another process") from None
+    _is_claimed(specs, out, backend)  # nothing is written to a folder of something else, not even a lock
+    with locked(out / ".lock", out):
+        if not _is_claimed(specs, out, backend):  # by what another process has written in between
+            _claim(specs, out, name, backend)
+        if not (out / "manifest.json").exists():
+            if reuse:
+                _adopt(bundles(specs, backend.device), out, reuse)
+            _train_all(pieces, out, engine, backend, progress, minutes)
+            finish(specs, out, name, backend)
     return load(out)
 
 
@@ -253,26 +251,32 @@ def _processor_time() -> float:
 
 
 def _claim(specs: list[RunSpec], out: Path, name: str, backend: Backend) -> None:
-    """Write plan.json, or check that the one there is this plan."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"out: {str(out)!r} is a file; allowed: a folder")
-    content = {"format": "trainwreck-plan", "version": PLAN_VERSION, "name": name, "hash": _plan_hash(specs)}
+    """Write plan.json. Under the lock: two processes that start at once would otherwise keep the later one's plan."""
+    content = {"format": PLAN_FORMAT, "version": PLAN_VERSION, "name": name, "hash": _plan_hash(specs)}
     content["backend"] = backend.to_json()
     content["runs"] = [spec.to_json() for spec in specs]
+    write_json(out / "plan.json", content)
+
+
+def _is_claimed(specs: list[RunSpec], out: Path, backend: Backend) -> bool:
+    """Whether this plan is in the folder. InputError where another one is, or something else."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"out: {str(out)!r} is a file; allowed: a folder")
     file = out / "plan.json"
     if file.exists():
-        if read_json(file).get("hash") != content["hash"]:
+        known = read_plan(file)
+        if known.get("hash") != _plan_hash(specs):
             raise InputError(f"out: {str(out)!r} holds another plan; allowed: an empty folder, or the same plan")
-        begun = Backend.from_json(read_json(file).get("backend", CPU.to_json()))
+        begun = Backend.from_json(known.get("backend", CPU.to_json()))
         if begun != backend:
             raise InputError(
                 f"out: {str(out)!r} was begun on {begun.device} with {begun.impl} kernels, not on {backend.device} "
                 f"with {backend.impl}; allowed: the same, or an empty folder"
             )
-    elif out.exists() and any(p.name != ".lock" and not p.name.startswith(".tmp-") for p in out.iterdir()):
+        return True
+    if out.exists() and any(p.name != ".lock" and not p.name.startswith(".tmp-") for p in out.iterdir()):
         raise InputError(f"out: {str(out)!r} is not empty and holds no plan; allowed: an empty folder")
-    else:
-        write_json(file, content)
+    return False
 
 
 def _pieces(specs: list[RunSpec], out: Path, engine: Settings, backend: Backend) -> tuple[list[Piece], Settings]:

@@ -6,9 +6,9 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
+from trainwreck.evaluation.dataset.documents import read_plan
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.files import read_json
 from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.small_plans import demo, sample
@@ -134,9 +134,7 @@ def _swept(words: Sequence[str]) -> list[RunSpec]:
 
 
 def _from_file(path: Path) -> tuple[str, list[RunSpec]]:
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != "trainwreck-plan":
-        raise InputError(f"{path}: not a plan")
+    content = read_plan(path)
     try:
         specs = [RunSpec.from_json(run) for run in content["runs"]]
     except (KeyError, ValueError, TypeError, AttributeError) as error:

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from filelock import FileLock, Timeout
 
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.schema import FAILURES, Harm, Outcome
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.files import write_json
+from trainwreck.evaluation.files import locked, write_json
 from trainwreck.evaluation.labels.labelling import point_file, points_of, refuse_change, relabel
 from trainwreck.scenarios.datasets.engines import Piece, in_workers
 from trainwreck.scenarios.datasets.generate import bundles
@@ -52,15 +51,12 @@ def measure(
     for split in splits:
         if split not in set(dataset.runs["split"]):
             raise unknown("split", split, sorted(set(dataset.runs["split"])))
-    try:
-        with FileLock(folder / ".lock", timeout=0):
-            rows: list[dict[str, Any]] = []
-            while not rows or _wanting(dataset, splits)[0]:  # labels made again may find that more runs fail
-                _search_all(dataset, splits, workers, progress, minutes)
-                rows, dataset = relabel(folder, with_signatures), load(folder)
-            return rows
-    except Timeout:
-        raise InputError(f"dir: {str(folder)!r} is being written by another process") from None
+    with locked(folder / ".lock", folder, "dir"):
+        rows: list[dict[str, Any]] = []
+        while not rows or _wanting(dataset, splits)[0]:  # labels made again may find that more runs fail
+            _search_all(dataset, splits, workers, progress, minutes)
+            rows, dataset = relabel(folder, with_signatures), load(folder)
+        return rows
 
 
 def _wanting(dataset: DataSet, splits: Sequence[str]) -> tuple[list[RunSpec], int]:

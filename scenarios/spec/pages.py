@@ -45,9 +45,7 @@ def page(name: str) -> dict[str, Any]:
 
 def causes(dataset: "DataSet", *, whole_catalogue: bool = True) -> tuple[dict[str, str], dict[str, str]]:
     """Family and title by id of the causes in a data set, and of the catalogue's others."""
-    from trainwreck.evaluation.files import read_json
-
-    pages = read_json(dataset.path / "catalogue.json")
+    pages = dataset.pages
     families = {
         name: family
         for cause, of in zip(dataset.runs["cause"], dataset.runs["family"], strict=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.errors import unknown
-from trainwreck.evaluation.files import write_folder
+from trainwreck.evaluation.files import csv_cell, write_folder
 from trainwreck.evaluation.logs.exporters import logged, mlflow, tensorboard, timeeval, trackio, wandb
 from trainwreck.evaluation.logs.exporters.series import FACTS, facts
 
@@ -47,7 +47,10 @@ def export(dataset: DataSet, to: str, out: Path, run_ids: Sequence[str] = ()) ->
         with (folder / "runs.csv").open("w", encoding="utf-8", newline="") as file:
             table = csv.DictWriter(file, ["run_id", *FACTS, "file"], lineterminator="\n")
             table.writeheader()
-            table.writerows(row | {"file": written[row["run_id"]]} for row in rows if row["run_id"] in written)
+            for row in rows:
+                if row["run_id"] in written:
+                    facts_of = row | {"file": written[row["run_id"]]}
+                    table.writerow({name: csv_cell(value) for name, value in facts_of.items()})
 
     write_folder(out, fill)
     return written

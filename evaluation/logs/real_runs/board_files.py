@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 
 from trainwreck.evaluation.dataset.dataset import DataSet
-from trainwreck.evaluation.files import sha256, write_json, write_parquet, write_text
+from trainwreck.evaluation.files import sha256, write_csv, write_json, write_parquet
 from trainwreck.evaluation.leaderboard.cache import stamp
 from trainwreck.evaluation.leaderboard.columns import BY_NAME, FREE, UPDATE, Column
 from trainwreck.evaluation.leaderboard.transfer import write_detections
@@ -49,7 +49,7 @@ def write_real_board(out: Path, dataset: DataSet, labels: Path, board: RealBoard
     }  # fmt: skip
     content = board.to_dict()
     rows = pd.DataFrame([row | named for row in content["rows"]])
-    write_text(out / "leaderboard.csv", rows.to_csv(index=False, lineterminator="\n"))
+    write_csv(out / "leaderboard.csv", rows)
     write_parquet(out / "leaderboard.parquet", [pa.Table.from_pandas(rows, preserve_index=False)])
     write_json(out / "leaderboard.json", {"made": facts} | content)
     detections = write_detections(out, board.detections)

@@ -13,10 +13,11 @@ from markupsafe import Markup
 
 from trainwreck.evaluation.constants import HEADLINE_BUDGET
 from trainwreck.evaluation.dataset.dataset import DataSet, load, telemetry_digest
+from trainwreck.evaluation.dataset.documents import Pages
 from trainwreck.evaluation.dataset.schema import SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import read_json, sha256, write_text
+from trainwreck.evaluation.files import sha256, write_text
 from trainwreck.evaluation.pages import asset, script
 from trainwreck.evaluation.pages.assets import CHART, HEAT, INFLATE, THEME
 from trainwreck.evaluation.pages.gallery.choose import Exhibit, exhibits
@@ -84,16 +85,15 @@ def write_gallery(
         )
         for name, runs in shown.items()
     }
-    text = ""
+    size = 0
     for thinning in THINNING:
         packed = packed_runs(every, thinning)
         text = _page(datasets, shown, facts, packed, marks, catalogue, command, thinning)
-        if len(text.encode()) <= LARGEST:
+        size = len(text.encode("utf-8", "replace"))
+        if size <= LARGEST:
             write_text(out, text)
-            return Gallery(out, len(shown), len(packed), len(text.encode()), thinning)
-    raise InputError(
-        f"gallery: {len(text.encode()):,} bytes are not allowed; allowed: {LARGEST:,}, so fewer scenarios or severities"
-    )
+            return Gallery(out, len(shown), len(packed), size, thinning)
+    raise InputError(f"gallery: {size:,} bytes are not allowed; allowed: {LARGEST:,}, so fewer scenarios or severities")
 
 
 def packed_runs(shown: Sequence[Exhibit], thinning: int) -> dict[str, tuple[str, str]]:
@@ -126,14 +126,12 @@ def opened(folders: Sequence[Path]) -> list[DataSet]:
     return datasets
 
 
-def pages_of(datasets: Sequence[DataSet], shown: Mapping[str, Sequence[Exhibit]]) -> list[dict[str, Any]]:
+def pages_of(datasets: Sequence[DataSet], shown: Mapping[str, Sequence[Exhibit]]) -> list[Pages]:
     """What catalogue.json of each data set says. InputError where a scenario on show has no page in it."""
-    pages = [read_json(dataset.path / "catalogue.json") for dataset in datasets]
     for name, runs in shown.items():
         for one in runs:
-            if name not in pages[one.place]:
-                raise InputError(f"{one.dataset.path / 'catalogue.json'}: damaged, it has no page of {name}")
-    return pages
+            one.dataset.pages[name]
+    return [dataset.pages for dataset in datasets]
 
 
 def _trace(exhibit: Exhibit, row: pd.Series) -> Trace:

@@ -60,7 +60,7 @@ async function drawCards() {
       const name = svg.dataset.signal, { axis } = facts.signals[name];
       const series = INKS.filter((role) => columns[role]?.[name]).map((role) => ({ id: role, ink: role, ...curveOf(columns[role][name], axis) }));
       svg.setAttribute("viewBox", SKETCH);
-      svg.innerHTML = sketch(series, wild(series));
+      fill(svg, sketch(series, wild(series)));
       const own = series.find((one) => one.id === "faulty"), broken = own ? own.values.findIndex((value) => value !== null && !Number.isFinite(value)) : -1;
       if (broken >= 0) svg.parentNode.querySelector("[data-broken]").textContent = `${written(own.values[broken])} from step ${own.steps[broken]}`;
     }
@@ -91,15 +91,15 @@ class OpenScenario {
 
   async draw() {
     const { scenario, run } = this, all = inView(), place = all.indexOf(scenario.id);
-    const step = (by, text) => (place >= 0 && all[place + by] ? `<a href="#${all[place + by]}">${text} ${escaped(all[place + by])}</a>` : "");
+    const step = (by, text) => (place >= 0 && all[place + by] ? html`<a href="#${all[place + by]}">${text} ${all[place + by]}</a>` : "");
     this.remove();
-    this.host.innerHTML =
-      `<header><nav class="way no-print" aria-label="Scenarios"><a href="#">&larr; all scenarios</a>${step(-1, "previous:")}${step(1, "next:")}</nav>` +
-      `<h2 tabindex="-1">${escaped(scenario.id)}</h2><p>${escaped(scenario.title)}</p><div class="tags">${tagsHtml(scenario, run)}</div></header>` +
-      `<div class="controls no-print" role="group" aria-label="What the charts show">${this._controls()}</div>` +
-      `<div class="columns" data-part="story"><div class="pair" data-part="pair"><div class="curves" data-part="own"></div></div><div class="more" data-part="more"></div>` +
-      `<div class="words">${alikeHtml(scenario)}${textHtml(scenario)}<h3>This run</h3>${factsHtml(scenario, run)}${symptomsHtml(scenario)}${injectedHtml(scenario)}</div></div>` +
-      `<div class="columns"><div><h3>The playbook</h3>${rulesHtml(scenario, run)}</div><div><h3>Detectors</h3>${alarmsHtml(scenario, run)}</div></div>`;
+    fill(this.host,
+      html`<header><nav class="way no-print" aria-label="Scenarios"><a href="#">&larr; all scenarios</a>${step(-1, "previous:")}${step(1, "next:")}</nav>`,
+      html`<h2 tabindex="-1">${scenario.id}</h2><p>${scenario.title}</p><div class="tags">${tagsHtml(scenario, run)}</div></header>`,
+      html`<div class="controls no-print" role="group" aria-label="What the charts show">${this._controls()}</div>`,
+      html`<div class="columns" data-part="story"><div class="pair" data-part="pair"><div class="curves" data-part="own"></div></div><div class="more" data-part="more"></div>`,
+      html`<div class="words">${alikeHtml(scenario)}${textHtml(scenario)}<h3>This run</h3>${factsHtml(scenario, run)}${symptomsHtml(scenario)}${injectedHtml(scenario)}</div></div>`,
+      html`<div class="columns"><div><h3>The playbook</h3>${rulesHtml(scenario, run)}</div><div><h3>Detectors</h3>${alarmsHtml(scenario, run)}</div></div>`);
     const columns = await runsOf(run);
     if (open !== this) return; // the reader has gone on meanwhile
     this.own = this._exhibit(this.find("own"), scenario, run, columns);
@@ -118,15 +118,15 @@ class OpenScenario {
   }
 
   _controls() {
-    const { scenario, run } = this, option = (value, text, chosen) => `<option value="${escaped(value)}"${value === chosen ? " selected" : ""}>${escaped(text)}</option>`;
-    const toggle = (role) => (run[role] ? `<label><input type="checkbox" data-control="${role}"${store[role] ? " checked" : ""}><span class="swatch ink-${role}"></span>${role}</label>` : "");
-    const own = `<span><span class="swatch ink-faulty"></span> ${scenario.kind === "look-alike" ? "look-alike" : "faulty"}</span>`;
+    const { scenario, run } = this, option = (value, text, chosen) => html`<option value="${value}"${value === chosen ? " selected" : ""}>${text}</option>`;
+    const toggle = (role) => (run[role] ? html`<label><input type="checkbox" data-control="${role}"${store[role] ? " checked" : ""}><span class="swatch ink-${role}"></span>${role}</label>` : "");
+    const own = html`<span><span class="swatch ink-faulty"></span> ${scenario.kind === "look-alike" ? "look-alike" : "faulty"}</span>`;
     const severities = scenario.runs.length < 2 ? "" :
-      `<label>Severity <select data-control="severity">${scenario.runs.map((one) => option(one.severity, one.severity || "none", run.severity)).join("")}</select></label>`;
-    const alarms = `<label>Alarms <select data-control="alarms">${facts.calibration ? option("frozen", `threshold at ${100 * facts.budget} %`, store.alarms) : ""}${option("default", "published default", store.alarms)}${option("none", "none", store.alarms)}</select></label>`;
+      html`<label>Severity <select data-control="severity">${scenario.runs.map((one) => option(one.severity, one.severity || "none", run.severity))}</select></label>`;
+    const alarms = html`<label>Alarms <select data-control="alarms">${facts.calibration ? option("frozen", `threshold at ${100 * facts.budget} %`, store.alarms) : ""}${option("default", "published default", store.alarms)}${option("none", "none", store.alarms)}</select></label>`;
     const imitated = scenario.imitates.filter((id) => facts.scenarios[id]);
-    const beside = imitated.length ? `<label>Beside it <select data-control="beside">${imitated.map((id) => option(id, id, this.picked.beside)).join("")}${option("", "nothing", this.picked.beside)}</select></label>` : "";
-    return own + toggle("twin") + toggle("cured") + severities + alarms + beside;
+    const beside = imitated.length ? html`<label>Beside it <select data-control="beside">${imitated.map((id) => option(id, id, this.picked.beside))}${option("", "nothing", this.picked.beside)}</select></label>` : "";
+    return together(own, toggle("twin"), toggle("cured"), severities, alarms, beside);
   }
 
   _alarms(run) {
@@ -138,7 +138,7 @@ class OpenScenario {
   /** Loss, gradient norm and the most diagnostic signal; the third can be any. */
   _lines(exhibit, host) {
     const { scenario, run } = exhibit;
-    host.innerHTML = `<h3>${escaped(scenario.id)}${exhibit === this.own ? "" : " (what it is taken for)"}</h3>`;
+    fill(host, html`<h3>${scenario.id}${exhibit === this.own ? "" : " (what it is taken for)"}</h3>`);
     exhibit.first = exhibit.line(host, "loss", this._alarms(run));
     exhibit.line(host, "grad_norm");
     const names = exhibit.names("scalar", "layers", "blocks", "heads", "positions", "ages", "ranks");
@@ -146,8 +146,8 @@ class OpenScenario {
     const chosen = names.includes(third) ? third : names[0];
     const pick = document.createElement("p");
     pick.className = "pick no-print";
-    pick.innerHTML = `<label>Signal <select data-control="line">${names.map((name) => `<option${name === chosen ? " selected" : ""}>${escaped(name)}</option>`).join("")}</select></label>` +
-      `<span class="note">${scenario.telling === chosen ? "the most diagnostic signal" : `the most diagnostic signal: ${escaped(scenario.telling)}`}</span>`;
+    fill(pick, html`<label>Signal <select data-control="line">${names.map((name) => html`<option${name === chosen ? " selected" : ""}>${name}</option>`)}</select></label>`,
+      html`<span class="note">${scenario.telling === chosen ? "the most diagnostic signal" : `the most diagnostic signal: ${scenario.telling}`}</span>`);
     const slot = document.createElement("div");
     host.append(pick, slot);
     let chart = exhibit.line(slot, chosen);
@@ -163,20 +163,20 @@ class OpenScenario {
     const telling = this.scenario.telling, chosen = layers.includes(telling) ? telling : LAYERS_OF[telling] ?? "layer_grad_norm";
     const roles = [["faulty", one.own()], ["twin", "twin"], ["cured", "cured"]].filter(([role]) => one.columns[role]);
     if (one.columns.twin) roles.push(["over", `${one.own()} against twin`]);
-    const options = (all, value) => all.map(([name, text]) => `<option value="${escaped(name)}"${name === value ? " selected" : ""}>${escaped(text)}</option>`).join("");
+    const options = (all, value) => all.map(([name, text]) => html`<option value="${name}"${name === value ? " selected" : ""}>${text}</option>`);
     const profiles = one.names("positions", "ages");
-    host.innerHTML =
-      `<h3>Layers, positions, heads</h3>` +
-      `<p class="pick no-print"><label>Layers <select data-control="layers">${options(layers.map((name) => [name, name]), chosen)}</select></label>` +
-      `<label>of <select data-control="role">${options(roles, "faulty")}</select></label></p><div data-part="layers"></div>` +
-      `<p class="pick no-print"><label>Loss by <select data-control="profile">${options(profiles.map((name) => [name, name === "age_loss" ? "age in the document" : "position in the row"]), telling === "age_loss" ? "age_loss" : "position_loss")}</select></label>` +
-      `<span class="note">follows the step under the pointer</span></p><div data-part="profile"></div><div data-part="heads"></div>`;
+    fill(host,
+      html`<h3>Layers, positions, heads</h3>`,
+      html`<p class="pick no-print"><label>Layers <select data-control="layers">${options(layers.map((name) => [name, name]), chosen)}</select></label>`,
+      html`<label>of <select data-control="role">${options(roles, "faulty")}</select></label></p><div data-part="layers"></div>`,
+      html`<p class="pick no-print"><label>Loss by <select data-control="profile">${options(profiles.map((name) => [name, name === "age_loss" ? "age in the document" : "position in the row"]), telling === "age_loss" ? "age_loss" : "position_loss")}</select></label>`,
+      html`<span class="note">follows the step under the pointer</span></p><div data-part="profile"></div><div data-part="heads"></div>`);
     const drawn = { layers: [], profile: [], heads: [] };
     const again = (part, make) => {
       for (const chart of drawn[part]) one.drop(chart);
       this.find(part).textContent = "";
       drawn[part] = make(this.find(part)).filter(Boolean);
-      if (!drawn[part].length) this.find(part).innerHTML = `<p class="note">This run has no such signal.</p>`;
+      if (!drawn[part].length) fill(this.find(part), html`<p class="note">This run has no such signal.</p>`);
     };
     const value = (control) => host.querySelector(`[data-control="${control}"]`).value;
     const heats = () => {

@@ -1,10 +1,10 @@
 "use strict";
-/* The words of a scenario's page, as markup. Everything that comes from data goes through `escaped`. */
+/* The words of a scenario's page, as markup. `html` escapes what comes from data. */
 
-const coded = (text) => escaped(text).replace(/`([^`]+)`/g, "<code>$1</code>");
-const words = (name) => escaped(String(name).replaceAll("_", " "));
+const coded = (text) => together(text.split(/`([^`]+)`/).map((part, i) => (i % 2 ? html`<code>${part}</code>` : part)));
+const words = (name) => String(name).replaceAll("_", " ");
 const signed = (value) => (value === null ? "not finite" : `${value >= 0 ? "+" : ""}${written(Number(value.toFixed(4)))}`);
-const linked = (id) => (facts.scenarios[id] ? `<a href="#${escaped(id)}">${escaped(id)}</a>` : `<code>${escaped(id)}</code>`);
+const linked = (id) => (facts.scenarios[id] ? html`<a href="#${id}">${id}</a>` : html`<code>${id}</code>`);
 
 const CLOCKS = {
   s: "onset, first step under the fault", v: "visible, first step at which an outcome leaves the twin",
@@ -20,22 +20,22 @@ function markersOf(run) {
 function tagsHtml(scenario, run) {
   const tags = [scenario.family, run.kind, words(run.outcome), `seed ${run.seed}`, run.size, ...scenario.made_of];
   if (run.severity) tags.unshift(run.severity);
-  return tags.map((tag) => `<span class="tag">${escaped(tag)}</span>`).join("");
+  return together(tags.map((tag) => html`<span class="tag">${tag}</span>`));
 }
 
 function factsHtml(scenario, run) {
   const lost = run.p === null ? "not measured" : run.p === run.last ? `${run.p}, the last step: it can be saved to the end` : run.p;
-  const knobs = Object.entries(run.knobs).map(([name, value]) => `${escaped(name)} ${escaped(value)}`).join(", ");
+  const knobs = Object.entries(run.knobs).map(([name, value]) => `${name} ${value}`).join(", ");
   const rows = [
     ["onset", run.s ?? "none"], ["visible", run.v ?? "never"],
     ...(scenario.kind === "look-alike" ? [] : [["point of no return", lost]]),
     ...(run.cured ? [["cure from", run.cure]] : []),
     ["final loss less the twin's", run.gap === null ? "not finite" : `${signed(run.gap)} nats (within ${run.tolerance} counts as none)`],
     ...(run.cured ? [["of the cured run", `${signed(run.cured_gap)} nats`]] : []),
-    ["shows first in", run.visible.map(([name, step]) => `${escaped(name)} (${step})`).join(", ") || "nothing"],
+    ["shows first in", run.visible.map(([name, step]) => `${name} (${step})`).join(", ") || "nothing"],
     ...(knobs ? [["injected", knobs]] : []),
   ];
-  return `<table class="facts"><tbody>${rows.map(([name, value]) => `<tr><th scope="row">${name}</th><td>${value}</td></tr>`).join("")}</tbody></table>`;
+  return html`<table class="facts"><tbody>${rows.map(([name, value]) => html`<tr><th scope="row">${name}</th><td>${value}</td></tr>`)}</tbody></table>`;
 }
 
 function alarmsHtml(scenario, run) {
@@ -46,10 +46,10 @@ function alarmsHtml(scenario, run) {
     return run.s !== null && step < run.s ? `${step}, before the onset` : `${step}${run.v === null ? "" : ` (visible ${step >= run.v ? "+" : "-"} ${Math.abs(step - run.v)})`}`;
   };
   const rows = run.alarms.map((one) =>
-    `<tr><th scope="row">${escaped(one.detector)}${one.failed ? ` <small>failed: ${escaped(one.failed)}</small>` : ""}</th><td>${since(one.frozen)}</td>` +
-    `<td>${since(one.default[0])}${one.default.length > 1 ? `, and ${one.default.length - 1} more` : ""}</td><td>${one.causes.slice(0, 3).map(linked).join(", ") || "-"}</td></tr>`);
+    together(html`<tr><th scope="row">${one.detector}${one.failed ? html` <small>failed: ${one.failed}</small>` : ""}</th><td>${since(one.frozen)}</td>`,
+    html`<td>${since(one.default[0])}${one.default.length > 1 ? `, and ${one.default.length - 1} more` : ""}</td><td>${one.causes.length ? joined(one.causes.slice(0, 3).map(linked), ", ") : "-"}</td></tr>`));
   const frozen = facts.calibration ? `threshold frozen at ${100 * facts.budget} %` : "frozen: no calibration runs";
-  return `<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table class="facts"><thead><tr><th scope="col">detector</th><th scope="col">${frozen}</th><th scope="col">published default</th><th scope="col">names</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table class="facts"><thead><tr><th scope="col">detector</th><th scope="col">${frozen}</th><th scope="col">published default</th><th scope="col">names</th></tr></thead><tbody>${rows}</tbody></table></div>`;
 }
 
 /** The playbook's rules that name a scenario, those that name it further down, and others that fired on the run. */
@@ -61,51 +61,51 @@ function rulesHtml(scenario, run) {
     if (role === "other" && step === undefined) return;
     const when = step === undefined ? "did not fire on this run" : `fired on this run at step ${step}`;
     roles[role].push(
-      `<div class="rule ${step === undefined ? "" : "fired"}"><b>${escaped(rule.says)}</b> &rarr; ${linked(rule.cause)}` +
-      `${rule.then.length ? `, then ${rule.then.map(linked).join(", ")}` : ""}<small>Rule ${place + 1} of ${facts.rules.length}, from ` +
-      `&ldquo;${escaped(rule.source)}&rdquo;; must hold for ${rule.hold} row${rule.hold > 1 ? "s" : ""}; ${when}.</small></div>`);
+      together(html`<div class="rule ${step === undefined ? "" : "fired"}"><b>${rule.says}</b> &rarr; ${linked(rule.cause)}`,
+      html`${rule.then.length ? together(", then ", joined(rule.then.map(linked), ", ")) : ""}<small>Rule ${place + 1} of ${facts.rules.length}, from `,
+      html`&ldquo;${rule.source}&rdquo;; must hold for ${rule.hold} row${rule.hold > 1 ? "s" : ""}; ${when}.</small></div>`));
   });
-  const parts = [`<p class="note">Described in: ${scenario.sources.map(escaped).join("; ") || "no document of the catalogue"}.</p>`];
-  if (roles.names.length) parts.push(roles.names.join(""));
-  else parts.push(`<p class="note">No rule of the playbook is about ${scenario.kind === "look-alike" ? "a healthy run" : "this cause"}.</p>`);
-  if (roles.also.length) parts.push(`<h4>Rules that think of it later</h4>${roles.also.join("")}`);
-  if (roles.other.length) parts.push(`<h4>Other rules that fired here</h4>${roles.other.join("")}`);
-  return parts.join("");
+  const parts = [html`<p class="note">Described in: ${scenario.sources.join("; ") || "no document of the catalogue"}.</p>`];
+  if (roles.names.length) parts.push(roles.names);
+  else parts.push(html`<p class="note">No rule of the playbook is about ${scenario.kind === "look-alike" ? "a healthy run" : "this cause"}.</p>`);
+  if (roles.also.length) parts.push(html`<h4>Rules that think of it later</h4>${roles.also}`);
+  if (roles.other.length) parts.push(html`<h4>Other rules that fired here</h4>${roles.other}`);
+  return together(parts);
 }
 
 function symptomsHtml(scenario) {
   if (!scenario.symptoms.length) return "";
   const shapes = scenario.symptoms.map((name) => {
     const [line, picture] = facts.shapes[name];
-    return `<div class="shape"><p><b>${words(name)}</b>: ${coded(line)}</p>${picture ? `<pre aria-hidden="true">${escaped(picture)}</pre>` : ""}</div>`;
+    return html`<div class="shape"><p><b>${words(name)}</b>: ${coded(line)}</p>${picture ? html`<pre aria-hidden="true">${picture}</pre>` : ""}</div>`;
   });
-  return `<h3>Shapes to look for</h3>${shapes.join("")}`;
+  return html`<h3>Shapes to look for</h3>${shapes}`;
 }
 
 function textHtml(scenario) {
-  return `<dl class="page">${scenario.text.map(([name, text]) => `<dt>${escaped(name)}</dt><dd>${coded(text)}</dd>`).join("")}</dl>`;
+  return html`<dl class="page">${scenario.text.map(([name, text]) => html`<dt>${name}</dt><dd>${coded(text)}</dd>`)}</dl>`;
 }
 
 /** The settings that are not the default of the size, and the lines of the program that the fault changes. */
 function injectedHtml(scenario) {
   const one = scenario.injected;
   if (!one) return "";
-  const value = (found) => escaped(typeof found === "string" ? found : JSON.stringify(found));
-  const rows = one.settings.map((row) => `<tr><th scope="row"><code>${escaped(row.setting)}</code></th><td>${value(row.default)}</td><td>${value(row.here)}</td></tr>`);
+  const value = (found) => (typeof found === "string" ? found : JSON.stringify(found));
+  const rows = one.settings.map((row) => html`<tr><th scope="row"><code>${row.setting}</code></th><td>${value(row.default)}</td><td>${value(row.here)}</td></tr>`);
   const table = rows.length
-    ? `<table class="facts setup"><thead><tr><th scope="col">setting</th><th scope="col">default of size ${escaped(one.size)}</th><th scope="col">here</th></tr></thead><tbody>${rows.join("")}</tbody></table>`
-    : `<p class="note">No setting differs from the default of size ${escaped(one.size)}.</p>`;
+    ? html`<table class="facts setup"><thead><tr><th scope="col">setting</th><th scope="col">default of size ${one.size}</th><th scope="col">here</th></tr></thead><tbody>${rows}</tbody></table>`
+    : html`<p class="note">No setting differs from the default of size ${one.size}.</p>`;
   const signs = { "+": "comes", "-": "goes" };
-  const lines = one.lines.map((line) => `<span class="${signs[line[0]] ?? "stays"}">${escaped(line) || " "}</span>`).join("\n");
+  const lines = joined(one.lines.map((line) => html`<span class="${signs[line[0]] ?? "stays"}">${line || " "}</span>`), "\n");
   const fault = scenario.kind === "look-alike" ? "deviation" : "fault";
-  return `<h3>Setup, as the catalogue has it</h3><p class="note">${escaped(one.base)}</p>${table}` +
-    `<h3>Lines that the ${fault} changes</h3><p class="note">${escaped(one.when)} The lines are those of the program that <code>trainwreck reproducer</code> writes.</p>` +
-    (one.lines.length ? `<pre class="change" tabindex="0">${lines}</pre>` : `<p>${escaped(one.no_lines)}</p>`);
+  return together(html`<h3>Setup, as the catalogue has it</h3><p class="note">${one.base}</p>${table}`,
+    html`<h3>Lines that the ${fault} changes</h3><p class="note">${one.when} The lines are those of the program that <code>trainwreck reproducer</code> writes.</p>`,
+    one.lines.length ? html`<pre class="change" tabindex="0">${lines}</pre>` : html`<p>${one.no_lines}</p>`);
 }
 
 function alikeHtml(scenario) {
   const parts = [];
-  if (scenario.imitates.length) parts.push(`<p>Healthy, and taken for: ${scenario.imitates.map(linked).join(", ")}.</p>`);
-  if (scenario.imitated_by.length) parts.push(`<p>Healthy runs that look like it: ${scenario.imitated_by.map(linked).join(", ")}.</p>`);
-  return parts.join("");
+  if (scenario.imitates.length) parts.push(html`<p>Healthy, and taken for: ${joined(scenario.imitates.map(linked), ", ")}.</p>`);
+  if (scenario.imitated_by.length) parts.push(html`<p>Healthy runs that look like it: ${joined(scenario.imitated_by.map(linked), ", ")}.</p>`);
+  return together(parts);
 }

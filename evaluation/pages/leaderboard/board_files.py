@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from trainwreck.evaluation.constants import CONFIDENCE, RESAMPLES
 from trainwreck.evaluation.dataset.dataset import DataSet, telemetry_digest
-from trainwreck.evaluation.files import write_json, write_parquet, write_text
+from trainwreck.evaluation.files import write_csv, write_json, write_parquet, write_text
 from trainwreck.evaluation.leaderboard.transfer import write_detections
 from trainwreck.evaluation.pages.leaderboard.standings import page
 
@@ -58,8 +58,8 @@ def write_board(out: Path, dataset: DataSet, scores: dict[str, Any], command: st
     text = page(scores, facts)
     rows = pd.DataFrame([row | of for row in scores["rows"]])
     parts = pd.DataFrame([part | of for part in _parts(scores)])
-    write_text(out / "leaderboard.csv", rows.to_csv(index=False, lineterminator="\n"))
-    write_text(out / "scenarios.csv", parts.to_csv(index=False, lineterminator="\n"))
+    write_csv(out / "leaderboard.csv", rows)
+    write_csv(out / "scenarios.csv", parts)
     write_parquet(out / "leaderboard.parquet", [pa.Table.from_pandas(rows, preserve_index=False)])
     write_json(
         out / "leaderboard.json",

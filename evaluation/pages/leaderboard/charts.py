@@ -176,6 +176,15 @@ def _thinned(curve: dict[str, Any]) -> Curve:
     return [steps[i] for i in kept], [shares[i] for i in kept]
 
 
+def _attributes(style: str) -> str:
+    """Declarations of a `style` attribute as attributes of SVG, which has one for each but the shorthand `font`."""
+    pairs = [part.partition(":") for part in style.split(";") if part.strip()]
+    found = {name.strip(): value.strip() for name, _, value in pairs}
+    if "font" in found:
+        found["font-size"] = found.pop("font").split()[0]
+    return "".join(f' {name}="{value}"' for name, value in found.items())
+
+
 def _inline(axes: "Axes", label: str) -> Markup:
     """The chart without ids, with the style sheet's colours and text. label: what a reader who can't see it is told."""
     from matplotlib import rc_context
@@ -196,6 +205,7 @@ def _inline(axes: "Axes", label: str) -> Markup:
     )
     text = re.sub(r'<g id="(?!line-)[^"]*"(/?)>', r"<g\1>", text)
     text = re.sub(r' clip-path="[^"]*"| font-family: [^;"]*;|<defs>\s*</defs>|<g/>', "", text)
+    text = re.sub(r' style="([^"]*)"', lambda at: _attributes(at[1]), text)  # which a page's policy forbids
     for name, colour in INKS.items():
         text = text.replace(colour, f"var(--{name if isinstance(name, str) else f'c{name}'})")
     text = re.sub(r'<g id="line-(\d+)">', lambda at: f"<g><title>{escape(names[int(at[1])])}</title>", text)

@@ -40,8 +40,8 @@ function drawLayers() {
   if (heat) return heat.setValues(steps, values, log);
   const host = document.createElement("div");
   host.dataset.part = "heat";
-  host.innerHTML = `<label class="heat-choice no-print">layers of <select>` +
-    ["faulty", "twin", "cured"].filter((role) => role in facts.roles).map((role) => `<option value="${role}">${escaped(facts.roles[role])}</option>`).join("") + `</select></label>`;
+  fill(host, html`<label class="heat-choice no-print">layers of <select>`,
+    ["faulty", "twin", "cured"].filter((role) => role in facts.roles).map((role) => html`<option value="${role}">${facts.roles[role]}</option>`), html`</select></label>`);
   part("charts").append(host);
   host.querySelector("select").addEventListener("change", drawLayers);
   heat = keep(new Heat(host, {
@@ -84,19 +84,19 @@ function say(now, more) {
 const nats = (value, sign = "") => (value === null ? "-" : `${sign && value >= 0 ? "+" : ""}${value.toFixed(3)}`);
 
 function verdicts({ signature, signatures }) {
-  if (signature === null) return `<p class="verdict">A look-alike: the run is healthy, so it has no signature.</p>`;
+  if (signature === null) return html`<p class="verdict">A look-alike: the run is healthy, so it has no signature.</p>`;
   const all = Object.entries(signatures);
-  if (all.length > 1) return all.map(([id, held]) => `<p class="verdict ${held ? "good" : "bad"}">The signature of ${escaped(id)} ${held ? "holds" : "does not hold"}.</p>`).join("");
-  return `<p class="verdict ${signature ? "good" : "bad"}">The signature ${signature ? "holds: what the text says to look for is there." : "does not hold: what the text says to look for is not there."}</p>`;
+  if (all.length > 1) return all.map(([id, held]) => html`<p class="verdict ${held ? "good" : "bad"}">The signature of ${id} ${held ? "holds" : "does not hold"}.</p>`);
+  return html`<p class="verdict ${signature ? "good" : "bad"}">The signature ${signature ? "holds: what the text says to look for is there." : "does not hold: what the text says to look for is not there."}</p>`;
 }
 
 function result(found) {
   const rows = found.runs.map((run) =>
-    `<tr><th scope="row">${escaped(facts.roles[run.role])}</th><td>${run.steps}</td><td>${run.final_loss === null ? "not finite" : nats(run.final_loss)}</td>` +
-    `<td>${run.role === "twin" ? "" : nats(run.final_gap, "+")}</td></tr>`);
-  part("result").innerHTML = verdicts(found) +
-    `<div class="scroll" tabindex="0" role="region" aria-label="final losses"><table><thead><tr><th scope="col">run</th><th scope="col">steps</th><th scope="col">final loss (nats)</th><th scope="col">gap to twin</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>` +
-    `<p class="note">Picture: <code>${escaped(found.picture)}</code>. The final loss is the last on held-out rows.</p>`;
+    together(html`<tr><th scope="row">${facts.roles[run.role]}</th><td>${run.steps}</td><td>${run.final_loss === null ? "not finite" : nats(run.final_loss)}</td>`,
+    html`<td>${run.role === "twin" ? "" : nats(run.final_gap, "+")}</td></tr>`));
+  fill(part("result"), verdicts(found),
+    html`<div class="scroll" tabindex="0" role="region" aria-label="final losses"><table><thead><tr><th scope="col">run</th><th scope="col">steps</th><th scope="col">final loss (nats)</th><th scope="col">gap to twin</th></tr></thead><tbody>${rows}</tbody></table></div>`,
+    html`<p class="note">Picture: <code>${found.picture}</code>. The final loss is the last on held-out rows.</p>`);
   part("result").hidden = false;
 }
 

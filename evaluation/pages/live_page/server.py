@@ -5,8 +5,6 @@ else is there: no file is read for a request. The Host header must be this serve
 whose name was made to lead here (DNS rebinding) can't read it.
 """
 
-import base64
-import hashlib
 import re
 import socket
 import sys
@@ -21,6 +19,7 @@ from urllib.parse import parse_qs
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.pages.live_page.stream import Stream
+from trainwreck.evaluation.pages.templates import hashes
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
@@ -56,13 +55,11 @@ def serving(page: str, stream: Stream, port: int = 0) -> Iterator[str]:
 
 
 def policy(page: str) -> str:
-    """The Content-Security-Policy of a page: its own scripts by their hashes, and requests to where it is from."""
-    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    allowed = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
+    """The Content-Security-Policy of a page: its own scripts and styles by their hashes, requests to its host."""
+    scripts, styles = (re.findall(rf"<{name}>(.*?)</{name}>", page, re.DOTALL) for name in ("script", "style"))
     return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; script-src {hashes(scripts)}; style-src {hashes(styles)}; img-src data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 
 

@@ -54,18 +54,19 @@ class Choice {
     const families = [...new Set(this.choices.map((one) => one.family))];
     const full = !this.offered && this.chosen.length >= this.most;
     const button = (name, title, style, fit = true) =>
-      `<li><button type="button"${fit ? " data-fits" : ""} class="${style}" data-name="${escaped(name)}" aria-pressed="${this.chosen.includes(name)}"` +
-      `${full && !this.chosen.includes(name) ? " disabled" : ""}><b>${escaped(name)}</b> ${escaped(title)}</button></li>`;
+      together(html`<li><button type="button"${fit ? " data-fits" : ""} class="${style}" data-name="${name}" aria-pressed="${this.chosen.includes(name)}"`,
+      html`${full && !this.chosen.includes(name) ? " disabled" : ""}><b>${name}</b> ${title}</button></li>`);
     const parts = families.map((family) => {
       const causes = this.choices.filter((one) => one.family === family && fits(`${one.name.replaceAll("_", " ")} ${one.name} ${one.title} ${family}`));
       if (!causes.length) return "";
-      return button(family, "(the family)", "family", fits(family)) + causes.map((one) => button(one.name, one.title, "cause")).join("");
+      return together(button(family, "(the family)", "family", fits(family)), causes.map((one) => button(one.name, one.title, "cause")));
     });
     const unknown = fits("unknown none of these") ? button("unknown", "a cause that is not on this list", "family") : "";
     const few = this.offered?.map((name) => this.choices.find((one) => one.name === name) ?? { name, title: "" });
-    this.list.innerHTML = few ? few.map((one) => button(one.name, one.title, "cause")).join("") : parts.join("") + unknown || "<li>No cause has these words.</li>";
-    this.shown.innerHTML = this.chosen.length
-      ? this.chosen.map((name, i) => `<button type="button" data-name="${escaped(name)}" aria-label="take ${escaped(name)} back">${i + 1}. ${escaped(name)} &times;</button>`).join(" ")
-      : "nothing named yet";
+    const found = few ? few.map((one) => button(one.name, one.title, "cause")) : [...parts, unknown];
+    fill(this.list, found.some(String) ? found : html`<li>No cause has these words.</li>`);
+    fill(this.shown, this.chosen.length
+      ? joined(this.chosen.map((name, i) => html`<button type="button" data-name="${name}" aria-label="take ${name} back">${i + 1}. ${name} &times;</button>`), " ")
+      : "nothing named yet");
   }
 }

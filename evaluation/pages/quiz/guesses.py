@@ -8,7 +8,6 @@ import pandas as pd
 
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import JOINT, RunKind
-from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.pages.quiz.curves import curves
 from trainwreck.evaluation.pages.quiz.draw import PRIVATE
 from trainwreck.evaluation.pages.quiz.quiz import Quiz, label
@@ -28,7 +27,7 @@ def examples(dataset: DataSet, quiz: Quiz, causes: Iterable[str]) -> dict[str, d
     free = runs[
         (runs["kind"] == RunKind.FAILING.value) & (runs["split"] != PRIVATE) & ~runs.index.isin(quiz.runs.index)
     ]
-    pages = read_json(dataset.path / "catalogue.json")
+    pages = dataset.pages
     found = {}
     for cause in causes:
         own = free[free["cause"] == cause]

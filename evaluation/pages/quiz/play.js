@@ -86,12 +86,12 @@ function drawPanel(panel) {
 
 function buildPanels() {
   panels.forEach((panel) => panel.chart?.remove());
-  part("panels").innerHTML = "";
+  part("panels").textContent = "";
   panels = data.signals.slice(0, PANELS).map((first, i) => {
     const host = document.createElement("div");
     host.className = "panel";
-    const options = data.signals.map((one) => `<option value="${escaped(one.name)}"${one === first ? " selected" : ""} title="${escaped(one.meaning)}">${escaped(one.name.replaceAll("_", " "))}</option>`);
-    host.innerHTML = `<label class="no-print">show <select data-signal="${i}">${options.join("")}</select></label> <small></small>`;
+    const options = data.signals.map((one) => html`<option value="${one.name}"${one === first ? " selected" : ""} title="${one.meaning}">${one.name.replaceAll("_", " ")}</option>`);
+    fill(host, html`<label class="no-print">show <select data-signal="${i}">${options}</select></label> <small></small>`);
     part("panels").append(host);
     const panel = { host, select: host.querySelector("select"), note: host.querySelector("small"), chart: null, log: false };
     panel.select.addEventListener("change", () => drawPanel(panel));
@@ -189,9 +189,9 @@ async function answer(said) {
   await openTruths();
   const truth = truths[state.answers.length - 1];
   if (truth) panels.forEach(drawPanel);
-  part("telling").innerHTML = truth
+  fill(part("telling"), truth
     ? revealed(truth, state.answers[state.answers.length - 1], scale, familyOf)
-    : "<p class='verdict' data-verdict>Noted. The answers to this quiz are with whoever made it.</p>";
+    : html`<p class="verdict" data-verdict>Noted. The answers to this quiz are with whoever made it.</p>`);
   if (truth) drawGuess(truth, state.answers[state.answers.length - 1]);
   control("next").textContent = state.answers.length < COUNT ? "Next run" : "To the result";
   show("run", "told");
@@ -206,8 +206,8 @@ function drawGuess(truth, answer) {
   const cause = guessed(truth, answer, examples, familyOf);
   if (!cause) return;
   const example = examples[cause], own = truth.causes.join(" and ") || truth.pages[0]?.id || "a healthy run";
-  part("guess").innerHTML = `<div class="pair" data-guess="${escaped(cause)}"><section><h3>This run: ${escaped(own)}</h3></section>` +
-    `<section><h3>Your guess would have looked like this: ${escaped(cause)}</h3></section></div>`;
+  fill(part("guess"), html`<div class="pair" data-guess="${cause}"><section><h3>This run: ${own}</h3></section>`,
+    html`<section><h3>Your guess would have looked like this: ${cause}</h3></section></div>`);
   const [left, right] = part("guess").querySelectorAll("section");
   for (const signal of data.signals.filter((one) => one.name in example.signals)) {
     const { name } = signal;
@@ -237,8 +237,8 @@ function end() {
       const given = truths.map((truth) => ({ truth, first: truth.detectors[place].first, named: truth.detectors[place].causes }));
       rows.push([truths[0].detectors[place].name, scored(given, scale, familyOf)]);
     });
-    part("standing").innerHTML = standingTable(rows, state.player);
-  } else part("standing").innerHTML = "<p>All runs are answered. Export the answers and hand the file in.</p>";
+    fill(part("standing"), standingTable(rows, state.player));
+  } else fill(part("standing"), html`<p>All runs are answered. Export the answers and hand the file in.</p>`);
   header();
 }
 

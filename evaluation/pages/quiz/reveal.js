@@ -62,28 +62,28 @@ function guessed(truth, answer, examples, familyOf) {
 function revealed(truth, answer, scale, familyOf) {
   const [tone, line] = verdict(truth, answer);
   const pages = truth.pages.map((page) =>
-    `<section class="page"><h3>${escaped(page.id)}: ${escaped(page.title)}</h3><p class="note">Family: ${escaped(page.family)}. Most diagnostic signal: ${escaped(page.telling)}.</p><dl>` +
-    page.sections.map(([name, text]) => `<dt>${escaped(name)}</dt><dd>${escaped(text)}</dd>`).join("") + "</dl></section>");
+    together(html`<section class="page"><h3>${page.id}: ${page.title}</h3><p class="note">Family: ${page.family}. Most diagnostic signal: ${page.telling}.</p><dl>`,
+    page.sections.map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`), html`</dl></section>`));
   const detectors = truth.detectors.filter((one) => !one.bar);
   const silent = detectors.filter((one) => one.first === null).map((one) => one.name);
   const rows = detectors.filter((one) => one.first !== null).sort((a, b) => a.first - b.first).map((one) => {
     const judged = isFailing(truth) ? (one.first < truth.onset ? "too early" : inTime(truth, one.first) ? "in time" : "too late") : "false alarm";
-    return `<tr><th scope="row">${escaped(one.name)}</th><td>${one.first}</td><td>${judged}</td><td class="words">${escaped(one.causes.join(", ")) || "-"}</td></tr>`;
+    return html`<tr><th scope="row">${one.name}</th><td>${one.first}</td><td>${judged}</td><td class="words">${one.causes.join(", ") || "-"}</td></tr>`;
   });
-  const times = clocks(truth).map(([, name, step, why]) => `<tr><th scope="row">${name}</th><td>${step}</td><td class="words">${escaped(why)}</td></tr>`);
+  const times = clocks(truth).map(([, name, step, why]) => html`<tr><th scope="row">${name}</th><td>${step}</td><td class="words">${why}</td></tr>`);
   const outcome = truth.gap === null || !truth.twin ? "" : ` It ended ${plain(truth.gap, 3)} nats from its twin.`;
-  return (
-    `<p class="verdict ${tone}" data-verdict>${escaped(line)}</p><p data-naming>${escaped(namingLine(truth, answer, familyOf))}</p>` +
-    `<p><b data-truth>${escaped(KINDS[truth.kind] || truth.kind)}${truth.causes.length ? `: ${escaped(truth.causes.join(" and "))}` : truth.pages.length ? `: ${escaped(truth.pages[0].id)}` : ""}</b>` +
-    `${truth.severity ? `, ${escaped(truth.severity)}` : ""}.${escaped(outcome)} ` +
-    `<span data-points>${pointsLine(truth, answer, scale, familyOf)}</span></p>` +
-    (truth.twin ? `<p class="note">In the charts: this run as a line, its healthy twin (the same seed without the fault) dashed.${isFailing(truth) && answer.said !== "stop" ? " A healthy run, which was your guess, would have looked like the twin." : ""}</p>` : "") +
-    '<div data-part="guess"></div>' +
-    (times.length ? `<table><caption>Onset, visible step and point of no return</caption><tbody>${times.join("")}</tbody></table>` : "") +
-    (truth.within.length ? `<p class="note">These signals do not tell it from: ${escaped(truth.within.join(", "))}.</p>` : "") + pages.join("") +
-    `<details open><summary>What each detector did, at its published default</summary>` +
-    (rows.length ? `<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col"></th><th scope="col">named</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>` : "") +
-    `<p data-silent>${silent.length ? `No alarm: ${escaped(silent.join(", "))}.` : "All of them alarmed."}</p></details>`
+  return together(
+    html`<p class="verdict ${tone}" data-verdict>${line}</p><p data-naming>${namingLine(truth, answer, familyOf)}</p>`,
+    html`<p><b data-truth>${KINDS[truth.kind] || truth.kind}${truth.causes.length ? `: ${truth.causes.join(" and ")}` : truth.pages.length ? `: ${truth.pages[0].id}` : ""}</b>`,
+    `${truth.severity ? `, ${truth.severity}` : ""}.${outcome} `,
+    html`<span data-points>${pointsLine(truth, answer, scale, familyOf)}</span></p>`,
+    (truth.twin ? html`<p class="note">In the charts: this run as a line, its healthy twin (the same seed without the fault) dashed.${isFailing(truth) && answer.said !== "stop" ? " A healthy run, which was your guess, would have looked like the twin." : ""}</p>` : ""),
+    html`<div data-part="guess"></div>`,
+    (times.length ? html`<table><caption>Onset, visible step and point of no return</caption><tbody>${times}</tbody></table>` : ""),
+    (truth.within.length ? html`<p class="note">These signals do not tell it from: ${truth.within.join(", ")}.</p>` : ""), pages,
+    html`<details open><summary>What each detector did, at its published default</summary>`,
+    (rows.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col"></th><th scope="col">named</th></tr></thead><tbody>${rows}</tbody></table></div>` : ""),
+    html`<p data-silent>${silent.length ? `No alarm: ${silent.join(", ")}.` : "All of them alarmed."}</p></details>`
   );
 }
 
@@ -91,8 +91,8 @@ function revealed(truth, answer, scale, familyOf) {
 function standingTable(rows, mine) {
   const order = [...rows].sort((a, b) => (b[1].recall ?? -1) - (a[1].recall ?? -1) || (b[1].skill ?? -Infinity) - (a[1].skill ?? -Infinity) || a[0].localeCompare(b[0]));
   const body = order.map(([name, one]) =>
-    `<tr${name === mine ? ' class="mine"' : ""}><th scope="row">${escaped(name)}</th><td>${percent(one.recall)}</td><td>${percent(one.stopped)}</td><td>${percent(one.stopped_look_alike)}</td>` +
-    `<td>${plain(one.delay, 1)}</td><td>${plain(one.skill)}</td><td>${percent(one.top1)}</td><td>${percent(one.family)}</td><td>${signed(one.points)}</td></tr>`);
+    together(html`<tr${name === mine ? html` class="mine"` : ""}><th scope="row">${name}</th><td>${percent(one.recall)}</td><td>${percent(one.stopped)}</td><td>${percent(one.stopped_look_alike)}</td>`,
+    html`<td>${plain(one.delay, 1)}</td><td>${plain(one.skill)}</td><td>${percent(one.top1)}</td><td>${percent(one.family)}</td><td>${signed(one.points)}</td></tr>`));
   const heads = ["", "found in time", "healthy runs stopped", "look-alikes stopped", "steps late", "W*", "cause right", "family right", "points"];
-  return `<div class="scroll" tabindex="0" role="region" aria-label="result"><table data-standing><thead><tr>${heads.map((head) => `<th scope="col">${head}</th>`).join("")}</tr></thead><tbody>${body.join("")}</tbody></table></div>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="result"><table data-standing><thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead><tbody>${body}</tbody></table></div>`;
 }

@@ -6,7 +6,6 @@ from typing import Any
 from trainwreck.evaluation.constants import TUNING_SPLITS
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import JOINT, SECTIONS
-from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.pages.quiz.curves import curves
 from trainwreck.evaluation.pages.quiz.quiz import BAR, Quiz, label
 from trainwreck.evaluation.replay.profiles import visible_step
@@ -18,7 +17,7 @@ MOST_SIGNALS = 6  # of those in which the failure shows first
 
 def truths(dataset: DataSet, quiz: Quiz) -> list[dict[str, Any]]:
     """One a run, in the order of play: label, clocks, page, twin's curves, and each detector's first alarm."""
-    pages = read_json(dataset.path / "catalogue.json")
+    pages = dataset.pages
     return [truth(dataset, quiz, run_id, pages) for run_id in quiz.runs["run_id"]]
 
 

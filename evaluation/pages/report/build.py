@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.schema import FAILURES, SECTIONS, RunKind
-from trainwreck.evaluation.files import read_json, write_text
+from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.intervals import number_text
 from trainwreck.evaluation.leaderboard.cache import at_hand
 from trainwreck.evaluation.leaderboard.columns import TABLES, UPDATE, Table, ceilings, cells, having, heads, record
@@ -30,7 +30,7 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
     refuse_imported(dataset, "reported on")
     scores = at_hand(dataset)
     rows = examples(dataset)
-    pages = read_json(dataset.path / "catalogue.json")
+    pages = dataset.pages
     pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
     drawn = pool(
         delayed(_picture)(story(dataset, row, scores, pages[row["scenario"]]["telling"])) for _, row in rows.iterrows()
@@ -101,7 +101,7 @@ def section(row: pd.Series, page: dict[str, Any], image: str) -> dict[str, Any]:
     return {
         "id": row["scenario"],
         "anchor": row["run_id"],
-        "on_text": setup["data"]["source"] == "text",
+        "on_text": setup.get("data", {}).get("source") == "text",
         "title": page["title"],
         "family": page["family"],
         "text": [(name, page["sections"][name]) for name in SECTIONS if name in page["sections"]],

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from trainwreck.evaluation.dataset.dataset import DataSet, load
-from trainwreck.evaluation.files import read_json, write_json, write_text
+from trainwreck.evaluation.files import write_json, write_text
 from trainwreck.evaluation.leaderboard.cache import at_hand
 from trainwreck.evaluation.leaderboard.columns import markdown
 from trainwreck.evaluation.pages.figures import save
@@ -22,7 +22,7 @@ def write_record(folder: Path, out: Path, tick: Tick | None = None) -> Path:
     dataset = load(folder)
     scores = at_hand(dataset)
     rows = examples(dataset)
-    pages = read_json(dataset.path / "catalogue.json")
+    pages = dataset.pages
     for done, (_, row) in enumerate(rows.iterrows(), start=1):
         save(story(dataset, row, scores, pages[row["scenario"]]["telling"]), out / "pictures" / picture_name(row, rows))
         if tick:

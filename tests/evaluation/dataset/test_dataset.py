@@ -40,7 +40,8 @@ def root(tmp_path: Path, traces: dict[str, Trace], make_run: Any) -> Path:
     write_telemetry(tmp_path, "telemetry/a.parquet", [traces["a0"], traces["a1"]])
     write_telemetry(tmp_path, "telemetry/b.parquet", [traces["b0"]])
     write_json(tmp_path / "catalogue.json", {})
-    write_runs(tmp_path, [make_run(i, seed=7, file=f"telemetry/{i[0]}.parquet") for i in ("b0", "a0", "a1")])
+    files = {name: f"telemetry/{name[0]}.parquet" for name in ("b0", "a0", "a1")}
+    write_runs(tmp_path, [make_run(i, seed=7, file=file, last_step=len(traces[i]) - 1) for i, file in files.items()])
     write_manifest(tmp_path, {"plan": "p"})
     return tmp_path
 

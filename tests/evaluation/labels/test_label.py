@@ -68,8 +68,10 @@ def rows_and_traces(
         twin = healthy[0]
         signals = twin.signals | {k: change(twin[k].astype(np.float64)) for k, change in changes.items()}
         traces.append(Trace(name, {k: v.astype(np.float32) for k, v in signals.items()}, twin.evaluated))
-        final = None if gap is None else 2.0 + gap
-        rows.append(make_run(name, kind=kind, seed=0, twin_id=twin.run_id, **FAULT | {"final_loss": final}))
+        fault = FAULT | {"final_loss": None if gap is None else 2.0 + gap}
+        if kind == "look-alike":
+            fault["cause"] = ""
+        rows.append(make_run(name, kind=kind, seed=0, twin_id=twin.run_id, **fault))
     return rows, traces
 
 

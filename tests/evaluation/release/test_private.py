@@ -48,7 +48,8 @@ def test_a_scenario_that_only_private_runs_have_is_not_on_the_pages(private: Pat
     name = "benign_late_drop"
     only = {"scenario": name, "spec": json.dumps({"seed": 2, "scenario": name})}
     held_out = [row | only if row["run_id"] == "spike" else row for row in rows(private)]
-    (private / "catalogue.json").write_text(json.dumps(dict.fromkeys(("high_lr", "corrupt_tokens", name))))
+    page = {"title": "A title", "family": "data", "telling": "loss", "sections": {}}
+    (private / "catalogue.json").write_text(json.dumps(dict.fromkeys(("high_lr", "corrupt_tokens", name), page)))
     rewrite(private, held_out)
     release(private, tmp_path / "rel")
     assert set(json.loads((tmp_path / "rel/catalogue.json").read_text("utf-8"))) == {"high_lr", "corrupt_tokens"}

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from trainwreck.evaluation.constants import CONFIDENCE, SCORING_VERSION
 from trainwreck.evaluation.dataset.schema import FAILURES
-from trainwreck.evaluation.files import write_text
+from trainwreck.evaluation.files import write_csv, write_text
 from trainwreck.evaluation.intervals import row_interval_text
 from trainwreck.evaluation.pages import asset, script
 from trainwreck.evaluation.pages.assets import THEME
@@ -56,7 +56,7 @@ def write_class(
         tables["confusions.csv"] = wrong
     write_text(out / "class.html", page)
     for name, rows in tables.items():
-        write_text(out / name, pd.DataFrame(rows).to_csv(index=False, lineterminator="\n"))
+        write_csv(out / name, pd.DataFrame(rows))
     return [out / "class.html", *(out / name for name in tables)]
 
 

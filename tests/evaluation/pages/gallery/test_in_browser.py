@@ -296,7 +296,10 @@ def test_keys_go_from_one_to_the_next(overview):
 def test_the_severity_can_be_chosen(open_page, make_run, make_trace, write_data_set, tmp_path):
     rows, traces = [], []
     for seed, severity in enumerate(("subtle", "clear", "severe")):
-        name, label = f"f{seed}", {"scenario": "high_lr", "severity": severity, "seed": seed, "last_step": 29}
+        name, label = (
+            f"f{seed}",
+            {"scenario": "high_lr", "cause": "high_lr", "severity": severity, "seed": seed, "last_step": 29},
+        )
         rows += [make_run(name, **label, kind="failing", onset_step=5 + seed, twin_id="t")]
         traces.append(make_trace(name, steps=30, loss=np.full(30, 2.0 + seed)))
     rows.append(make_run("t", last_step=29))
