@@ -16,10 +16,12 @@ OK = "ok"
 CRASHED = "crashed"  # raised, or its process ended
 TIMEOUT = "timeout"  # no answer within the limit
 MEMORY = "memory"  # more of it than the limit
+DISK = "disk"  # more files than the limit
+PROCESSES = "processes"  # more of them than the limit
 OUTPUT = "output"  # more printed, or a longer answer, than the limit
 GARBAGE = "garbage"  # an answer that is not a verdict
 
-FAILURES_OF_A_DETECTOR = (CRASHED, TIMEOUT, MEMORY, OUTPUT, GARBAGE)
+FAILURES_OF_A_DETECTOR = (CRASHED, TIMEOUT, MEMORY, DISK, PROCESSES, OUTPUT, GARBAGE)
 
 
 @dataclass(frozen=True, repr=False)

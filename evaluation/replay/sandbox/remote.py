@@ -1,10 +1,8 @@
 """A detector in another process: the exchange of the lines of `messages`, run by run."""
 
-import os
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from time import perf_counter_ns
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.base import Context, OutputError, normalise
@@ -12,10 +10,11 @@ from trainwreck.evaluation.errors import unknown
 from trainwreck.evaluation.replay.alarms import GARBAGE, Transcript
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.rows import NAMES, rows
-from trainwreck.evaluation.replay.sandbox import confine, messages
+from trainwreck.evaluation.replay.sandbox import messages
 from trainwreck.evaluation.replay.sandbox.columns import batches
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.process import FailedError, Process
+from trainwreck.evaluation.replay.sandbox.readable import files_of
 
 GRACE = 0.5  # seconds to end after its input has
 
@@ -31,17 +30,16 @@ class Request(NamedTuple):
 
 
 class Remote:
-    """A process with one detector in it. words: of its command, the program by its full path.
+    """A process with one detector in it.
+
+    words: of its command, the program by its full path. files: of the detector, whose folders it may read.
 
     Raises InputError where it says that the detector can't be loaded, FailedError where it does not answer as it must.
     """
 
-    def __init__(self, words: Sequence[str], limits: Limits) -> None:
+    def __init__(self, words: Sequence[str], limits: Limits, files: Sequence[str] = ()) -> None:
         self._limits = limits
-        bounds = (os.getpid(), int(2 * limits.memory_mb * 2**20))
-        assert confine.__file__
-        # -I and -S: nothing but the standard library, within some ten milliseconds.
-        self._process = Process([sys.executable, "-I", "-S", confine.__file__, *map(str, bounds), *words], limits)
+        self._process = Process(words, limits, files_of(words, files, limits.readable))
         try:
             self.about, self._packed = messages.about(self._ask(messages.hello()))
             self._signals: list[str] = self.about.get("signals", list(NAMES))
@@ -67,6 +65,20 @@ class Remote:
             return messages.state_bytes(self._ask(messages.end()))
         self._process.check_silent()
         return None
+
+    @property
+    def confinement(self) -> dict[str, Any]:
+        """Layers of its confinement: True or a version where one holds, else why it does not."""
+        return self._process.layers
+
+    @property
+    def until(self) -> float:
+        """The time, of `monotonic`, at which it is out of time."""
+        return self._process.until
+
+    @until.setter
+    def until(self, time: float) -> None:
+        self._process.until = time
 
     def last_lines(self) -> tuple[str, ...]:
         """The end of what it printed in this run."""

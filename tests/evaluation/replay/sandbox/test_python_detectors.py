@@ -116,7 +116,7 @@ def test_one_that_only_says_that_it_goes_on_is_late(opened: Any, make_trace: Any
 
 
 def test_answers_to_rows_that_it_was_not_asked_about_are_refused(opened: Any, make_trace: Any) -> None:
-    found = replay(opened("Forges"), make_trace("r", steps=40))
+    found = replay(opened("Forges", batch=32), make_trace("r", steps=40))
     # Which answer is the first that nobody asked for depends on which of the two processes is ahead: one before the
     # next question, one about another step, or a verdict when asked to end. The run is lost in each case.
     assert found.outcome == "garbage"
@@ -132,7 +132,9 @@ def test_after_some_timeouts_in_a_row_it_is_given_up(opened: Any, make_trace: An
     detector = opened("Hangs", row_seconds=0.02)
     found = [replay(detector, make_trace(f"r{i}", steps=10)) for i in range(GIVE_UP + 1)]
     assert [one.status for one in found[:GIVE_UP]] == ["timeout: no answer within 0.02 s"] * GIVE_UP
-    assert found[-1].status == f"timeout: not tried, {GIVE_UP} runs in a row had timed out"
+    assert found[-1].status == (
+        f"timeout: not tried, {GIVE_UP} runs in a row had timed out, the first: no answer within 0.02 s"
+    )
     assert len(found[-1].steps) == 0
 
 
