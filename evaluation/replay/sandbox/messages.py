@@ -40,11 +40,6 @@ def row(seen: Row) -> bytes:
 _NOT_JSON = re.compile(r"(-?Infinity|NaN)")
 
 
-def rows(batch: Mapping[str, Any]) -> bytes:
-    """The line of a batch, as `columns.batches` gives it."""
-    return _line({"type": "rows", **batch})
-
-
 def end() -> bytes:
     """The line after a run, for a process that takes batches."""
     return _line({"type": "end"})
@@ -73,10 +68,10 @@ def answer(line: bytes, kind: str, required: tuple[str, ...] = (), optional: tup
     return reply
 
 
-def verdict(line: bytes, step: int) -> tuple[Verdict, int | None]:
-    """The verdict on the row of a step, not yet checked further, and the nanoseconds that it says it took.
+def verdict(line: bytes, step: int) -> Verdict:
+    """The verdict on the row of a step, not yet checked further.
 
-    Raises FailedError, OutputError.
+    What it says of its own time is not used: it is measured from outside. Raises FailedError, OutputError.
     """
     reply = answer(line, "verdict", ("step", "score"), ("alarm", "causes", "nanoseconds"))
     about = reply["step"]
@@ -87,10 +82,10 @@ def verdict(line: bytes, step: int) -> tuple[Verdict, int | None]:
         raise FailedError(GARBAGE, f"step: {about} lies in the {when}; allowed: {step}, the step of the row")
     if isinstance(reply["score"], bool):
         raise OutputError(f"score: {reply['score']} is not allowed; allowed: a finite number")
-    nanoseconds = _count(reply, "nanoseconds")
+    _count(reply, "nanoseconds")  # of older detectors
     causes = reply.get("causes", [])
     causes = tuple(causes) if isinstance(causes, list) else causes
-    return Verdict(reply["score"], reply.get("alarm", False), causes), nanoseconds
+    return Verdict(reply["score"], reply.get("alarm", False), causes)
 
 
 def about(line: bytes) -> tuple[dict[str, Any], bool]:

@@ -91,8 +91,7 @@ class Remote:
     def _questions(self, request: Request) -> Iterator[tuple[list[int], bytes]]:
         """Steps and message of each batch of rows."""
         if self._packed:
-            for batch in batches(request.trace, request.profile, request.k, self._limits.batch):
-                yield batch["steps"], messages.rows(batch)
+            yield from batches(request.trace, request.profile, request.k, self._limits.batch)
             return
         trace = request.trace
         for seen in observe(rows(trace), request.profile, k=request.k, run_id=trace.run_id):
@@ -106,10 +105,9 @@ class Remote:
             for step, line in zip(steps, answers, strict=True):
                 spent = perf_counter_ns() - start
                 try:
-                    verdict, measured = messages.verdict(line, step)
+                    verdict = messages.verdict(line, step)
                     if wrong is None:
-                        verdict = normalise(verdict, threshold=None, known=known)
-                        transcript.add(step, verdict, spent if measured is None else measured)
+                        transcript.add(step, normalise(verdict, threshold=None, known=known), spent)
                 except OutputError as error:  # the answers to the rest of the batch are still to come
                     wrong = wrong or FailedError(GARBAGE, str(error), alive=True)
                 start = perf_counter_ns()
