@@ -18,6 +18,17 @@ class UnfinishedError(RuntimeError):
     """Work that was given so much time, and goes on when called again. One line, and exit code 3."""
 
 
+def printable(text: str, limit: int = 1000) -> str:
+    """Text of somebody else on one line that is safe to print: no control character, no surrogate, no change of order.
+
+    >>> printable("red \x1b[31m\nand \ud800")
+    'red ?[31m and ?'
+    """
+    line = " ".join(text[: 2 * limit].split())
+    line = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."
+
+
 def nearest(value: str, names: Iterable[str]) -> str:
     """A question with the name that is most like a value; empty where none is like it."""
     close = get_close_matches(value, list(names), n=1)

@@ -7,14 +7,13 @@ from typing import Any
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.base import Context
-from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.replay.alarms import CRASHED, OK, TIMEOUT, Alarms, Transcript
+from trainwreck.evaluation.errors import InputError, printable
+from trainwreck.evaluation.replay.alarms import CONFINEMENT, CRASHED, GARBAGE, OK, TIMEOUT, Alarms, Transcript
 from trainwreck.evaluation.replay.profiles import nonfinite_losses
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.process import OUT_OF_TIME, FailedError
 from trainwreck.evaluation.replay.sandbox.remote import Remote, Request
 
-CONFINEMENT = "confinement"  # key of `about`
 GIVE_UP = 5  # runs in a row without an answer: the rest would take hours and give the same result
 
 
@@ -39,9 +38,9 @@ class Isolated:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def expect(self, runs: float) -> None:
-        """Time for so many runs, in place of what is left."""
-        self._seconds = 60.0 * self._limits.minutes * max(1.0, runs / 1000)
+    def expect(self, runs: int, share: float = 1.0) -> None:
+        """Time for so many runs, or a share of it, in place of what is left."""
+        self._seconds = 60.0 * self._limits.minutes * max(1.0, runs / 1000) * share
 
     def load(self) -> None:
         """Begin the process, so that a detector that can't be loaded fails here. Raises InputError, FailedError."""
@@ -77,6 +76,9 @@ class Isolated:
                 if not error.alive:
                     self.close()
                 stderr = failed.last_lines()
+        except Exception as error:  # what it answered was not foreseen, and it must not take other detectors with it
+            status = f"{GARBAGE}: {printable(f'{type(error).__name__}: {error}')}"
+            self.close()
         except BaseException:
             self.close()
             raise

@@ -30,6 +30,7 @@ class Limits:
     confined: bool = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "readable", tuple(str(Path(path).absolute()) for path in self.readable))
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name == "readable":

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainwreck.evaluation.detectors.base import Context, OutputError, Row, Verdict
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.errors import InputError, printable
 from trainwreck.evaluation.replay.alarms import CRASHED, FAILURES_OF_A_DETECTOR, GARBAGE, MEMORY
 from trainwreck.evaluation.replay.sandbox.process import FailedError, brief
 
@@ -102,6 +102,7 @@ def about(line: bytes) -> tuple[dict[str, Any], bool]:
         if not fits:
             allowed = "text" if ABOUT[key] is str else "a list of texts"
             raise FailedError(GARBAGE, f"{key}: {brief(json.dumps(value).encode())} is not allowed; allowed: {allowed}")
+        facts[key] = printable(value) if ABOUT[key] is str else [printable(item) for item in value]
     batches = reply.get("batches", False)
     if not isinstance(batches, bool):
         found = brief(json.dumps(batches).encode())
@@ -128,7 +129,7 @@ def _failure(line: bytes) -> Exception:
     kind, reason = reply.get("kind", CRASHED), reply["reason"]
     if kind not in (INPUT, *FAILURES_OF_A_DETECTOR) or not isinstance(reason, str):
         return FailedError(GARBAGE, f"answered {brief(line)}; allowed: a kind of failure and a reason")
-    reason = " ".join(reason.split())
+    reason = printable(reason)
     # After it ran out of memory it may be in any state.
     return InputError(reason) if kind == INPUT else FailedError(kind, reason, alive=kind != MEMORY)
 

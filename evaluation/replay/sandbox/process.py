@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import select
 import signal
 import site
@@ -17,6 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from trainwreck.evaluation.errors import printable
 from trainwreck.evaluation.replay.alarms import CRASHED, DISK, GARBAGE, MEMORY, OUTPUT, PROCESSES, TIMEOUT
 from trainwreck.evaluation.replay.sandbox import confine, usage
 from trainwreck.evaluation.replay.sandbox.limits import Limits
@@ -53,6 +53,7 @@ class FailedError(Exception):
     """
 
     def __init__(self, kind: str, reason: str, *, alive: bool = False) -> None:
+        reason = printable(reason)
         super().__init__(f"{kind}: {reason}")
         self.kind, self.reason, self.alive = kind, reason, alive
         self.printed: tuple[str, ...] = ()
@@ -167,8 +168,8 @@ class Process:
         if not self._closed:
             self._drain()
         text = self._printed.decode("utf-8", "replace")
-        lines = [re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", "?", line.replace("\t", " ")) for line in text.splitlines()]
-        return tuple(line[:LINE] for line in lines if line.strip())[-LINES:]
+        lines = [printable(line, LINE) for line in text.splitlines()[-4 * LINES :]]
+        return tuple(line for line in lines if line)[-LINES:]
 
     def close(self, grace: float = 0.0) -> None:
         """End it and all of its group, after `grace` seconds in which it may end by itself."""

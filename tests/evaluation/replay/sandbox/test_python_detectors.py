@@ -13,6 +13,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.run import score, score_all
 from trainwreck.evaluation.replay.alarms import FAILURES_OF_A_DETECTOR
 from trainwreck.evaluation.replay.replay import replay
+from trainwreck.evaluation.replay.sandbox.confine import LAYERS
 from trainwreck.evaluation.replay.sandbox.isolated import GIVE_UP
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.opening import open_detector
@@ -171,6 +172,7 @@ def test_built_in_ones_are_isolated_when_asked_for_and_as_they_are_tuned(
     data = write_small_data_set(tmp_path)
     for name in ("clock", "playbook"):
         here, apart = score(name, data), score(name, data, isolate=True)
+        assert set(apart.about.pop("confinement")) == set(LAYERS)
         assert json.dumps(apart.about) == json.dumps(here.about)
         for one, other in zip(here.alarms, apart.alarms, strict=True):
             np.testing.assert_array_equal(one.scores, other.scores)
