@@ -29,6 +29,15 @@ def printable(text: str, limit: int = 1000) -> str:
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
 
 
+def printable_error(error: BaseException) -> str:
+    """What foreign code raised, on one line: its class, and its text as far as that can be had."""
+    try:
+        text = str(error)
+    except Exception:  # the class is foreign code too
+        text = "?"
+    return printable(f"{type(error).__name__}: {text}")
+
+
 def nearest(value: str, names: Iterable[str]) -> str:
     """A question with the name that is most like a value; empty where none is like it."""
     close = get_close_matches(value, list(names), n=1)

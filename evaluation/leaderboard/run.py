@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
@@ -34,12 +33,19 @@ from trainwreck.evaluation.detectors.registry import (
     builtin_detectors,
     check_settings,
     is_builtin,
-    known_detector,
     load_detector,
 )
-from trainwreck.evaluation.errors import InputError, WorkerLostError, printable, unknown
+from trainwreck.evaluation.errors import InputError, WorkerLostError, unknown
 from trainwreck.evaluation.replay.profiles import ALL_PROFILES
-from trainwreck.evaluation.replay.replay import Alarms, about, is_isolated, replay, replay_order
+from trainwreck.evaluation.replay.replay import (
+    Alarms,
+    about,
+    detector_name,
+    distinct,
+    is_isolated,
+    replay,
+    replay_order,
+)
 from trainwreck.evaluation.scoring.operating_points import Recall
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored
@@ -543,38 +549,7 @@ def entry_name(detector: object) -> str:
     """What a detector is called on a board and in stored alarms: of a file or a command without its folders."""
     if _is_seeded(detector):
         return f"{entry_name(detector.detector)}, seed {detector.seed}"
-    if isinstance(detector, str):
-        if is_builtin(detector):
-            return detector
-        from trainwreck.evaluation.replay.sandbox.command import PREFIX, shown
-
-        # Of a file, without its folder, which is private.
-        return printable(shown(detector) if detector.startswith(PREFIX) else Path(detector).name)
-    kind = detector if isinstance(detector, type) else type(detector)
-    name = printable(str(getattr(detector, "name", "") or kind.__name__))
-    return f"{name} ({printable(kind.__name__)})" if _is_taken(name, kind) else name
-
-
-def _is_taken(name: str, kind: type) -> bool:
-    """Whether a class calls itself as a built-in entry that it is not."""
-    from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
-    from trainwreck.evaluation.replay.oracles import ORACLES
-
-    known = known_detector(name)
-    return name in (*SHORTCUTS, *ORACLES) or (known is not None and known is not kind)
-
-
-def distinct(names: Sequence[str]) -> list[str]:
-    """The names, those that were there before with a number.
-
-    >>> distinct(["m.py:D", "zclip", "m.py:D"])
-    ['m.py:D', 'zclip', 'm.py:D (2)']
-    """
-    found: list[str] = []
-    for name in names:
-        numbered = (f"{name} ({number})" for number in count(2))
-        found.append(name if name not in found else next(one for one in numbered if one not in (*found, *names)))
-    return found
+    return detector_name(detector)
 
 
 def _clock_step(frame: Baseline) -> int:

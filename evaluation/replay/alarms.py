@@ -9,7 +9,7 @@ import numpy as np
 
 from trainwreck.evaluation.constants import REFRACTORY
 from trainwreck.evaluation.detectors.base import LARGEST_SCORE, OutputError, Verdict
-from trainwreck.evaluation.errors import printable
+from trainwreck.evaluation.errors import printable, printable_error
 from trainwreck.evaluation.short_forms import AsText
 
 # How a replay ended.
@@ -213,11 +213,6 @@ def raised(error: BaseException) -> tuple[str, str]:
     >>> raised(KeyError("loss"))
     ('crashed', "KeyError: 'loss'")
     """
-    try:
-        said = str(error)
-    except Exception:  # its class is foreign code too
-        said = "?"
-    line = printable(f"{type(error).__name__}: {said}")
     if isinstance(error, OutputError):
-        return GARBAGE, printable(said)
-    return (MEMORY if isinstance(error, MemoryError) else CRASHED), line
+        return GARBAGE, printable(str(error))
+    return (MEMORY if isinstance(error, MemoryError) else CRASHED), printable_error(error)

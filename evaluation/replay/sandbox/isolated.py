@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.evaluation.detectors.base import Context
+from trainwreck.evaluation.detectors.base import Context, Row, Verdict
 from trainwreck.evaluation.errors import InputError, printable
 from trainwreck.evaluation.replay.alarms import CONFINEMENT, CRASHED, GARBAGE, OK, TIMEOUT, Alarms, Transcript
 from trainwreck.evaluation.replay.profiles import nonfinite_losses
@@ -85,6 +85,14 @@ class Isolated:
         finally:
             self._seconds -= monotonic() - begun
         return transcript.alarms(trace.run_id, status, size, stderr)
+
+    def begin(self, context: Context | None) -> None:
+        """Begin a run that is under way. Raises InputError, FailedError."""
+        self._ready().begin(context)
+
+    def update(self, row: Row) -> Verdict:
+        """Its verdict on a row of that run, with causes that need not be known. Raises FailedError, OutputError."""
+        return self._ready().update(row)
 
     def close(self) -> None:
         """End the process; the next replay begins another."""

@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-import trainwreck
 from trainwreck.evaluation.dataset.sample import sample
 
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/nix/store", "/gnu/store")
@@ -71,9 +70,8 @@ def _prefix(program: Path) -> Path:
 
 def _packages() -> Iterator[Path]:
     """Folders of this package: an editable install has them side by side, beside data that is not the package's."""
-    yield from map(Path, trainwreck.__path__)
-    for name in ("kernels", "models", "scenarios", "evaluation"):
-        spec = find_spec(f"trainwreck.{name}")
+    for name in ("trainwreck", *(f"trainwreck.{part}" for part in ("kernels", "models", "scenarios", "evaluation"))):
+        spec = find_spec(name)
         if spec is not None:
             yield from map(Path, spec.submodule_search_locations or ())
 

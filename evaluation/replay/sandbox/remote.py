@@ -5,13 +5,13 @@ from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.evaluation.detectors.base import Context, OutputError, normalise
+from trainwreck.evaluation.detectors.base import Context, OutputError, Row, Verdict, normalise
 from trainwreck.evaluation.errors import unknown
 from trainwreck.evaluation.replay.alarms import GARBAGE, Transcript
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.rows import NAMES, rows
 from trainwreck.evaluation.replay.sandbox import messages
-from trainwreck.evaluation.replay.sandbox.columns import batches
+from trainwreck.evaluation.replay.sandbox.columns import batches, of_rows
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.process import FailedError, Process
 from trainwreck.evaluation.replay.sandbox.readable import files_of
@@ -57,14 +57,30 @@ class Remote:
 
         Bytes of the detector's state at the end; None where it can't be measured.
         """
-        self._process.forget()
-        messages.answer(self._ask(messages.reset(request.context)), "ready")
+        self.begin(request.context)
         for steps, message in self._questions(request):
             self._batch(steps, message, request.known, transcript)
         if self._packed:
             return messages.state_bytes(self._ask(messages.end()))
         self._process.check_silent()
         return None
+
+    def begin(self, context: Context | None) -> None:
+        """Begin a run. Raises InputError, FailedError."""
+        self._process.forget()
+        messages.answer(self._ask(messages.reset(context)), "ready")
+
+    def update(self, row: Row) -> Verdict:
+        """Its verdict on a row of a run that is under way. Raises FailedError, OutputError."""
+        step, values = row["step"], {name: row.get(name) for name in NAMES}
+        if self._packed:
+            held = {name: value for name, value in values.items() if value is not None}
+            widths = {name: len(value) if isinstance(value, list) else None for name, value in held.items()}
+            _, message = of_rows([held | {"step": step}], widths)
+        else:
+            message = messages.row({"step": step} | {name: values[name] for name in self._signals})
+        (line,) = self._process.ask(message, self._limits.row_seconds)
+        return normalise(messages.verdict(line, step), threshold=None, known=None)
 
     @property
     def confinement(self) -> dict[str, Any]:
