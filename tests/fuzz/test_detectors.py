@@ -1,7 +1,7 @@
 """Hostile detectors, drawn at random, beside an honest one: it scores as it does alone, and each has a visible status.
 
-A detector is put together from things that it does: to answers, to processes and files, to the harness; when it is made,
-begun, shown a row, or ended.
+A detector is put together from things that it does: to answers, to processes and files, to the harness; when it is
+loaded, made, begun or shown a row.
 """
 
 import json
@@ -10,9 +10,12 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.constants import CALIBRATION, TUNING_SPLITS
+from trainwreck.evaluation.dataset.dataset import DataSet, load
+from trainwreck.evaluation.dataset.sample import sample
 from trainwreck.evaluation.detectors.base import LARGEST_SCORE
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.ranking import beside
@@ -23,7 +26,7 @@ from trainwreck.evaluation.replay.sandbox.usage import tree
 
 pytestmark = pytest.mark.fuzz
 
-HONEST = "class D:\n    def reset(self, context): pass\n    def update(self, row): return row['loss'] > 8\n"
+HONEST = "class D:\n    def reset(self, context): pass\n    def update(self, row): return row['loss'] > 5\n"
 HEAD = """
 import ctypes, gc, json, math, multiprocessing, os, resource, signal, socket, subprocess, sys, threading, time
 from pathlib import Path
@@ -110,16 +113,31 @@ ACTS = [
     "pass",
 ]
 COMMANDS = [
-    "import sys\nfor line in sys.stdin: print('[' * {n} * 100, flush=True)\n",
-    "import sys\nfor line in sys.stdin: print('{{\"type\":\"failed\",\"reason\":\"' + '[' * 4000 + '\\\\ud800\"}}', flush=True)\n",
-    "import sys\nwhile True: sys.stdout.write('x' * 10**6)\n",
-    "import sys\nprint('{{\"type\":\"hello\",\"version\":1,\"rule\":\"\\\\ud800\\\\u001b[31m\"}}', flush=True)\n"
-    "for line in sys.stdin: print('{{\"type\":\"ready\"}}', flush=True)\n",
-    "import json, sys\nfor line in sys.stdin:\n    q = json.loads(line)\n    print(json.dumps(\n"
-    "        {{'type': 'hello', 'version': 1}} if q['type'] == 'hello' else {{'type': 'ready'}} if q['type'] == 'reset'\n"
-    "        else {{'type': 'verdict', 'step': q['row']['step'], 'score': 1, 'causes': [json.loads('[' * {n} + ']' * {n})]}}"
-    "\n    ), flush=True)\n",
-]  # fmt: skip
+    """import sys
+for line in sys.stdin: print("[" * SIZE * 100, flush=True)
+""",
+    """import sys
+for line in sys.stdin: print('{"type":"failed","reason":"' + "[" * 4000 + '\\\\ud800"}', flush=True)
+""",
+    """import sys
+while True: sys.stdout.write("x" * 10**6)
+""",
+    """import sys
+print('{"type":"hello","version":1,"rule":"\\\\ud800\\\\u001b[31m"}', flush=True)
+for line in sys.stdin: print('{"type":"ready"}', flush=True)
+""",
+    """import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    answer = {"type": "ready"}
+    if asked["type"] == "hello": answer = {"type": "hello", "version": 1}
+    if asked["type"] == "row":
+        deep = "[" * SIZE + "]" * SIZE
+        print('{"type":"verdict","step":%d,"score":1,"causes":[%s]}' % (asked["row"]["step"], deep), flush=True)
+        continue
+    print(json.dumps(answer), flush=True)
+""",
+]
 
 
 def drawn(draw: random.Random) -> str:
@@ -131,7 +149,7 @@ def drawn(draw: random.Random) -> str:
             [0, 0, 1, 2, 8] if act.startswith(("return", "self.", "row", "type(self)", "frame")) else [1, 1, 1, 2, 8]
         )
         places[draw.choices(list(places), weights)[0]].append(act)
-    when = draw.choice(["True", "row['step'] == 7", "row['loss'] > 8", "len(RUNS) > 3"])
+    when = draw.choice(["True", "row['step'] == 7", "row['loss'] > 5", "len(RUNS) > 3"])
     lines = [
         HEAD,
         *places["module"],
@@ -143,7 +161,7 @@ def drawn(draw: random.Random) -> str:
         acts = places["init" if name == "__init__" else name]
         lines.append(f"    def {name}({words}):")
         if name == "update":
-            lines += ["        RUNS.append(0)", f"        if not ({when}): return row['loss'] > 8"]
+            lines += ["        RUNS.append(0)", f"        if not ({when}): return row['loss'] > 5"]
         lines += [f"        {act}" for act in acts] or ["        pass"]
     return "\n".join(lines) + "\n"
 
@@ -157,9 +175,13 @@ def facts(card: Any) -> str:
 
 
 @pytest.fixture
-def data(tmp_path: Path, write_small_data_set: Any) -> DataSet:
-    found: DataSet = write_small_data_set(tmp_path / "data", scenarios=("high_lr",))
-    return found
+def data() -> DataSet:
+    """A few runs of the sample: of two scenarios with their twins, and to calibrate on."""
+    whole = load(sample())
+    runs, measured = whole.runs, whole.runs[~whole.runs["split"].isin(TUNING_SPLITS)]
+    kept = [runs[runs["split"] == CALIBRATION][:3]]
+    kept += [measured[measured["kind"] == kind][:2] for kind in ("failing", "healthy")]
+    return DataSet(whole.path, whole.manifest, pd.concat(kept))
 
 
 def test_others_score_as_they_do_alone(
@@ -177,7 +199,7 @@ def test_others_score_as_they_do_alone(
         folder.mkdir(exist_ok=True)
         if draw.random() < 0.1:
             file = folder / "command.py"
-            file.write_text(draw.choice(COMMANDS).format(n=draw.choice([1, 30, 300, 3000])))
+            file.write_text(draw.choice(COMMANDS).replace("SIZE", draw.choice(["1", "300", "3000", "100000"])))
             hostile = f"cmd:python3 {file}"
         else:
             file = folder / draw.choice(["honest.py", "zclip.py", "a\x1b[31m.py"])
@@ -185,17 +207,19 @@ def test_others_score_as_they_do_alone(
             print(source.removeprefix(HEAD))
             hostile = f"{file}:D"
         entries = [names[0], hostile, names[1]]
+        refused, cards = "", []
         try:
             cards = score_all(data, entries, limits=limits, twins_apart=draw.random() < 0.3)
         except InputError as error:  # it does not load
-            assert str(error).isprintable(), str(error)
-        else:
+            refused = str(error)
+        assert refused.isprintable()
+        if cards:
             loaded += 1
             assert [facts(cards[0]), facts(cards[2])] == alone
             seen = cards[1]
             assert len({card.detector for card in cards}) == 3
             assert set(seen.statuses) <= {OK, *FAILURES_OF_A_DETECTOR}
-            assert sum(seen.statuses.values()) == len(data)
+            assert sum(seen.statuses.values()) == len(cards[0].alarms)
             assert all(alarms.status.isprintable() for alarms in seen.alarms)
             assert all(line.isprintable() for line in seen.text().splitlines())
             assert all(abs(score) <= LARGEST_SCORE * 1e9 for alarms in seen.alarms for score in alarms.scores)
