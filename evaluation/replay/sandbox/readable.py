@@ -38,8 +38,8 @@ def files_of(words: Sequence[str], files: Iterable[str], declared: Iterable[str]
     program, found = Path(words[0]), Files([*HARDWARE, *map(str, declared)], [])
     for folder in [*sysconfig.get_paths().values(), sys.prefix, sys.base_prefix, *SYSTEM, *_libraries()]:
         _below(Path(folder), sample().resolve(), found)
-    for folder in {_prefix(program), _prefix(program.resolve()), *_packages()}:
-        _below(folder, sample().resolve(), found)
+    for path in {_prefix(program), _prefix(program.resolve()), *_packages()}:
+        _below(path, sample().resolve(), found)
     for folder in [*_paths("PYTHONPATH"), *sys.path, *(str(Path(file).parent) for file in files)]:
         if Path(folder).name in ("site-packages", "dist-packages"):
             _below(Path(folder), sample().resolve(), found)
