@@ -19,7 +19,7 @@ class UnfinishedError(RuntimeError):
 
 
 def printable(text: str, limit: int = 1000) -> str:
-    """Text of somebody else on one line that is safe to print: no control character, no surrogate, no change of order.
+    r"""Text of somebody else on one line that is safe to print: no control character, no surrogate, no change of order.
 
     >>> printable("red \x1b[31m\nand \ud800")
     'red ?[31m and ?'

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, nearest
+from trainwreck.evaluation.errors import InputError, UnfinishedError, WorkerLostError, nearest, printable
 
 # Command to its module in `trainwreck.commands` and its line of help, which no module need be loaded for.
 GROUPS = {
@@ -56,6 +56,7 @@ GROUPS = {
 COMMANDS = {name: entry for commands in GROUPS.values() for name, entry in commands.items()}
 FUNCTIONS = {"list": "list_", "import": "import_"}  # of the commands that Python has another use for
 RENAMED = {"class": "quiz grade"}
+LINE = 10_000  # letters of an error, of which some may be text of others
 INTERRUPTED = 130  # as shells report SIGINT
 RESUMING = {"demo", "generate", "label", "verify"}  # commands that keep what they have done
 UNFINISHED = 3
@@ -116,7 +117,7 @@ def main() -> None:
         print(help_asked.format_message())
         sys.exit(0)
     except InputError as error:
-        print(f"trainwreck: {error}", file=sys.stderr)
+        print(f"trainwreck: {printable(str(error), LINE)}", file=sys.stderr)
         sys.exit(2)
     except click.UsageError as error:
         if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx:

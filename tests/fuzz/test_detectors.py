@@ -192,7 +192,7 @@ def test_others_score_as_they_do_alone(
     alone = [facts(card) for card in score_all(data, names)]
     (temporary := tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    limits = Limits(row_seconds=1.0, start_seconds=10.0, minutes=0.2, memory_mb=400.0, disk_mb=20.0, output_kb=64.0)
+    limits = Limits(row_seconds=2.0, start_seconds=20.0, minutes=0.2, memory_mb=400.0, disk_mb=20.0, output_kb=64.0)
     loaded = 0
     for draw in attempts():
         folder = tmp_path / "entries"
