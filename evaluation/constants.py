@@ -52,6 +52,8 @@ CONFIDENCE = 0.95
 CLUSTERS = 8  # scenarios, and seeds; with fewer, a note is printed
 SIGNIFICANCE = 0.05
 
-# The leaderboard. A scenario is easy when each of these finds so large a share of its runs in time.
+# The leaderboard. An entry that failed on a larger share of the runs has no rank, and no part in the ranks of others.
+MOST_FAILED = 0.1
+# A scenario is easy when each of these finds so large a share of its runs in time.
 ONE_LINERS = ("nonfinite_loss", "loss_over_minimum", "grad_norm_zscore", "any_zscore")
 EASY_RECALL = 0.9

@@ -49,6 +49,15 @@ def printable_lines(text: str) -> str:
     return "\n".join(line if line.isprintable() else printable(line) for line in text.split("\n"))
 
 
+def printable_error(error: BaseException) -> str:
+    """What foreign code raised, on one line: its class, and its text as far as that can be had."""
+    try:
+        text = str(error)
+    except Exception:  # the class is foreign code too
+        text = "?"
+    return printable(f"{type(error).__name__}: {text}")
+
+
 def nearest(value: str, names: Iterable[str]) -> str:
     """A question with the name that is most like a value; empty where none is like it."""
     close = get_close_matches(value, list(names), n=1)

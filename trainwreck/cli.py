@@ -130,8 +130,13 @@ def main() -> None:
         print("trainwreck: out of memory; allowed: less at a time, or a machine with more", file=sys.stderr)
         sys.exit(2)
     except OSError as error:  # of the system, at whatever file: full, read-only, a name that is too long
-        place = f"{error.filename}:" if error.filename is not None else ""
-        print(f"trainwreck: {printable(place, SHOWN)} {error.strerror or printable(error)}", file=sys.stderr)
+        is_full = error.errno in FULL or str(error).startswith(NO_TEMPORARY)
+        if not is_full and error.filename is None:  # nothing that whoever calls could mend
+            raise
+        place = f"{printable(error.filename, SHOWN)}: " if error.filename is not None else ""
+        why = error.strerror or printable(error)
+        cause = f"can't be written ({why})" if is_full else why
+        print(f"trainwreck: {place}{cause}", file=sys.stderr)
         sys.exit(2)
     except click.UsageError as error:
         if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx:
@@ -142,12 +147,6 @@ def main() -> None:
         resumes = not RESUMING.isdisjoint(sys.argv[1:2])
         print(f"trainwreck: interrupted{'; the same command goes on from here' if resumes else ''}", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    except OSError as error:  # wherever a file is made: a temporary one, a socket's, a worker's
-        if error.errno not in FULL and not str(error).startswith(NO_TEMPORARY):
-            raise
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"trainwreck: {where}can't be written ({error.strerror or error})", file=sys.stderr)
-        sys.exit(2)
     except (WorkerLostError, UnfinishedError) as error:
         print(f"trainwreck: {printable(error)}", file=sys.stderr)
         sys.exit(UNFINISHED if isinstance(error, UnfinishedError) else 1)

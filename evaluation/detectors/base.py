@@ -23,6 +23,7 @@ Context = dict[str, Any]
 """The declared configuration: what the practitioner believes is running."""
 
 LARGEST_SCORE = 1e300
+LARGEST = sys.float_info.max
 
 
 class Verdict(NamedTuple):
@@ -95,6 +96,8 @@ def normalise(output: object, *, threshold: float | None, known: Collection[str]
     if output is False or output is None:
         return QUIET
     if isinstance(output, Verdict):
+        if output.causes == () and output.alarm is False:
+            return Verdict(_finite(output.score))
         return _checked(output, known)
     if isinstance(output, (bool, np.bool_)):
         return Verdict(float(output), bool(output))
@@ -123,9 +126,11 @@ def _checked(verdict: Verdict, known: Collection[str] | None) -> Verdict:
 
 
 def _finite(score: object) -> float:
+    if type(score) is float and -LARGEST < score < LARGEST:  # as nearly all are
+        return score
     with suppress(OverflowError):  # of an int beyond all floats
         if isinstance(score, Real) and not math.isnan(score):
-            return max(-sys.float_info.max, min(sys.float_info.max, float(score)))
+            return max(-LARGEST, min(LARGEST, float(score)))
     raise OutputError(f"score: {_brief(score)} is not allowed; allowed: a number")
 
 

@@ -30,6 +30,7 @@ from trainwreck.evaluation.leaderboard.submission import (
     require_row_by_row,
     row_by_row,
 )
+from trainwreck.evaluation.replay.alarms import CONFINEMENT
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 from trainwreck.evaluation.scoring.scorecard import Scorecard, plain
@@ -185,6 +186,7 @@ def _entry(stored: AlarmFile, claim: Scorecard, again: Scorecard, private: Seque
         "runs": len(stored.alarms),
         "equal": equal,
         "close": close,
+        "confinement": again.about.get(CONFINEMENT),
         "claimed": {"recall": _interval(claim.in_time_recall), "stopped": _interval(claim.healthy_stopped)},
         "private": parts,
         "verdict": max(verdicts, key=VERDICTS.index),

@@ -12,6 +12,7 @@ from trainwreck.evaluation.constants import (
     HEADLINE_BUDGET,
     HEADLINE_COST,
     HEADLINE_PREVALENCE,
+    MOST_FAILED,
     ONE_LINERS,
     RATE_STEPS,
     SIGNIFICANCE,
@@ -19,6 +20,7 @@ from trainwreck.evaluation.constants import (
 )
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.leaderboard.columns import suffix
+from trainwreck.evaluation.replay.alarms import CONFINEMENT, OK, confined_text
 from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.evaluation.scoring.metrics import skill
 from trainwreck.evaluation.scoring.metrics.bootstrap import Estimate
@@ -64,8 +66,9 @@ def table(cards: Sequence[Scorecard], hidden: Collection[str] = ()) -> pd.DataFr
 
     Sorted by the headline, in-time recall within the headline budget; then by recall within the
     other budgets, then by W*. `rank` is shared by entries that a permutation test over scenarios, with Holm's
-    correction for the entries below, does not tell from the best of their group; oracles, which know the label, and
-    submissions that read ahead have none.
+    correction for the entries below, does not tell from the best of their group; oracles, which know the label,
+    submissions that read ahead, and entries that failed on more than a tenth of the runs have none: they are outside of
+    the family that is tested.
     hidden: detectors that are needed to find the easy scenarios but not shown. `.attrs["easy"]`
     holds those scenarios by profile.
     """
@@ -84,8 +87,10 @@ def table(cards: Sequence[Scorecard], hidden: Collection[str] = ()) -> pd.DataFr
 
 
 def ranked(card: Scorecard) -> bool:
-    """Whether an entry takes part: it knows no label, and no row before its time."""
-    return card.detector not in ORACLES and bool(card.about.get("causal", True))
+    """Whether an entry takes part: it knows no label, and no row before its time, and it answered."""
+    failed = sum(runs for status, runs in card.statuses.items() if status != OK)
+    answered = failed <= MOST_FAILED * sum(card.statuses.values())
+    return card.detector not in ORACLES and bool(card.about.get("causal", True)) and answered
 
 
 def compare(first: Scorecard, second: Scorecard) -> dict[str, float]:
@@ -110,7 +115,7 @@ def beside(cards: Sequence[Scorecard], name: str) -> list[dict[str, Any]]:
     """In-time recall of every other entry beside that of one, by profile, the best first.
 
     For each budget: the other's recall, by how much `name` is ahead, and the p-value of a permutation test over
-    scenarios with Holm's correction for the entries of the profile. Oracles and entries that read ahead are left out.
+    scenarios with Holm's correction for the entries of the profile. Entries without a rank are left out (`ranked`).
     InputError where a profile has no card of `name`.
     """
     rows: list[dict[str, Any]] = []
@@ -180,7 +185,8 @@ def _row(card: Scorecard, rank: int | None, easy: Collection[str]) -> dict[str, 
         for k in map(str, TOP):
             row |= _with_interval(f"top{k}{end}", at.diagnosis["cause"][k]["macro"])
             row |= _with_interval(f"top{k}_within_set{end}", at.diagnosis["cause_within_set"][k]["macro"])
-    return row | {"crashed": card.counts["crashed"], "update_us": card.cost["update_us"]}
+    facts = {"crashed": card.counts["crashed"], "update_us": card.cost["update_us"]}
+    return row | facts | {"confinement": confined_text(card.about.get(CONFINEMENT))}
 
 
 def _with_interval(name: str, estimate: Sequence[Any]) -> dict[str, object]:

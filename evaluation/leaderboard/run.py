@@ -2,12 +2,13 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 import pandas as pd
 
@@ -33,9 +34,17 @@ from trainwreck.evaluation.detectors.registry import (
     is_builtin,
     load_detector,
 )
-from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.errors import InputError, WorkerLostError, unknown
 from trainwreck.evaluation.replay.profiles import ALL_PROFILES
-from trainwreck.evaluation.replay.replay import Alarms, about, is_isolated, replay, replay_order
+from trainwreck.evaluation.replay.replay import (
+    Alarms,
+    about,
+    detector_name,
+    distinct,
+    is_isolated,
+    replay,
+    replay_order,
+)
 from trainwreck.evaluation.scoring.operating_points import Recall
 from trainwreck.evaluation.scoring.reference import Baseline, baseline
 from trainwreck.evaluation.scoring.run_labels import scored
@@ -148,8 +157,9 @@ def score_all(
 
     workers: processes to replay in; with more than one, detectors are given by name, or can be pickled. seeds: with
     more than one each detector is replayed with `seed` 0, 1, ... and its scorecard, of seed 0, has the scores of all.
-    Raises InputError for a detector that takes no seed then. twins_apart: no process sees two runs of a twin set, which
-    are bitwise the same until one of them fails; of detectors with a process of their own, and with one worker.
+    Raises InputError for a detector that takes no seed then. twins_apart: as where detectors are ranked, no process of
+    a detector sees two runs of a twin set, which are bitwise the same until one of them fails, or a run twice. Runs are
+    shown in an order that is drawn; entries of one name get numbers.
     """
     chosen: Sequence[AnyDetector] = detectors
     if seeds > 1:
@@ -160,7 +170,7 @@ def score_all(
     cards = _score_all(dataset, chosen, profiles, track, k, progress, workers, limits, isolate, twins_apart)
     if seeds == 1:
         return cards
-    names = [entry_name(one) for one in detectors] * len(profiles)
+    names = distinct([entry_name(one) for one in detectors]) * len(profiles)
     return [_of_seeds(name, cards[i * seeds : (i + 1) * seeds]) for i, name in enumerate(names)]
 
 
@@ -177,8 +187,9 @@ def board_cards(
 
     A name in `extra` that is on the board anyway is listed once.
     """
+    entries = board_entries(dataset, extra)
     return score_all(
-        dataset, board_entries(dataset, extra), profiles=profiles, workers=workers, limits=limits, progress=progress
+        dataset, entries, profiles=profiles, workers=workers, limits=limits, twins_apart=True, progress=progress
     )
 
 
@@ -218,13 +229,13 @@ def leaderboard(
     chosen = list(detectors) if detectors is not None else board_entries(dataset, extra)
     if detectors is not None and extra:
         raise InputError("extra: not allowed beside detectors; allowed: one of them")
+    for detector in chosen:
+        if chosen.count(detector) > 1:
+            raise InputError(f"detectors: {entry_name(detector)!r} is named twice; allowed: each name once")
     names = [entry_name(detector) for detector in chosen]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"detectors: {twice[0]!r} is named twice; allowed: each name once")
     hidden = [name for name in ONE_LINERS if name not in names]
     entries = [*chosen, *hidden]
-    cards = _score_all(dataset, entries, list(profiles), track, k, progress, workers, limits)
+    cards = _score_all(dataset, entries, list(profiles), track, k, progress, workers, limits, twins_apart=True)
     return Leaderboard(tuple(cards), tuple(hidden))
 
 
@@ -263,45 +274,101 @@ def _score_all(
     frames = {name: frame if name == DEFAULT_PROFILE else baseline(dataset.runs, name) for name in profiles}
     known = _allowed_causes(dataset)
     replayed = dataset.runs[scored(dataset.runs)]
-    order = replay_order(replayed["run_id"])
+    order = replayed.loc[replay_order(replayed["run_id"], secrets.token_bytes())]
+    names = distinct([entry_name(detector) for detector in detectors])
     with ExitStack() as stack:
         # Here, so that a wrong one is reported before any work.
-        entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
+        entries = [
+            _Entry(detector, name, frame, stack, limits, isolate)
+            for detector, name in zip(detectors, names, strict=True)
+        ]
         shortcuts = _shortcuts(dataset, entries, frame, profiles, k)
-        settings = (profiles, track, k, known, shortcuts)
+        settings = (track, k, known, shortcuts)
+        rounds = _rounds(entries, order, profiles, workers, twins_apart)
         found: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
         if workers > 1:
-            from joblib import Parallel, delayed
-
-            apart = any(is_isolated(entry.make) for entry in entries)
             stack.close()  # each process begins its own
-            size = max(CHUNK, -(-len(replayed) // (ROUNDS * workers))) if apart else CHUNK
-            tables = [dataset.runs.loc[order[i : i + size]] for i in range(0, len(replayed), size)]
-            pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
-            replies = pool(
-                delayed(_elsewhere)(Path.cwd(), dataset.path, table, frame, list(detectors), limits, isolate, *settings)
-                for table in tables
-            )
+            replies = _by_workers(dataset, rounds, frame, workers, limits, isolate, settings, len(replayed))
         else:
-            parts = twin_sets_apart(replayed.loc[order]) if twins_apart else [order]
+            for entry in entries:
+                if is_isolated(entry.make):
+                    entry.make.expect(len(replayed) * len(profiles))
             replies = (
-                _replayed(dataset, [run_id], entries, *settings)
-                for part in parts
-                for run_id in _with_new_processes(part, entries)
+                _replayed(dataset, [run_id], one.entries, one.profiles, *settings)
+                for one in rounds
+                for run_id in _with_new_processes(one.runs["run_id"], one.entries, twins_apart)
             )
-        done = 0
+        done, of = 0, sum(len(one.runs) for one in rounds)
         for reply in replies:
             for run_id, alarms in reply.items():
                 for key, alarm in alarms.items():
                     found[key][run_id] = alarm
                 done += 1
                 if progress is not None:
-                    progress(done, len(replayed), run_id)
+                    progress(done, of, run_id)
+    in_plan = replayed["run_id"].tolist()
     return [
-        measure(entry.name, track, entry.about, found[profile, entry.name], frames[profile])
+        measure(
+            entry.name, track, entry.about, {run_id: found[profile, entry.name][run_id] for run_id in in_plan},
+            frames[profile],
+        )
         for profile in profiles
         for entry in entries
-    ]
+    ]  # fmt: skip
+
+
+class _Round(NamedTuple):
+    """Runs that entries are shown under profiles; those with a process of their own in one that they share with no
+    other round."""
+
+    entries: "Sequence[_Entry]"
+    runs: pd.DataFrame
+    profiles: Sequence[str]
+
+
+def _rounds(
+    entries: "Sequence[_Entry]", runs: pd.DataFrame, profiles: Sequence[str], workers: int, twins_apart: bool
+) -> list[_Round]:
+    """Each run to each entry, in the order given."""
+    apart = [entry for entry in entries if is_isolated(entry.make)]
+    size = len(runs) if workers == 1 else CHUNK
+    if apart and workers > 1:
+        size = max(CHUNK, -(-len(runs) // (ROUNDS * workers)))
+    if not (apart and twins_apart):
+        return [_Round(entries, runs.iloc[i : i + size], profiles) for i in range(0, len(runs), max(1, size))]
+    together = [entry for entry in entries if entry not in apart]
+    rounds = _rounds(together, runs, profiles, workers, twins_apart) if together else []
+    for profile in profiles:
+        for part in twin_sets_apart(runs):
+            rounds += [_Round(apart, runs.loc[part[i : i + size]], [profile]) for i in range(0, len(part), size)]
+    return rounds
+
+
+def _by_workers(
+    dataset: DataSet,
+    rounds: Sequence[_Round],
+    frame: Baseline,
+    workers: int,
+    limits: "Limits | None",
+    isolate: bool,
+    settings: tuple[Any, ...],
+    runs: int,
+) -> Iterator[Any]:
+    """What `_replayed` gives of each round, by processes. WorkerLostError where one dies."""
+    from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
+    try:
+        yield from pool(
+            delayed(_elsewhere)(
+                Path.cwd(), dataset.path, one.runs, frame, [(entry.detector, entry.name) for entry in one.entries],
+                limits, isolate, runs, min(1.0, workers * len(one.runs) / runs), one.profiles, *settings,
+            )
+            for one in rounds
+        )  # fmt: skip
+    except TerminatedWorkerError:
+        raise WorkerLostError("a process that replayed detectors was killed, or ran out of memory") from None
 
 
 def _replayed(
@@ -338,11 +405,11 @@ def twin_sets_apart(runs: pd.DataFrame) -> list[list[str]]:
     return [part["run_id"].tolist() for _, part in runs.groupby(place)]
 
 
-def _with_new_processes(run_ids: Sequence[str], entries: "Sequence[_Entry]") -> Iterator[str]:
-    """The runs, after which processes of detectors are ended; the next run begins others."""
+def _with_new_processes(run_ids: Iterable[str], entries: "Sequence[_Entry]", new: bool) -> Iterator[str]:
+    """The runs, after which processes of detectors are ended if they are to be new; the next run begins others."""
     yield from run_ids
     for entry in entries:
-        if is_isolated(entry.make):
+        if new and is_isolated(entry.make):
             entry.make.close()
 
 
@@ -351,14 +418,22 @@ def _elsewhere(
     path: Path,
     runs: pd.DataFrame,
     frame: Baseline,
-    detectors: list[Any],
+    detectors: Sequence[tuple[AnyDetector, str]],
     limits: "Limits | None",
     isolate: bool,
+    expected: int,
+    share: float,
     *settings: Any,
 ) -> Any:
-    """`_replayed` in another process, which opens the files and makes the detectors for itself, in the same folder."""
+    """`_replayed` in another process, which opens the files and makes the detectors for itself, in the same folder.
+
+    expected, share: as `Isolated.expect` takes them.
+    """
     with contextlib.chdir(here), ExitStack() as stack:
-        entries = [_Entry(detector, frame, stack, limits, isolate) for detector in detectors]
+        entries = [_Entry(detector, name, frame, stack, limits, isolate) for detector, name in detectors]
+        for entry in entries:
+            if is_isolated(entry.make):
+                entry.make.expect(expected, share)
         return _replayed(DataSet(path, {}, runs), list(runs["run_id"]), entries, *settings)
 
 
@@ -371,12 +446,13 @@ class _Entry:
     def __init__(
         self,
         detector: AnyDetector,
+        name: str,
         frame: Baseline,
         stack: ExitStack,
         limits: "Limits | None",
         isolate: bool,
     ) -> None:
-        self.name = entry_name(detector)
+        self.detector, self.name = detector, name
         seed: dict[str, int] = {}
         if _is_seeded(detector):
             seed = {"seed": detector.seed}
@@ -418,17 +494,18 @@ class _Entry:
 
             settings = self.make.keywords if isinstance(self.make, partial) else {}
             self.make = stack.enter_context(isolated_builtin(detector, settings, limits))
+            self.about |= self.make.about
 
     def maker(self, run: pd.Series, profile: str, shortcuts: "Mapping[str, Shortcut]") -> Any:
         """What `replay` takes for a run."""
-        return shortcuts[self.name].maker(run, profile) if self.shortcut else self.make
+        return shortcuts[str(self.detector)].maker(run, profile) if self.shortcut else self.make
 
 
 def _shortcuts(
     dataset: DataSet, entries: Sequence[_Entry], frame: Baseline, profiles: Sequence[str], k: int
 ) -> "dict[str, Shortcut]":
     """The shortcuts among the entries, tuned; the entries then say so of themselves."""
-    names = [entry.name for entry in entries if entry.shortcut]
+    names = [str(entry.detector) for entry in entries if entry.shortcut]
     if not names:
         return {}
     from trainwreck.evaluation.leaderboard.shortcuts import tuned
@@ -436,7 +513,7 @@ def _shortcuts(
     made = tuned(dataset, names, _clock_step(frame), profiles, k)
     for entry in entries:
         if entry.shortcut:
-            entry.about = dict(made[entry.name].about)
+            entry.about = dict(made[str(entry.detector)].about)
     return made
 
 
@@ -470,15 +547,7 @@ def entry_name(detector: object) -> str:
     """What a detector is called on a board and in stored alarms: of a file or a command without its folders."""
     if _is_seeded(detector):
         return f"{entry_name(detector.detector)}, seed {detector.seed}"
-    if isinstance(detector, str):
-        if is_builtin(detector):
-            return detector
-        from trainwreck.evaluation.replay.sandbox.command import PREFIX, shown
-
-        # Of a file, without its folder, which is private.
-        return shown(detector) if detector.startswith(PREFIX) else Path(detector).name
-    kind = detector if isinstance(detector, type) else type(detector)
-    return str(getattr(detector, "name", "") or kind.__name__)
+    return detector_name(detector)
 
 
 def _clock_step(frame: Baseline) -> int:

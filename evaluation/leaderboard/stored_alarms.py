@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.errors import InputError, printable
 from trainwreck.evaluation.files import write_parquet
 from trainwreck.evaluation.replay.alarms import Alarms
 
@@ -184,7 +184,7 @@ def _facts(path: Path, schema: pa.Schema) -> dict[str, Any]:
     try:
         facts = json.loads((schema.metadata or {})[KEY])
         written = facts["format"]
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         written = None
     if written != FORMAT:
         raise InputError(f"{path}: not alarms of Trainwreck; allowed: what `trainwreck score --alarms` writes")
@@ -195,7 +195,8 @@ def _facts(path: Path, schema: pa.Schema) -> dict[str, Any]:
         value = facts.get(name)
         if not isinstance(value, kind) or value == "" or isinstance(value, bool):
             raise InputError(f"{path}: {name}: {value!r} is not allowed; allowed: {kind.__name__}")
-    return {name: facts[name] for name in kinds}
+    about = {key: printable(value) if isinstance(value, str) else value for key, value in facts["about"].items()}
+    return {name: facts[name] for name in kinds} | {"detector": printable(facts["detector"]), "about": about}
 
 
 def _has_null(column: pa.ChunkedArray) -> bool:
@@ -214,10 +215,10 @@ def _restored(row: dict[str, Any]) -> StoredAlarms:
         edges=edges,
         first_alarm=int(edges[0]) if len(edges) else None,
         causes=tuple(row["causes"]),
-        status=row["status"],
+        status=printable(row["status"]),
         update_us=row["update_us"],
         state_bytes=row["state_bytes"],
-        stderr=tuple(row["stderr"]),
+        stderr=tuple(map(printable, row["stderr"])),
         answers=tuple(
             (step, tuple(causes)) for step, causes in zip(row["answer_steps"], row["answer_causes"], strict=False)
         ),

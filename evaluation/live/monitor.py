@@ -7,8 +7,9 @@ one row a step   a value that comes for a step that was handed over already is l
 a step back      a signal that goes back to an earlier step is a run that was resumed: detectors are reset
 alarms           as under the monitor protocol: new where the row before had none, and none came in the
                  20 steps before (`replay.rising_edges`)
-crashes          a detector that raises, or returns something that is not a verdict, is reported once and left out;
-                 the others and the training go on
+crashes          a detector that raises, hangs, or returns something that is not a verdict, is reported once and left
+                 out; the others and the training go on
+processes        a detector that is named and not built in has a process of its own, as `sandbox` runs it
 """
 
 import copy
@@ -23,13 +24,14 @@ from trainwreck.evaluation.constants import REFRACTORY
 from trainwreck.evaluation.dataset.schema import BY_NAME, EVALUATIONS
 from trainwreck.evaluation.dataset.trace import LISTS
 from trainwreck.evaluation.detectors.base import Context, Detector, Verdict, normalise
-from trainwreck.evaluation.detectors.registry import load_detector
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.detectors.registry import is_builtin, known_detector, load_detector
+from trainwreck.evaluation.errors import InputError, printable, printable_error
 from trainwreck.evaluation.live.columns import Columns, Values, as_row
 from trainwreck.evaluation.logs.log import checked_step
 from trainwreck.evaluation.logs.names import Target, parse_mapping
 from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.rows import flat
+from trainwreck.evaluation.replay.replay import detector_name, distinct, is_isolated
 
 PATIENCE = 50  # rows after which a signal that has not come is reported missing
 
@@ -100,6 +102,8 @@ class Monitor:
         one = isinstance(detectors, (str, type)) or not isinstance(detectors, Sequence)
         chosen: Sequence[Any] = [detectors] if one else detectors  # type: ignore[assignment]
         self.seats = [_Seat(detector, context) for detector in chosen]
+        for seat, name in zip(self.seats, distinct([seat.name for seat in self.seats]), strict=True):
+            seat.name = name
         if not self.seats:
             raise InputError("detectors: none is not allowed; allowed: one or more")
         self.on_alarm, self.say = on_alarm, say
@@ -167,8 +171,10 @@ class Monitor:
         return found
 
     def close(self) -> None:
-        """Report signals that never came, if the run was too short for that so far."""
+        """Report signals that never came, if the run was too short for that so far; end detectors' processes."""
         self._tell()
+        for seat in self.seats:
+            seat.close()
 
     def _resume(self, step: int) -> None:
         self.counts["resumed"] += 1
@@ -203,18 +209,29 @@ class _Seat:
     """One detector, with the state of its alarms."""
 
     def __init__(self, detector: str | Detector | type[Detector], context: Context | None) -> None:
-        self.make = load_detector(detector) if isinstance(detector, str) else detector
-        for method in ("reset", "update"):
-            if not callable(getattr(self.make, method, None)):
-                raise InputError(f"detectors: {detector!r} has no {method}; allowed: a name, a class or an object")
-        kind = self.make if isinstance(self.make, type) else type(self.make)
-        self.name = getattr(kind, "name", "") or (detector if isinstance(detector, str) else kind.__name__)
-        self.rule = str(getattr(kind, "rule", ""))
-        self.reads: Sequence[str] = tuple(getattr(kind, "signals", ()))
+        self.make: Any = _opened(detector) if isinstance(detector, str) else detector
         self.context, self.crash = context, ""
         self.subject: Any = None
         self.raised = False
         self.edge: int | None = None
+        if is_isolated(self.make):
+            self.name = detector_name(detector)
+            self.rule = str(self.make.about.get("rule", ""))
+            self.reads: Sequence[str] = tuple(self.make.about.get("signals", ()))
+            return
+        for method in ("reset", "update"):
+            if not callable(getattr(self.make, method, None)):
+                raise InputError(f"detectors: {detector!r} has no {method}; allowed: a name, a class or an object")
+        kind = self.make if isinstance(self.make, type) else type(self.make)
+        self.name = detector_name(detector)
+        self.rule = str(getattr(kind, "rule", ""))
+        self.reads = tuple(getattr(kind, "signals", ()))
+
+    def close(self) -> None:
+        """End its process, where it has one; a row that comes later begins another."""
+        if is_isolated(self.make):
+            self.make.close()
+            self.subject = None
 
     def begin(self, say: Callable[[str], object]) -> None:
         """A detector as new; nothing where an earlier one crashed."""
@@ -222,6 +239,10 @@ class _Seat:
             return
         self.raised, self.edge = False, None
         try:
+            if is_isolated(self.make):
+                self.subject = self.make
+                self.make.begin(self.context)
+                return
             self.subject = self.make() if isinstance(self.make, type) else copy.deepcopy(self.make)
             self.threshold = getattr(self.subject, "default_threshold", None)
             self.subject.reset(copy.deepcopy(self.context))
@@ -238,7 +259,9 @@ class _Seat:
         # A detector is foreign code in someone's training: whatever it raises, sys.exit included, ends
         # the detector and not the training. KeyboardInterrupt is the user's and goes through.
         try:
-            verdict = normalise(self.subject.update(seen), threshold=self.threshold, known=None)
+            verdict = self.subject.update(seen)
+            if not is_isolated(self.make):
+                verdict = normalise(verdict, threshold=self.threshold, known=None)
         except (Exception, SystemExit) as error:
             self._crashed(error, f"step {row['step']}", say)
             return None
@@ -252,11 +275,20 @@ class _Seat:
             return None
         self.edge = step
         scalars = {name: value for name, value in row.items() if isinstance(value, float)}
-        return Alarm(self.name, step, verdict.score, verdict.causes, self.rule, scalars)
+        return Alarm(self.name, step, verdict.score, tuple(map(printable, verdict.causes)), self.rule, scalars)
 
     def _crashed(self, error: BaseException, where: str, say: Callable[[str], object]) -> None:
-        self.crash = " ".join(f"{type(error).__name__}: {error}".split())
+        self.crash = printable(str(error)) if is_isolated(self.make) else printable_error(error)
+        self.close()
         say(f"detector {self.name}: crashed at {where} ({self.crash}); the others go on without it")
+
+
+def _opened(name: str) -> Any:
+    if is_builtin(name) or known_detector(name) is not None:  # the second lacks a library
+        return load_detector(name)
+    from trainwreck.evaluation.replay.sandbox.opening import open_detector
+
+    return open_detector(name)
 
 
 def _plain(name: str, cell: Any) -> Any:

@@ -1,7 +1,7 @@
 """Alarms of a detector on a run."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from trainwreck.evaluation.constants import REFRACTORY
 from trainwreck.evaluation.detectors.base import LARGEST_SCORE, OutputError, Verdict
+from trainwreck.evaluation.errors import printable, printable_error
 from trainwreck.evaluation.short_forms import AsText
 
 # How a replay ended.
@@ -16,10 +17,14 @@ OK = "ok"
 CRASHED = "crashed"  # raised, or its process ended
 TIMEOUT = "timeout"  # no answer within the limit
 MEMORY = "memory"  # more of it than the limit
+DISK = "disk"  # more files than the limit
+PROCESSES = "processes"  # more of them than the limit
 OUTPUT = "output"  # more printed, or a longer answer, than the limit
 GARBAGE = "garbage"  # an answer that is not a verdict
 
-FAILURES_OF_A_DETECTOR = (CRASHED, TIMEOUT, MEMORY, OUTPUT, GARBAGE)
+CONFINEMENT = "confinement"  # of what is said of a detector: layer to True or a version, or why it does not hold
+
+FAILURES_OF_A_DETECTOR = (CRASHED, TIMEOUT, MEMORY, DISK, PROCESSES, OUTPUT, GARBAGE)
 
 
 @dataclass(frozen=True, repr=False)
@@ -186,13 +191,28 @@ def labelled_alarms(run_id: str, last_step: int, first: int | None, causes: tupl
     )
 
 
+def confined_text(layers: Mapping[str, object] | None) -> str:
+    """Which layers of confinement held and which did not; "" for a detector in the harness's process.
+
+    >>> confined_text({"landlock": 7, "seccomp": True, "namespaces": "Operation not permitted"})
+    'landlock 7, seccomp; without namespaces (Operation not permitted)'
+    """
+    if not isinstance(layers, Mapping):
+        return ""
+    held = [
+        name if value is True else f"{name} {value}" for name, value in layers.items() if not isinstance(value, str)
+    ]
+    not_held = [printable(f"{name} ({value})", 80) for name, value in layers.items() if isinstance(value, str)]
+    parts = [", ".join(held) or "not at all", *([f"without {', '.join(not_held)}"] if not_held else [])]
+    return "; ".join(parts)
+
+
 def raised(error: BaseException) -> tuple[str, str]:
     """Kind and line of what a detector raised.
 
     >>> raised(KeyError("loss"))
     ('crashed', "KeyError: 'loss'")
     """
-    line = " ".join(f"{type(error).__name__}: {error}".split())
     if isinstance(error, OutputError):
-        return GARBAGE, " ".join(str(error).split())
-    return (MEMORY if isinstance(error, MemoryError) else CRASHED), line
+        return GARBAGE, printable(str(error))
+    return (MEMORY if isinstance(error, MemoryError) else CRASHED), printable_error(error)

@@ -6,14 +6,17 @@ arrays back, so that it can run in this process or in another one.
 
 import copy
 import hashlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import count
+from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from trainwreck.evaluation.constants import LOG_EVERY
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.base import Context, Detector, normalise
-from trainwreck.evaluation.detectors.registry import AllowedCauses, load_detector
+from trainwreck.evaluation.detectors.registry import AllowedCauses, is_builtin, known_detector, load_detector
+from trainwreck.evaluation.errors import printable
 from trainwreck.evaluation.replay.alarms import OK, Alarms, Transcript, raised, rising_edges
 from trainwreck.evaluation.replay.profiles import nonfinite_losses, observe
 from trainwreck.evaluation.replay.rows import rows
@@ -23,14 +26,16 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.replay.sandbox.isolated import Isolated
 
 __all__ = ["OK", "Alarms", "load_detector", "replay", "replay_order", "rising_edges", "rows"]
+SHORTCUTS = ("base_alone", "first_rows")  # entries that the harness makes, as the oracles
 
 
-def replay_order(run_ids: Iterable[str]) -> list[str]:
+def replay_order(run_ids: Iterable[str], draw: bytes = b"") -> list[str]:
     """The order in which runs are shown to a detector: by a hash of their names, which no label has a part in.
 
     Plans, and so tables of runs, go by role and seed: a class that counts its runs could read labels off the count.
+    draw: bytes that are drawn for each replay, since the hash alone is the same for whoever has the names.
     """
-    return sorted(run_ids, key=lambda run_id: hashlib.sha256(str(run_id).encode()).digest())
+    return sorted(run_ids, key=lambda run_id: hashlib.sha256(draw + str(run_id).encode()).digest())
 
 
 def replay(
@@ -88,6 +93,39 @@ def about(detector: object) -> dict[str, Any]:
         return detector.about
     named = ("rule", "source", "blind_spots", "causes", "signals")
     return {key: value for key in named if (value := getattr(detector, key, None))}
+
+
+def detector_name(detector: object) -> str:
+    """What a detector is called: of a file or a command without its folders, which are private.
+
+    A class that calls itself as a built-in entry which it is not has its own name behind.
+    """
+    if isinstance(detector, str):
+        if is_builtin(detector):
+            return detector
+        from trainwreck.evaluation.replay.sandbox.command import PREFIX, shown
+
+        return printable(shown(detector) if detector.startswith(PREFIX) else Path(detector).name)
+    kind = detector if isinstance(detector, type) else type(detector)
+    from trainwreck.evaluation.replay.oracles import ORACLES
+
+    name = printable(str(getattr(detector, "name", "") or kind.__name__))
+    known = known_detector(name)
+    is_taken = name in (*SHORTCUTS, *ORACLES) or (known is not None and known is not kind)
+    return f"{name} ({printable(kind.__name__)})" if is_taken else name
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names, those that were there before with a number.
+
+    >>> distinct(["m.py:D", "zclip", "m.py:D"])
+    ['m.py:D', 'zclip', 'm.py:D (2)']
+    """
+    found: list[str] = []
+    for name in names:
+        numbered = (f"{name} ({number})" for number in count(2))
+        found.append(name if name not in found else next(one for one in numbered if one not in (*found, *names)))
+    return found
 
 
 def _fresh(detector: Any) -> Detector:

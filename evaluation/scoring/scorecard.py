@@ -22,7 +22,7 @@ from trainwreck.evaluation.constants import (
 )
 from trainwreck.evaluation.dataset.schema import RunKind
 from trainwreck.evaluation.intervals import interval_text, poisson_interval
-from trainwreck.evaluation.replay.alarms import FAILURES_OF_A_DETECTOR
+from trainwreck.evaluation.replay.alarms import CONFINEMENT, FAILURES_OF_A_DETECTOR, confined_text
 from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.scoring.breakdown import breakdown, exposure, operating, threshold_curves
 from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, RATE, Estimate, Share
@@ -223,6 +223,8 @@ class Scorecard:
             f"  its own alarms: {_text(self.false_alarm_rate)} per {RATE_STEPS:,} healthy steps; "
             f"{self.cost['update_us']:.1f} us an update",
         ]
+        if confined := confined_text(self.about.get(CONFINEMENT)):
+            lines.append(f"  in a process of its own, confined by {confined}")
         if self.seeds:
             from trainwreck.evaluation.scoring.detector_seeds import in_words
 

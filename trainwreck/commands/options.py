@@ -1,6 +1,6 @@
 """Options that several commands take, and the objects that their values stand for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -104,42 +104,50 @@ alarms_option = click.option("--alarms", type=PATH, help="Folder to keep each de
 isolate_option = click.option("--isolate", is_flag=True, help="Run built-in detectors in processes of their own too.")
 
 
-def limits_options(command: Callable[..., Any], *, batch: bool = True) -> Any:
+_LIMITS = (
+    ("--row-seconds", Limits.row_seconds, "Time for a row, of detectors of files, plug-ins and commands."),
+    ("--start-seconds", Limits.start_seconds, "Time to load a detector, and for each reset."),
+    ("--minutes", Limits.minutes, "Time of a detector for all runs, for each 1,000 of them and at least once."),
+    ("--memory-mb", Limits.memory_mb, "MiB of memory for a detector's processes."),
+    ("--disk-mb", Limits.disk_mb, "MiB of files that a detector may write."),
+    ("--output-kb", Limits.output_kb, "KiB that a detector may print in a run."),
+)
+_UNRANKED = (
+    click.option(
+        "--batch",
+        type=int,
+        default=Limits.batch,
+        show_default=True,
+        help="Rows handed to a detector's process at a time: 32 take half the time, and later rows are in it.",
+    ),
+    click.option("--no-confine", "unconfined", is_flag=True, help="Let detectors have your files and network."),
+)
+
+
+def limits_options(command: Callable[..., Any], *, ranked: bool = True) -> Any:
     """Options of what a detector in a process of its own may take; the command gets them as `limits`.
 
-    batch: whether --batch is one of them; a command without it sends one row at a time.
+    ranked: detectors get one row at a time and are confined as far as the system can; else there are options for both.
     """
+    names = [option.removeprefix("--").replace("-", "_") for option, _, _ in _LIMITS]
 
     @wraps(command)
     def limited(
-        *words: Any,
-        row_seconds: float,
-        start_seconds: float,
-        memory_mb: float,
-        output_kb: float,
-        batch: int = 1,
-        **others: Any,
+        *words: Any, readable: Sequence[str], batch: int = Limits.batch, unconfined: bool = False, **others: Any
     ) -> Any:
-        limits = Limits(
-            row_seconds=row_seconds,
-            start_seconds=start_seconds,
-            memory_mb=memory_mb,
-            output_kb=output_kb,
-            batch=batch,
-        )
+        given = {name: others.pop(name) for name in names}
+        limits = Limits(**given, readable=tuple(readable), batch=batch, confined=not unconfined)
         return command(*words, limits=limits, **others)
 
-    options: tuple[tuple[str, float, str], ...] = (
-        ("--output-kb", Limits.output_kb, "KiB that a detector may print in a run."),
-        ("--memory-mb", Limits.memory_mb, "MiB of memory for a detector's process."),
-        ("--start-seconds", Limits.start_seconds, "Time to load a detector, and for each reset."),
-        ("--row-seconds", Limits.row_seconds, "Time for a row, of detectors of files, plug-ins and commands."),
+    options = [
+        click.option(option, type=float, default=default, show_default=True, help=text)
+        for option, default, text in _LIMITS
+    ]
+    readable = click.option(
+        "--readable", multiple=True, type=PATH, help="File or folder that detectors may read. May be repeated."
     )
-    if batch:
-        text = "Rows handed to a Python detector's process at a time; 1: no later row is in it."
-        options = (("--batch", Limits.batch, text), *options)
-    for option, default, text in options:
-        limited = click.option(option, type=type(default), default=default, show_default=True, help=text)(limited)
+    for option in reversed((*options, readable, *(() if ranked else _UNRANKED))):
+        limited = option(limited)
     return limited
 
 

@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     help="Replay each with seed=0, 1, ... and report the spread of its scores.",
 )
 @isolate_option
-@limits_options
+@partial(limits_options, ranked=False)
 @alarms_option
 @as_json
 def score(

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from trainwreck.evaluation.replay.sandbox.limits import Limits
     show_default=True,
     help="Folder of submissions.",
 )
-@partial(limits_options, batch=False)
+@limits_options
 @as_json
 def submit(
     dir: Path,
@@ -92,7 +91,7 @@ def submit(
     show_default=True,
     help="Folder of records, for `leaderboard --confirmed`.",
 )
-@partial(limits_options, batch=False)
+@limits_options
 @as_json
 def confirm(
     dir: Path, submission: Path, detector: str, data: Sequence[Path], out: Path, limits: Limits, as_json: bool

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainwreck.evaluation.detectors.base import Context, OutputError, Row, Verdict
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.errors import InputError, printable
 from trainwreck.evaluation.replay.alarms import CRASHED, FAILURES_OF_A_DETECTOR, GARBAGE, MEMORY
 from trainwreck.evaluation.replay.sandbox.process import FailedError, brief
 
@@ -38,11 +38,6 @@ def row(seen: Row) -> bytes:
 
 
 _NOT_JSON = re.compile(r"(-?Infinity|NaN)")
-
-
-def rows(batch: Mapping[str, Any]) -> bytes:
-    """The line of a batch, as `columns.batches` gives it."""
-    return _line({"type": "rows", **batch})
 
 
 def end() -> bytes:
@@ -73,10 +68,10 @@ def answer(line: bytes, kind: str, required: tuple[str, ...] = (), optional: tup
     return reply
 
 
-def verdict(line: bytes, step: int) -> tuple[Verdict, int | None]:
-    """The verdict on the row of a step, not yet checked further, and the nanoseconds that it says it took.
+def verdict(line: bytes, step: int) -> Verdict:
+    """The verdict on the row of a step, not yet checked further.
 
-    Raises FailedError, OutputError.
+    What it says of its own time is not used: it is measured from outside. Raises FailedError, OutputError.
     """
     reply = answer(line, "verdict", ("step", "score"), ("alarm", "causes", "nanoseconds"))
     about = reply["step"]
@@ -87,10 +82,10 @@ def verdict(line: bytes, step: int) -> tuple[Verdict, int | None]:
         raise FailedError(GARBAGE, f"step: {about} lies in the {when}; allowed: {step}, the step of the row")
     if isinstance(reply["score"], bool):
         raise OutputError(f"score: {reply['score']} is not allowed; allowed: a finite number")
-    nanoseconds = _count(reply, "nanoseconds")
+    _count(reply, "nanoseconds")  # of older detectors
     causes = reply.get("causes", [])
     causes = tuple(causes) if isinstance(causes, list) else causes
-    return Verdict(reply["score"], reply.get("alarm", False), causes), nanoseconds
+    return Verdict(reply["score"], reply.get("alarm", False), causes)
 
 
 def about(line: bytes) -> tuple[dict[str, Any], bool]:
@@ -107,6 +102,7 @@ def about(line: bytes) -> tuple[dict[str, Any], bool]:
         if not fits:
             allowed = "text" if ABOUT[key] is str else "a list of texts"
             raise FailedError(GARBAGE, f"{key}: {brief(json.dumps(value).encode())} is not allowed; allowed: {allowed}")
+        facts[key] = printable(value) if ABOUT[key] is str else [printable(item) for item in value]
     batches = reply.get("batches", False)
     if not isinstance(batches, bool):
         found = brief(json.dumps(batches).encode())
@@ -133,7 +129,7 @@ def _failure(line: bytes) -> Exception:
     kind, reason = reply.get("kind", CRASHED), reply["reason"]
     if kind not in (INPUT, *FAILURES_OF_A_DETECTOR) or not isinstance(reason, str):
         return FailedError(GARBAGE, f"answered {brief(line)}; allowed: a kind of failure and a reason")
-    reason = " ".join(reason.split())
+    reason = printable(reason)
     # After it ran out of memory it may be in any state.
     return InputError(reason) if kind == INPUT else FailedError(kind, reason, alive=kind != MEMORY)
 

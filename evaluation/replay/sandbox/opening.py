@@ -34,7 +34,8 @@ def open_detector(
             key = next(iter(settings))
             raise InputError(f"detector {name}: a command takes no {key!r}; allowed: a word of the command")
         words = words_of(name)
-        return _loaded(Isolated(lambda: Remote(words, limits)), f"detector {name}")
+        files = [word for word in words[1:] if Path(word).is_file()]
+        return _loaded(Isolated(lambda: Remote(words, limits, files), limits), f"detector {name}")
     if ".py" in name:
         return _of_file(name, limits, settings)
     if is_builtin(name):
@@ -44,14 +45,14 @@ def open_detector(
         raise unknown("detector", name, [*builtin_detectors(), *installed])
     entry = plugin(name, installed)
     what = {"name": entry.name, "settings": settings, "entry_point": [entry.value, GROUP]}
-    return _loaded(Isolated(lambda: Remote(_runner(what), limits)), f"plug-in {name}")
+    return _loaded(Isolated(lambda: Remote(_runner(what), limits), limits), f"plug-in {name}")
 
 
 def isolated_builtin(name: str, settings: Mapping[str, Any], limits: Limits | None = None) -> Isolated:
     """A built-in detector in a process of its own. settings: keywords that it is made with."""
     what = {"name": name, "settings": dict(settings)}
     chosen = limits or Limits()
-    return _loaded(Isolated(lambda: Remote(_runner(what), chosen)), f"detector {name}")
+    return _loaded(Isolated(lambda: Remote(_runner(what), chosen), chosen), f"detector {name}")
 
 
 def _of_file(name: str, limits: Limits, settings: Mapping[str, Any]) -> Isolated:
@@ -63,7 +64,7 @@ def _of_file(name: str, limits: Limits, settings: Mapping[str, Any]) -> Isolated
     full = str(Path(file).absolute())
     what = {"name": f"{full}:{class_name}", "settings": dict(settings)}
     try:
-        return _loaded(Isolated(lambda: Remote(_runner(what), limits)), f"detector {file}")
+        return _loaded(Isolated(lambda: Remote(_runner(what), limits, [full]), limits), f"detector {file}")
     except InputError as error:
         raise InputError(str(error).replace(full, file)) from None
 

@@ -1,29 +1,40 @@
-"""A child process that answers messages by lines within limits, or fails in a way that can be told."""
+"""A confined child process that answers messages by lines within limits, or fails in a way that can be told."""
 
+import json
 import os
-import re
 import select
-import shutil
 import signal
+import site
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
-from trainwreck.evaluation.replay.alarms import CRASHED, GARBAGE, MEMORY, OUTPUT, TIMEOUT
+from trainwreck.evaluation.errors import printable
+from trainwreck.evaluation.replay.alarms import CRASHED, DISK, GARBAGE, MEMORY, OUTPUT, PROCESSES, TIMEOUT
+from trainwreck.evaluation.replay.sandbox import confine, usage
 from trainwreck.evaluation.replay.sandbox.limits import Limits
+from trainwreck.evaluation.replay.sandbox.readable import PROC, Files, devices
 
 LOOK_SECONDS = 0.02  # between two looks at the clock, the memory and the progress of a process
+FOLDER_SECONDS = 1.0  # between two looks at its folder
+MOST_PROCESSES = 128
+ON_LINUX = sys.platform == "linux"
 GRACE_SECONDS = 1.0  # for a process whose output has ended to end as well
+END_SECONDS = 5.0  # for the supervisor to end all that the process began
 CHUNK = 2**16
 MOST_READS = 64  # at its end; a pipe holds less, but someone else may go on writing
+OUT_OF_TIME = "all the time for its runs is spent"
 LINES, LINE = 10, 200  # of what it printed, kept
 
 # Nothing of the user's environment but what programs need to be found and to run.
-KEPT = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TZ", "USER", "VIRTUAL_ENV")
+KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "TZ", "VIRTUAL_ENV")
 GIVEN = {
     "OMP_NUM_THREADS": "1",  # there is a process for each core already
     "OPENBLAS_NUM_THREADS": "1",
@@ -42,34 +53,46 @@ class FailedError(Exception):
     """
 
     def __init__(self, kind: str, reason: str, *, alive: bool = False) -> None:
+        reason = printable(reason)
         super().__init__(f"{kind}: {reason}")
-        self.kind, self.alive = kind, alive
+        self.kind, self.reason, self.alive = kind, reason, alive
         self.printed: tuple[str, ...] = ()
 
 
 class Process:
-    """A command in an empty folder, a session and a group of its own.
+    """A command in an empty folder, a session and a group of its own, confined as far as the system can.
 
-    argv: the program and its words. `close` must be called.
+    argv: the program and its words. files: that it may read. layers: of its confinement, whether each holds, or why
+    not. until: the time, of `monotonic`, at which it is out of time whatever it answers. `close` must be called.
     """
 
-    def __init__(self, argv: Sequence[str], limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, argv: Sequence[str], limits: Limits, files: Files) -> None:
+        self.limits, self.until = limits, inf
         self._folder = tempfile.mkdtemp(prefix="trainwreck-detector-")
+        ours, its = socket.socketpair()
+        assert confine.__file__
+        given = GIVEN | {"HOME": self._folder, "TMPDIR": self._folder}
+        if site.ENABLE_USER_SITE:
+            given["PYTHONUSERBASE"] = site.getuserbase()
         try:
+            # -I and -S: nothing but the standard library, within some ten milliseconds.
             self._process = subprocess.Popen(
-                argv,
+                [sys.executable, "-I", "-S", confine.__file__, str(its.fileno())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 cwd=self._folder,
-                env={name: os.environ[name] for name in KEPT if name in os.environ} | GIVEN | {"TMPDIR": self._folder},
+                env={name: os.environ[name] for name in KEPT if name in os.environ} | given,
                 start_new_session=True,
+                pass_fds=[its.fileno()],
             )
         except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            ours.close()
+            usage.remove(Path(self._folder))
             raise
+        finally:
+            its.close()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         assert self._process.stderr is not None
@@ -83,8 +106,17 @@ class Process:
         self._buffer = bytearray()
         self._printed = bytearray()
         self._printed_bytes = 0
-        self._next_look = 0.0
+        self._next_look = self._next_look_at_files = 0.0
         self._hears, self._sending, self._closed = True, False, False
+        self.layers: dict[str, Any] = {}
+        try:
+            self.layers = self._confined(ours, argv, files)
+        except BaseException:  # an interrupt too
+            self.close()
+            raise
+        finally:
+            ours.close()
+        self._ours = 2 if self.layers.get("namespaces") is True else 1  # processes that are not the detector's
 
     def forget(self) -> None:
         """Reset the count and the kept lines of what it prints."""
@@ -107,7 +139,7 @@ class Process:
                 self._poll_once(LOOK_SECONDS)
                 if (now := monotonic()) >= self._next_look:
                     self._next_look = now + LOOK_SECONDS
-                    self._look_at_memory()
+                    self._look_at_usage(now)
             except FailedError as error:
                 failure = error
                 self._receive_rest()
@@ -119,8 +151,9 @@ class Process:
                 deadline = monotonic() + seconds
             if failure is None and len(self._buffer) > 1024 * self.limits.output_kb:
                 failure = FailedError(OUTPUT, f"an answer of more than {self.limits.output_kb:g} KiB")
-            if failure is None and count and monotonic() > deadline:
-                failure = FailedError(TIMEOUT, f"no answer within {seconds:g} s")
+            if failure is None and count and (now := monotonic()) > min(deadline, self.until):
+                out = now > self.until
+                failure = FailedError(TIMEOUT, OUT_OF_TIME if out else f"no answer within {seconds:g} s")
         if failure is not None:
             raise failure
 
@@ -135,8 +168,8 @@ class Process:
         if not self._closed:
             self._drain()
         text = self._printed.decode("utf-8", "replace")
-        lines = [re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", "?", line.replace("\t", " ")) for line in text.splitlines()]
-        return tuple(line[:LINE] for line in lines if line.strip())[-LINES:]
+        lines = [printable(line, LINE) for line in text.splitlines()[-4 * LINES :]]
+        return tuple(line for line in lines if line)[-LINES:]
 
     def close(self, grace: float = 0.0) -> None:
         """End it and all of its group, after `grace` seconds in which it may end by itself."""
@@ -152,11 +185,41 @@ class Process:
         self._drain()
         self._process.stdout.close()
         self._process.stderr.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        usage.remove(Path(self._folder))
+
+    def _confined(self, ours: socket.socket, argv: Sequence[str], files: Files) -> dict[str, Any]:
+        """Say what is to be run, and get which layers of confinement hold. Raises FailedError."""
+        order = {
+            "words": list(argv),
+            "parent": os.getpid(),
+            "layers": confine.LAYERS if self.limits.confined else ("subreaper",),
+            **files._asdict(),
+            "writable": [self._folder, *devices()],
+            "proc": [f"/proc/{name}" for name in PROC],
+            "data_bytes": int(2 * self.limits.memory_mb * 2**20),
+            "file_bytes": int(self.limits.disk_mb * 2**20),
+        }
+        ours.settimeout(self.limits.start_seconds)
+        received = b""
+        with suppress(OSError):
+            ours.sendall(json.dumps(order).encode())
+            ours.shutdown(socket.SHUT_WR)
+            while part := ours.recv(CHUNK):
+                received += part
+        if not received:
+            raise FailedError(CRASHED, f"its process did not begin ({' '.join(self.last_lines()[-1:])})")
+        found: dict[str, Any] = json.loads(received)
+        return found
 
     def _kill(self) -> int:
-        """Exit code of the process, after it and all of its group are killed."""
+        """Exit code of the process, after it and all that it began are killed."""
         if self._process.returncode is None:
+            if ON_LINUX:
+                os.kill(self._process.pid, signal.SIGTERM)  # the supervisor ends the others before itself
+                if not self._await(END_SECONDS):
+                    for pid in usage.tree(self._process.pid)[1:]:
+                        with suppress(ProcessLookupError, PermissionError):
+                            os.kill(pid, signal.SIGKILL)
             # Before it is waited for: until then nobody else can get its number. macOS reports a group of the dead
             # as one that may not be killed.
             with suppress(ProcessLookupError, PermissionError):
@@ -242,16 +305,22 @@ class Process:
             return FailedError(CRASHED, "its process closed its output")
         return FailedError(CRASHED, f"its process ended with {how_it_ended(code)}")
 
-    def _look_at_memory(self) -> None:
-        if sys.platform != "linux":
-            return
-        try:
-            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1])
-        except (OSError, IndexError):  # it has ended, which its output tells
-            return
-        resident = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-        if resident > self.limits.memory_mb:
-            raise FailedError(MEMORY, f"{resident:.0f} MiB are more than {self.limits.memory_mb:g} MiB")
+    def _look_at_usage(self, now: float) -> None:
+        """Raises FailedError where its processes have too much memory, or are too many, or its files are too large."""
+        if ON_LINUX:
+            pids = usage.tree(self._process.pid)[self._ours :]
+            most = self.limits.memory_mb * 2**20
+            if (used := usage.resident(pids)) > most and (len(pids) == 1 or (used := usage.shared_out(pids)) > most):
+                raise FailedError(MEMORY, f"{used / 2**20:.0f} MiB are more than {self.limits.memory_mb:g} MiB")
+            if len(pids) > MOST_PROCESSES:
+                raise FailedError(PROCESSES, f"{len(pids)} are more than {MOST_PROCESSES}")
+        if now >= self._next_look_at_files:
+            self._next_look_at_files = now + FOLDER_SECONDS
+            size, count = usage.files(Path(self._folder), most := self.limits.disk_mb * 2**20)
+            if size > most:
+                raise FailedError(DISK, f"{size / 2**20:.0f} MiB of files are more than {self.limits.disk_mb:g} MiB")
+            if count > usage.MOST_FILES:
+                raise FailedError(DISK, f"more than {usage.MOST_FILES:,} files")
 
 
 def how_it_ended(code: int) -> str:

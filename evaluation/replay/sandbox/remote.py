@@ -1,21 +1,20 @@
 """A detector in another process: the exchange of the lines of `messages`, run by run."""
 
-import os
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from time import perf_counter_ns
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.evaluation.detectors.base import Context, OutputError, normalise
+from trainwreck.evaluation.detectors.base import Context, OutputError, Row, Verdict, normalise
 from trainwreck.evaluation.errors import unknown
 from trainwreck.evaluation.replay.alarms import GARBAGE, Transcript
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.rows import NAMES, rows
-from trainwreck.evaluation.replay.sandbox import confine, messages
-from trainwreck.evaluation.replay.sandbox.columns import batches
+from trainwreck.evaluation.replay.sandbox import messages
+from trainwreck.evaluation.replay.sandbox.columns import batches, of_rows
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.process import FailedError, Process
+from trainwreck.evaluation.replay.sandbox.readable import files_of
 
 GRACE = 0.5  # seconds to end after its input has
 
@@ -31,17 +30,16 @@ class Request(NamedTuple):
 
 
 class Remote:
-    """A process with one detector in it. words: of its command, the program by its full path.
+    """A process with one detector in it.
+
+    words: of its command, the program by its full path. files: of the detector, whose folders it may read.
 
     Raises InputError where it says that the detector can't be loaded, FailedError where it does not answer as it must.
     """
 
-    def __init__(self, words: Sequence[str], limits: Limits) -> None:
+    def __init__(self, words: Sequence[str], limits: Limits, files: Sequence[str] = ()) -> None:
         self._limits = limits
-        bounds = (os.getpid(), int(2 * limits.memory_mb * 2**20))
-        assert confine.__file__
-        # -I and -S: nothing but the standard library, within some ten milliseconds.
-        self._process = Process([sys.executable, "-I", "-S", confine.__file__, *map(str, bounds), *words], limits)
+        self._process = Process(words, limits, files_of(words, files, limits.readable))
         try:
             self.about, self._packed = messages.about(self._ask(messages.hello()))
             self._signals: list[str] = self.about.get("signals", list(NAMES))
@@ -59,14 +57,44 @@ class Remote:
 
         Bytes of the detector's state at the end; None where it can't be measured.
         """
-        self._process.forget()
-        messages.answer(self._ask(messages.reset(request.context)), "ready")
+        self.begin(request.context)
         for steps, message in self._questions(request):
             self._batch(steps, message, request.known, transcript)
         if self._packed:
             return messages.state_bytes(self._ask(messages.end()))
         self._process.check_silent()
         return None
+
+    def begin(self, context: Context | None) -> None:
+        """Begin a run. Raises InputError, FailedError."""
+        self._process.forget()
+        messages.answer(self._ask(messages.reset(context)), "ready")
+
+    def update(self, row: Row) -> Verdict:
+        """Its verdict on a row of a run that is under way. Raises FailedError, OutputError."""
+        step, values = row["step"], {name: row.get(name) for name in NAMES}
+        if self._packed:
+            held = {name: value for name, value in values.items() if value is not None}
+            widths = {name: len(value) if isinstance(value, list) else None for name, value in held.items()}
+            _, message = of_rows([held | {"step": step}], widths)
+        else:
+            message = messages.row({"step": step} | {name: values[name] for name in self._signals})
+        (line,) = self._process.ask(message, self._limits.row_seconds)
+        return normalise(messages.verdict(line, step), threshold=None, known=None)
+
+    @property
+    def confinement(self) -> dict[str, Any]:
+        """Layers of its confinement: True or a version where one holds, else why it does not."""
+        return self._process.layers
+
+    @property
+    def until(self) -> float:
+        """The time, of `monotonic`, at which it is out of time."""
+        return self._process.until
+
+    @until.setter
+    def until(self, time: float) -> None:
+        self._process.until = time
 
     def last_lines(self) -> tuple[str, ...]:
         """The end of what it printed in this run."""
@@ -79,8 +107,7 @@ class Remote:
     def _questions(self, request: Request) -> Iterator[tuple[list[int], bytes]]:
         """Steps and message of each batch of rows."""
         if self._packed:
-            for batch in batches(request.trace, request.profile, request.k, self._limits.batch):
-                yield batch["steps"], messages.rows(batch)
+            yield from batches(request.trace, request.profile, request.k, self._limits.batch)
             return
         trace = request.trace
         for seen in observe(rows(trace), request.profile, k=request.k, run_id=trace.run_id):
@@ -94,10 +121,9 @@ class Remote:
             for step, line in zip(steps, answers, strict=True):
                 spent = perf_counter_ns() - start
                 try:
-                    verdict, measured = messages.verdict(line, step)
+                    verdict = messages.verdict(line, step)
                     if wrong is None:
-                        verdict = normalise(verdict, threshold=None, known=known)
-                        transcript.add(step, verdict, spent if measured is None else measured)
+                        transcript.add(step, normalise(verdict, threshold=None, known=known), spent)
                 except OutputError as error:  # the answers to the rest of the batch are still to come
                     wrong = wrong or FailedError(GARBAGE, str(error), alive=True)
                 start = perf_counter_ns()

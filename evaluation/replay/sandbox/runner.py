@@ -11,17 +11,18 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from time import perf_counter_ns
 from typing import Any
 
 from trainwreck.evaluation.detectors.base import OutputError, normalise
 from trainwreck.evaluation.detectors.registry import as_detector, check_settings, load_detector
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.alarms import raised
+from trainwreck.evaluation.replay.rows import LoggedRow
 from trainwreck.evaluation.replay.sandbox import messages
-from trainwreck.evaluation.replay.sandbox.columns import unpacked
+from trainwreck.evaluation.replay.sandbox.columns import Unpacking
 from trainwreck.evaluation.replay.state_size import state_bytes
 
+_json = json.JSONEncoder(separators=(",", ":")).encode
 ABOUT = ("rule", "source", "blind_spots", "causes", "signals")
 
 
@@ -33,7 +34,7 @@ def main() -> None:
     with open(os.devnull, "rb") as empty:  # noqa: PTH123
         os.dup2(empty.fileno(), 0)
     os.dup2(2, 1)
-    Runner(what, lambda answer: os.write(answers, json.dumps(answer).encode() + b"\n")).serve(questions)
+    Runner(what, lambda answer: os.write(answers, answer.encode() + b"\n")).serve(questions)
     os._exit(0)  # at once, whatever threads the detector began
 
 
@@ -41,10 +42,10 @@ class Runner:
     """One detector, and run after run through it.
 
     what: `name` as `load_detector` takes it, `settings` that it is made with, and of a plug-in its `entry_point`, value
-    and group. answer: called with each reply.
+    and group. answer: called with each reply, JSON.
     """
 
-    def __init__(self, what: Mapping[str, Any], answer: Callable[[dict[str, Any]], object]) -> None:
+    def __init__(self, what: Mapping[str, Any], answer: Callable[[str], object]) -> None:
         self._what, self._answer = what, answer
         self._make: Callable[[], Any] = object
         self._subject: Any = None
@@ -52,9 +53,14 @@ class Runner:
 
     def serve(self, questions: Iterable[bytes]) -> None:
         """Until the input ends."""
+        unpacking = Unpacking()
         for line in questions:
-            question = json.loads(line)
+            question = {"type": "rows"}
             try:
+                if (rows := unpacking.rows(line)) is not None:
+                    self._rows(rows)
+                    continue
+                question = json.loads(line)
                 self._reply(question)
             # Foreign code: whatever it raises is reported.
             except BaseException as error:
@@ -62,35 +68,29 @@ class Runner:
                 if not (wrong or isinstance(error, OutputError)):  # whose lines say it all
                     traceback.print_exc()
                 kind, reason = (messages.INPUT, str(error)) if wrong else raised(error)
-                self._answer({"type": "failed", "kind": kind, "reason": reason})
+                self._answer(_json({"type": "failed", "kind": kind, "reason": reason}))
 
     def _reply(self, question: dict[str, Any]) -> None:
         kind = question["type"]
-        if kind == "rows":
-            self._rows(question)
-        elif kind == "hello":
-            self._answer({"type": "hello", "version": messages.VERSION, "batches": True} | self._load())
+        if kind == "hello":
+            self._answer(_json({"type": "hello", "version": messages.VERSION, "batches": True} | self._load()))
         elif kind == "reset":
             self._subject = self._make()
             self._threshold = getattr(self._subject, "default_threshold", None)
             self._subject.reset(messages.numbers(question["context"]))
-            self._answer({"type": "ready"})
+            self._answer(_json({"type": "ready"}))
         else:
-            self._answer({"type": "ended", "state_bytes": state_bytes(self._subject)})
+            self._answer(_json({"type": "ended", "state_bytes": state_bytes(self._subject)}))
 
-    def _rows(self, batch: dict[str, Any]) -> None:
+    def _rows(self, rows: Iterable[LoggedRow]) -> None:
         update, threshold, answer = self._subject.update, self._threshold, self._answer
-        for step, row in zip(batch["steps"], unpacked(batch), strict=True):
-            start = perf_counter_ns()
-            output = update(row)
-            spent = perf_counter_ns() - start
-            score, alarm, causes = normalise(output, threshold=threshold, known=None)
-            verdict = {"type": "verdict", "step": step, "score": score, "nanoseconds": spent}
-            if alarm:
-                verdict["alarm"] = True
-            if causes:
-                verdict["causes"] = causes
-            answer(verdict)
+        for row in rows:
+            step = row["step"]
+            score, alarm, causes = normalise(update(row), threshold=threshold, known=None)
+            if not (alarm or causes):
+                answer(f'{{"type":"verdict","step":{step},"score":{score!r}}}')
+                continue
+            answer(_json({"type": "verdict", "step": step, "score": score, "alarm": alarm, "causes": causes}))
 
     def _load(self) -> dict[str, Any]:
         """Make the detector ready; what it says of itself. Raises InputError."""

@@ -58,6 +58,7 @@ def test_a_plug_in_is_a_detector_like_any_other(install: Install, make_trace: An
     assert set(plugins()) == {"late", "lame", "gone", *(f"my_detectors:{name}" for name in ("late", "lame", "gone"))}
     for name in ("late", "my_detectors:late"):
         with opened(name) as detector:
+            assert detector.about.pop("confinement")
             assert detector.about == {"rule": "step 5"}
             assert replay(detector, make_trace("r")).first_alarm == 5
     with pytest.raises(InputError, match="plug-in lame: Lame is not a detector, it has no reset and update"):

@@ -1,5 +1,6 @@
 """Stored alarms: nothing that a score asks for is lost, and no other file is taken for one."""
 
+import dataclasses
 import doctest
 import json
 from pathlib import Path
@@ -155,3 +156,12 @@ def test_what_is_no_alarms_at_all(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=complaint) as error:
             read_alarms(tmp_path / name)
         assert "\n" not in str(error.value)
+
+
+def test_texts_of_others_are_cleaned(tmp_path: Path) -> None:
+    one = dataclasses.replace(said([1.0]), status="crashed: \x1b[2J", stderr=("\x1b]0;t\x07",))
+    facts = FACTS | {"detector": "mine\x1b[31m", "about": {"rule": "\x1b[5m", "causal": True}}
+    write_alarms(tmp_path / "a.parquet", [one], **facts)
+    found = read_alarms(tmp_path / "a.parquet")
+    assert (found.detector, found.about) == ("mine", {"rule": "", "causal": True})
+    assert (found.alarms[0].status, found.alarms[0].stderr) == ("crashed: ?[2J", ("?]0;t?",))

@@ -55,7 +55,7 @@ COMPARES = (
 # As many rows as are in the process while it judges one.
 PEEKS = (
     "import sys\n\n\nclass Mine:\n    def reset(self, context): pass\n\n"
-    "    def update(self, row): return len(sys._getframe(1).f_locals['batch']['steps'])\n"
+    "    def update(self, row): return len(sys._getframe(1).f_locals['rows'])\n"
 )
 
 
@@ -202,7 +202,9 @@ def test_a_submission_is_replayed_one_row_at_a_time(made: Made) -> None:
 
     assert most(None) == most(Limits(batch=32)) == {1.0}
     (card,) = score_all(made.public, [made.code(PEEKS)])
-    assert {float(alarms.scores.max()) for alarms in card.alarms} == {float(min(Limits.batch, STEPS))}
+    assert {float(alarms.scores.max()) for alarms in card.alarms} == {1.0}
+    (card,) = score_all(made.public, [made.code(PEEKS)], limits=Limits(batch=32))
+    assert {float(alarms.scores.max()) for alarms in card.alarms} == {float(min(32, STEPS))}
 
 
 def test_a_built_in_one_has_a_process_of_its_own_and_the_same_scores(made: Made) -> None:

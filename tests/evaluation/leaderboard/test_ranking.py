@@ -13,9 +13,11 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.detectors.base import Detector, Row
 from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.leaderboard.ranking import compare, easy_scenarios, recall_without
+from trainwreck.evaluation.leaderboard.ranking import compare, easy_scenarios, recall_without, table
 from trainwreck.evaluation.leaderboard.run import leaderboard, score
 from trainwreck.evaluation.replay.oracles import ORACLES
+from trainwreck.evaluation.scoring.metrics.significance import Permutation
+from trainwreck.evaluation.scoring.scorecard import Scorecard
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +150,25 @@ def test_one_broken_detector_takes_no_other_down(data_set: DataSet, tmp_path: Pa
     assert board.loc["broken", "recall_0.05"] == 0.0
     same = [column for column in alone.columns if column != "update_us"]
     pd.testing.assert_series_equal(board.loc["loss_over_minimum", same], alone.loc["loss_over_minimum", same])
+
+
+def test_entries_that_fail_have_no_rank_and_move_none(data_set: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails(Detector):
+        def update(self, row: Row) -> bool:
+            raise ValueError
+
+    cards = [score(name, data_set) for name in (*ONE_LINERS, "never")]
+    failing = score(Fails, data_set)
+    monkeypatch.setattr(Permutation, "p_value", lambda self, difference: 0.001 if difference.any() else 1.0)
+
+    def ranks(*more: Scorecard) -> pd.Series:
+        return table([*cards, *more]).set_index("detector")["rank"]
+
+    alone = ranks()
+    assert len(set(alone)) > 1
+    beside = ranks(*(replace(failing, detector=f"fails_{i}") for i in range(100)))
+    assert beside[alone.index].tolist() == alone.tolist()
+    assert beside.drop(alone.index).isna().all()
+    # One that failed on a few runs stays in.
+    few = {"crashed": 1, "ok": sum(failing.statuses.values()) - 1}
+    assert ranks(replace(failing, statuses=few)).notna().all()

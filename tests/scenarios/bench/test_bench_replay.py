@@ -20,7 +20,7 @@ def test_rows_one_at_a_time_beside_batches(monkeypatch):
     table = measure("replay", lambda done, total, what: ticks.append((done, total)))
     assert [row[0] for row in table.rows] == WHERE
     assert all(row[1] > 0 for row in table.rows)
-    assert table.rows[1][3] == 1.0
+    assert table.rows[1][4] == 1.0
     assert {alarms.status for alarms in seen} == {"ok"}
     each = [[(one.run_id, one.rows, one.first_alarm) for one in seen[i : i + 3]] for i in range(0, len(seen), 3)]
     assert len(each) == 3 * 3  # a round that counts for nothing, and two

@@ -57,7 +57,7 @@ class Forges(Good):
     def act(self, row):
         answer, step = sys._getframe(2).f_locals["answer"], row["step"]
         while True:
-            answer({"type": "verdict", "step": step, "score": 0.0})
+            answer(json.dumps({"type": "verdict", "step": step, "score": 0.0}))
             step += 1
 
 

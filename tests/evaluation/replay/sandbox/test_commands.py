@@ -17,6 +17,7 @@ from trainwreck.evaluation.detectors.registry import load_detector
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.run import score
 from trainwreck.evaluation.replay.replay import replay
+from trainwreck.evaluation.replay.sandbox.confine import LAYERS
 from trainwreck.evaluation.replay.sandbox.isolated import Isolated
 from trainwreck.evaluation.replay.sandbox.opening import open_detector
 
@@ -132,5 +133,6 @@ def test_its_name_on_the_board_has_no_folder(tmp_path: Path, write_small_data_se
     card = score(f"cmd:perl {PERL}", data)
     assert card.detector == "cmd:perl loss_over_minimum.pl"
     assert card.recall["default"].value == score("loss_over_minimum", data).recall["default"].value
+    assert set(card.about.pop("confinement")) == set(LAYERS)
     assert card.about == {"name": "loss_over_minimum", "signals": ["loss"]}
     assert card.cost["state_bytes"] is None

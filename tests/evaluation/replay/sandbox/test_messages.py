@@ -47,7 +47,7 @@ def test_questions_are_what_the_schema_says(make_trace: Any) -> None:
     context = {"lr": 0.1, "clip": math.inf, "layers": [1, math.nan], "name": "NaN", "none": None}
     lines = [messages.hello(), messages.reset(None), messages.reset(context)]
     lines += [messages.row(dict(row)) for row in rows(trace)]
-    lines += [messages.end(), *(messages.rows(batch) for batch in batches(trace, "full", 1, 8))]
+    lines += [messages.end(), *(line for _, line in batches(trace, "full", 1, 8))]
     for line in lines:
         assert fits(strict(line), part("question"))
     assert strict(lines[2])["context"] == context | {"clip": "Infinity", "layers": [1, "NaN"]}
@@ -106,7 +106,7 @@ def accepted(kind: str, answer: dict[str, Any]) -> bool:
         elif kind == "ended":
             messages.state_bytes(line)
         else:
-            normalise(messages.verdict(line, 7)[0], threshold=None, known=None)
+            normalise(messages.verdict(line, 7), threshold=None, known=None)
     except (FailedError, OutputError):
         return False
     return True

@@ -13,6 +13,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.run import score, score_all
 from trainwreck.evaluation.replay.alarms import FAILURES_OF_A_DETECTOR
 from trainwreck.evaluation.replay.replay import replay
+from trainwreck.evaluation.replay.sandbox.confine import LAYERS
 from trainwreck.evaluation.replay.sandbox.isolated import GIVE_UP
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.opening import open_detector
@@ -27,7 +28,7 @@ TIGHT = {"memory_mb": 300.0, "output_kb": 64.0}
         ("Raises", "crashed: ValueError: first second", "second"),
         ("RaisesOurs", "crashed: InputError: no such threshold", "no such threshold"),
         ("Quits", "crashed: SystemExit: 3", "SystemExit: 3"),
-        ("Dies", "crashed: its process ended with exit code 3", "farewell ?[31m"),
+        ("Dies", "crashed: its process ended with exit code 3", "farewell"),
         ("Faults", "crashed: its process ended with signal SIGSEGV", "misbehaving.py"),
         ("Hangs", "timeout: no answer within 0.3 s", "what now"),
         ("Hoards", "memory: ", ""),
@@ -116,7 +117,7 @@ def test_one_that_only_says_that_it_goes_on_is_late(opened: Any, make_trace: Any
 
 
 def test_answers_to_rows_that_it_was_not_asked_about_are_refused(opened: Any, make_trace: Any) -> None:
-    found = replay(opened("Forges"), make_trace("r", steps=40))
+    found = replay(opened("Forges", batch=32), make_trace("r", steps=40))
     # Which answer is the first that nobody asked for depends on which of the two processes is ahead: one before the
     # next question, one about another step, or a verdict when asked to end. The run is lost in each case.
     assert found.outcome == "garbage"
@@ -132,7 +133,9 @@ def test_after_some_timeouts_in_a_row_it_is_given_up(opened: Any, make_trace: An
     detector = opened("Hangs", row_seconds=0.02)
     found = [replay(detector, make_trace(f"r{i}", steps=10)) for i in range(GIVE_UP + 1)]
     assert [one.status for one in found[:GIVE_UP]] == ["timeout: no answer within 0.02 s"] * GIVE_UP
-    assert found[-1].status == f"timeout: not tried, {GIVE_UP} runs in a row had timed out"
+    assert found[-1].status == (
+        f"timeout: not tried, {GIVE_UP} runs in a row had timed out, the first: no answer within 0.02 s"
+    )
     assert len(found[-1].steps) == 0
 
 
@@ -169,6 +172,7 @@ def test_built_in_ones_are_isolated_when_asked_for_and_as_they_are_tuned(
     data = write_small_data_set(tmp_path)
     for name in ("clock", "playbook"):
         here, apart = score(name, data), score(name, data, isolate=True)
+        assert set(apart.about.pop("confinement")) == set(LAYERS)
         assert json.dumps(apart.about) == json.dumps(here.about)
         for one, other in zip(here.alarms, apart.alarms, strict=True):
             np.testing.assert_array_equal(one.scores, other.scores)
