@@ -23,7 +23,7 @@ EVIL = "<script>alert(1)</script>"
 SCENARIOS = ("high_lr", EVIL, "\"><img src=x onerror='alert(2)'>")
 EVIL_FILE = "<script>alert(3).py"
 EVIL_RULE = '"><b>bold</b>'
-VOID = {"meta", "img", "br", "hr", "link", "input"}
+VOID = {"meta", "img", "br", "hr", "link", "input", "wbr"}
 
 
 class Page(HTMLParser):

@@ -33,7 +33,7 @@ def test_the_page_says_first_what_is_not_known(
     assert re.search(r"(src|href)=\"(?!data:|#)", text) is None  # nothing is fetched
     row = re.search(r">zclip</td>.*?</tr>", text, re.DOTALL)
     assert row
-    assert row[0].count("<td>-</td>") == 6  # a detector that sees nothing has dashes, not zeros
+    assert row[0].count('<td class="number">-</td>') == 6  # a detector that sees nothing has dashes, not zeros
     assert "unknown, not scored" in text
     assert "strange.csv" in text[: text.index("<h2>Runs</h2>")]  # among the clusters
 
