@@ -86,6 +86,13 @@ def source(scored: Path) -> str:
     return write_report(scored, scored.parent / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.browser
+def test_it_looks_right_at_every_width_and_on_paper(
+    source: str, scored: Path, looks_right: Callable[..., None]
+) -> None:
+    looks_right(scored.parent / "report.html", paper=1047)
+
+
 @pytest.fixture(scope="module")
 def page(source: str) -> Page:
     return Page(source)

@@ -38,6 +38,13 @@ def test_the_page_says_first_what_is_not_known(
     assert "strange.csv" in text[: text.index("<h2>Runs</h2>")]  # among the clusters
 
 
+@pytest.mark.browser
+def test_it_looks_right_at_every_width_and_on_paper(
+    real: DataSet, labels: Callable[..., Path], tmp_path: Path, looks_right: Callable[..., None]
+) -> None:
+    looks_right(write_page(real, labels(), tmp_path / "page.html"))
+
+
 def test_the_blind_entries_are_those_of_their_file() -> None:
     assert {"never", "always", "clock", "random"} <= blind_entries()
     assert "nonfinite_loss" not in blind_entries()
