@@ -96,7 +96,7 @@ def _first_alarms(run: "Run | Trace | Experiment", alarms: Any) -> dict[str, int
         return {str(name): int(step) for name, step in alarms.items()}
     run_id = run.run_id if isinstance(run, Trace) else run["faulty"].run_id
     found = {}
-    for card in [alarms] if hasattr(alarms, "alarms") else alarms:
+    for card in alarms if isinstance(alarms, Sequence) else [alarms]:
         if not hasattr(card, "alarms"):
             raise InputError(f"alarms: {type(card).__name__} is not allowed; allowed: scorecards, or name to step")
         mine = next((one for one in card.alarms if one.run_id == run_id), None)

@@ -82,7 +82,7 @@ function revealed(truth, answer, scale, familyOf) {
     (times.length ? `<table><caption>Onset, visible step and point of no return</caption><tbody>${times.join("")}</tbody></table>` : "") +
     (truth.within.length ? `<p class="note">These signals do not tell it from: ${escaped(truth.within.join(", "))}.</p>` : "") + pages.join("") +
     `<details open><summary>What each detector did, at its published default</summary>` +
-    (rows.length ? `<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col"></th><th scope="col">named</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>` : "") +
+    (rows.length ? `<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col">it was</th><th scope="col">named</th></tr></thead><tbody>${rows.join("")}</tbody></table></div>` : "") +
     `<p data-silent>${silent.length ? `No alarm: ${escaped(silent.join(", "))}.` : "All of them alarmed."}</p></details>`
   );
 }
