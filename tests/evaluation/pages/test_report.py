@@ -17,6 +17,7 @@ from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.cache import SCORES, kept, leaderboard_of
 from trainwreck.evaluation.pages.report import write_record, write_report
+from trainwreck.evaluation.pages.report.build import examples, story
 from trainwreck.evaluation.replay.oracles import ORACLES
 
 EVIL = "<script>alert(1)</script>"
@@ -166,6 +167,14 @@ def test_there_is_a_figure_a_scenario(page: Page, scored: Path) -> None:
         assert picture is not None
         image = imread(BytesIO(base64.b64decode(picture.removeprefix("data:image/png;base64,"))))
         assert image[..., :3].std() > 0.01, "not blank"
+
+
+def test_a_look_alike_is_not_called_faulty(scored: Path) -> None:
+    data = load(scored)
+    scores = kept(data)
+    assert scores is not None
+    called = {row["kind"]: story(data, row, scores, "loss").called for _, row in examples(data).iterrows()}
+    assert called == {"failing": "faulty", "look-alike": "look-alike"}
 
 
 def test_what_the_label_says_is_said(page: Page, source: str) -> None:
