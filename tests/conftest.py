@@ -84,6 +84,43 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     assert complaints == []
 
 
+@pytest.fixture
+def looks_right(open_page: Callable[..., Any]) -> Callable[..., None]:
+    """Asserts that a page is fine at both widths, light and dark, and on paper: looks_right(where, paper=...).
+
+    Nothing is wider than the window and axe finds nothing serious; printed, nothing is wider than the paper between
+    margins of a centimetre, which is `paper` pixels (718 upright, 1047 lying), and the background is white. ready: an
+    expression that is true when the page is drawn.
+    """
+    from axe_playwright_python.sync_playwright import Axe
+
+    def check(where: Path | str, *, paper: int = 718, ready: str = "true") -> None:
+        for width in (1280, 390):
+            for scheme in ("light", "dark"):
+                window = {"width": width, "height": 900}
+                page = open_page(where, viewport=window, color_scheme=scheme, bypass_csp=True)  # axe is put in
+                page.until(ready)
+                assert page.evaluate(TOO_WIDE) == [], (width, scheme)
+                found = Axe().run(page).response["violations"]
+                serious = [one for one in found if one["impact"] in ("serious", "critical")]
+                assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == [], (width, scheme)
+        page.emulate_media(media="print", color_scheme="light")
+        page.set_viewport_size({"width": paper, "height": 900})
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert page.evaluate(TOO_WIDE) == [], "on paper"
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") in WHITE
+
+    return check
+
+
+# What reaches over the right edge of the window and is not cut or scrolled by something around it.
+TOO_WIDE = """[...document.querySelectorAll("body *")].filter((one) => {
+  if (one.closest("svg") || !one.checkVisibility()) return false;
+  for (let around = one.parentElement; around; around = around.parentElement)
+    if (getComputedStyle(around).overflowX !== "visible") return false;
+  return one.getBoundingClientRect().right > document.documentElement.clientWidth + 1;
+}).map((one) => one.outerHTML.slice(0, 120))"""
+WHITE = ("rgb(255, 255, 255)", "rgba(0, 0, 0, 0)")
 LOUD = ("error", "warning")
 
 

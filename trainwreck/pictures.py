@@ -9,7 +9,7 @@ from trainwreck.dataset import Run
 from trainwreck.evaluation.dataset.schema import UNDER_FAULT, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.pages.figures import Story, draw, png_url
+from trainwreck.evaluation.pages.figures import Story, curve_name, draw, png_url
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ def figure(
     alarms: "Scorecard | Sequence[Scorecard] | Mapping[str, int] | None" = None,
     signals: Sequence[str] = (),
 ) -> "Figure":
-    """Draw a run with onset, visible step, cure and first alarms; a matplotlib figure.
+    """Draw a run with onset, visible step, point of no return, cure and first alarms; a matplotlib figure.
 
     run: `data.trace(run_id)`, drawn beside its twin and its cure where the data set has them; what `run` returned; or
     a telemetry alone. alarms: a scorecard of the data set or several, or detector to the step of its first alarm.
@@ -38,11 +38,6 @@ def figure(
     return draw(story)
 
 
-def _called(kind: str) -> str:
-    """What the curves of a run of this kind are called."""
-    return {RunKind.IMPORTED.value: "run", RunKind.LOOK_ALIKE.value: "look-alike"}.get(kind, "faulty")
-
-
 def as_html(made: "Figure") -> str:
     """A figure as HTML with the picture in it."""
     return f'<img alt="curves of the run" src="{png_url(made, DPI)}">'
@@ -51,10 +46,14 @@ def as_html(made: "Figure") -> str:
 def _story(run: "Run | Trace | Experiment", signals: Sequence[str]) -> Story:
     if isinstance(run, Run):
         row = run.label
-        steps = {"s": _step(row["onset_step"]), "cure": _step(row["cure_step"]), "v": _step(row["visible_step"])}
-        return Story(run.title, _beside(run), _telling(run), steps, signals=signals, called=_called(row["kind"]))
+        columns = {"s": "onset_step", "v": "visible_step", "p": "no_return_step"}
+        steps = {key: _step(row[name]) for key, name in columns.items()}
+        beside = _beside(run)
+        if isinstance(cured := beside.get("cured"), Run):
+            steps["cure"] = _step(cured.label["cure_step"])
+        return Story(run.title, beside, _telling(run), steps, signals=signals, called=curve_name(row["kind"]))
     if isinstance(run, Trace):
-        return Story(run.run_id, {"faulty": run}, "loss", signals=signals, called=_called(RunKind.IMPORTED.value))
+        return Story(run.run_id, {"faulty": run}, "loss", signals=signals, called=curve_name(RunKind.IMPORTED.value))
     if hasattr(run, "story"):
         found: Story = run.story(*signals)
         return found
@@ -96,7 +95,7 @@ def _first_alarms(run: "Run | Trace | Experiment", alarms: Any) -> dict[str, int
         return {str(name): int(step) for name, step in alarms.items()}
     run_id = run.run_id if isinstance(run, Trace) else run["faulty"].run_id
     found = {}
-    for card in [alarms] if hasattr(alarms, "alarms") else alarms:
+    for card in alarms if isinstance(alarms, Sequence) else [alarms]:
         if not hasattr(card, "alarms"):
             raise InputError(f"alarms: {type(card).__name__} is not allowed; allowed: scorecards, or name to step")
         mine = next((one for one in card.alarms if one.run_id == run_id), None)

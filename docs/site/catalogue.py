@@ -145,15 +145,12 @@ def drawable() -> tuple[tuple[str, str], ...]:
 def draw(folder: Path) -> None:
     """The pictures of what is `drawable`, into catalogue/pictures/ under the folder of the pages."""
     import trainwreck
-    from trainwreck.evaluation.pages.figures import Story, save
 
     data = trainwreck.load(trainwreck.sample())
     for id, run_id in drawable():
-        row = data.run(run_id)
-        traces = {"faulty": data.trace(run_id), "twin": data.trace(row["twin_id"])}
-        steps = {"s": int(row["onset_step"])}
-        story = Story(f"{id}, seed {row['seed']}", traces, scenarios()[id].telling, steps)
-        save(story, folder / "catalogue" / "pictures" / f"{id}.png")
+        picture = folder / "catalogue" / "pictures" / f"{id}.png"
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        trainwreck.figure(data.trace(run_id)).savefig(picture, dpi=110)
 
 
 def knobs(facts: dict[str, Any]) -> str:

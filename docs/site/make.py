@@ -35,7 +35,8 @@ LESSONS = ("reading_curves", "numerics", "attention_and_position", "data_and_res
 def write_pages(folder: Path) -> None:
     """Every page and picture, into an empty folder."""
     generated = {"index.md": (ROOT / "README.md").read_text(encoding="utf-8"), vocabulary.PAGE: vocabulary.page()}
-    generated[settings.PAGE] = settings.page()
+    generated |= {settings.PAGE: settings.page(), "glossary.md": glossary()}
+    generated |= {name: (HERE / name).read_text(encoding="utf-8") for name in ("site.css", "site.js")}
     generated |= catalogue.pages() | api.pages() | {f"docs/lessons/{name}.md": lesson(name) for name in LESSONS}
     for path, content in generated.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -81,6 +82,12 @@ def lesson(name: str) -> str:
     return "\n\n".join([parts[0], note, *parts[1:]]) + "\n"
 
 
+def glossary() -> str:
+    """The words of the pages that the commands write, of the same source."""
+    source = (ROOT / "evaluation" / "pages" / "glossary.html.jinja").read_text(encoding="utf-8")
+    return f"# Glossary\n\n{source[source.index('<dl>') : source.index('</details>')]}"
+
+
 def menu() -> list[dict[str, Any]]:
     """The navigation."""
     families = [
@@ -95,6 +102,7 @@ def menu() -> list[dict[str, Any]]:
                 catalogue.INDEX,
                 *families,
                 {"Vocabulary": vocabulary.PAGE},
+                {"Glossary": "glossary.md"},
                 {"Settings": settings.PAGE},
                 {"References": references.PAGE},
             ]

@@ -41,6 +41,7 @@ class Chart {
     this._listen();
     this.observer = new ResizeObserver(() => this._later());
     this.observer.observe(this.root);
+    this.printing = drawnForPaper(this);
     this.draw();
   }
 
@@ -78,6 +79,7 @@ class Chart {
 
   remove() {
     this.observer.disconnect();
+    this.printing.abort();
     cancelAnimationFrame(this.waiting);
     this.root.remove();
   }

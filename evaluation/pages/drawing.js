@@ -4,6 +4,7 @@
 const MARGIN = { left: 46, right: 12, top: 16, bottom: 20 };
 const ALARM_ROW = 12;
 const LABEL_ROW = 12;
+const PAPER = "180mm"; // of the 210 of A4
 const CLOCK_NAMES = { s: "onset", v: "visible", p: "point of no return" }; // what a marker with such a label is called
 
 /** Axes, grid and numbers. */
@@ -109,4 +110,17 @@ function drawAlarms(chart) {
     return together(html`<g data-alarm="${one.name}"><title>${one.name}: alarm at step ${one.steps.join(", ")}</title>${ticks}`,
       html`<text class="alarm" x="${(end === "start" && !right ? 2 : x).toFixed(1)}" y="${y + 1}" text-anchor="${end}">${name}</text></g>`);
   });
+}
+
+/** Draw a chart or heat map as wide as the column of an A4 page while it is printed, when no observer of its size is told.
+    Returns an AbortController that ends it. */
+function drawnForPaper(chart) {
+  const ended = new AbortController();
+  const as = (width) => () => {
+    chart.root.style.width = width;
+    chart.draw();
+  };
+  addEventListener("beforeprint", as(PAPER), { signal: ended.signal });
+  addEventListener("afterprint", as(""), { signal: ended.signal });
+  return ended;
 }

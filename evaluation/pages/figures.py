@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainwreck.evaluation.dataset.schema import BY_NAME, EVALUATIONS, Axis, Role
+from trainwreck.evaluation.dataset.schema import BY_NAME, EVALUATIONS, Axis, Role, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import unknown
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 COLOURS = {"faulty": "#D55E00", "twin": "#0072B2", "cured": "#009E73"}
+DASHES = {"faulty": "-", "twin": (0, (5, 1.5)), "cured": (0, (1.5, 1))}  # for those who print without colours
 CLOCKS = {  # key in Story.steps: name in the legend, colour, line style
     "s": ("onset", "#000000", "-"),
     "cure": ("cure", "#009E73", ":"),
     "v": ("visible", "#CC79A7", "--"),
+    "p": ("point of no return", "#7A5600", "-."),
 }
 ALWAYS = ("loss", "grad_norm")
 UNITS = {  # of the schema: in words
@@ -36,10 +38,11 @@ UNITS = {  # of the schema: in words
 
 @dataclass
 class Story:
-    """What one figure shows. steps: onset (s), visible step (v) and cure, by the keys of CLOCKS.
+    """What one figure shows.
 
+    steps: onset (s), visible step (v), point of no return (p) and cure, by the keys of CLOCKS.
     telling: the most diagnostic signal. signals: a panel for each; by default loss, gradient norm and `telling`.
-    alarms: detector to its first alarm. called: what the curves of "faulty" are called.
+    alarms: detector to its first alarm. called: what the curves of "faulty" are called (`curve_name`).
     """
 
     title: str
@@ -52,6 +55,11 @@ class Story:
     called: str = "faulty"
 
 
+def curve_name(kind: str) -> str:
+    """What the curves of a run of this kind are called beside those of twin and cure."""
+    return {RunKind.IMPORTED.value: "run", RunKind.LOOK_ALIKE.value: "look-alike"}.get(kind, "faulty")
+
+
 def draw(story: Story) -> "Figure":
     """A figure with a panel for each signal, and a row of alarms. Raises InputError for a signal that is none."""
     from matplotlib.figure import Figure
@@ -59,7 +67,7 @@ def draw(story: Story) -> "Figure":
     signals = _signals(story)
     rows = len(signals) + (1 if story.alarms else 0)
     heights = [1.0] * len(signals) + ([0.18 + 0.11 * len(story.alarms)] if story.alarms else [])
-    figure = Figure(figsize=(7.2, 1.75 * sum(heights) + 0.5), layout="constrained")
+    figure = Figure(figsize=(7.2, 1.75 * sum(heights) + 0.7), layout="constrained")
     axes = np.atleast_1d(figure.subplots(rows, 1, sharex=True, height_ratios=heights))
     figure.suptitle(as_drawn(story.title), fontsize=11, parse_math=False)
     for axis, name in zip(axes, signals, strict=False):
@@ -70,8 +78,8 @@ def draw(story: Story) -> "Figure":
         _clocks(axis, story.steps, label=axis is axes[0])
     handles, labels = axes[0].get_legend_handles_labels()
     axes[0].legend(
-        handles, labels, fontsize=7, ncols=len(labels), loc="lower right", bbox_to_anchor=(1.0, 0.98), frameon=False,
-        columnspacing=1.2, handlelength=1.6,
+        handles, labels, fontsize=7, ncols=len(labels), loc="lower right", bbox_to_anchor=(1.0, 1.1), frameon=False,
+        columnspacing=1.2, handlelength=2.2,
     )  # fmt: skip
     axes[-1].set_xlabel("step", fontsize=8)
     return figure
@@ -163,7 +171,8 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
         if name in EVALUATIONS:
             steps, curve = steps[trace.evaluated], curve[trace.evaluated]
         finite = np.isfinite(curve)
-        axis.plot(steps, np.where(finite, curve, np.nan), color=COLOURS[role], lw=1.1, label=called, alpha=0.9)
+        shown_values = np.where(finite, curve, np.nan)
+        axis.plot(steps, shown_values, color=COLOURS[role], ls=DASHES[role], lw=1.1, label=called, alpha=0.9)
         drawn.append(curve[finite])
         if not finite.all():
             first = np.flatnonzero(~finite)[0]
@@ -175,8 +184,8 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
                 textcoords="offset points", color=COLOURS[role], fontsize=6.5,
             )  # fmt: skip
     values = np.concatenate(drawn) if drawn else np.zeros(0)
-    if signal.positive and len(values) and values.min() > 0 and values.max() > 5 * values.min():
-        axis.set_yscale("log")
+    if signal.positive and wide(values):
+        log_axis(axis, values)
     elif signal.unit == "share" and len(values):
         axis.set_ylim(-0.03, max(0.1, 1.06 * float(values.max())))
     if name in ("loss", *EVALUATIONS) and story.floor is not None:
@@ -184,6 +193,21 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
     axis.set_title(f"{caption(name)} ({unit(name)})", fontsize=8, loc="left")
     axis.tick_params(which="both", labelsize=7)
     axis.grid(alpha=0.2, lw=0.5)
+
+
+def wide(values: np.ndarray) -> bool:
+    """Whether finite values are all positive, and the largest is over five times the least."""
+    return bool(len(values) and values.min() > 0 and values.max() > 5 * values.min())
+
+
+def log_axis(axis: "Axes", values: np.ndarray) -> None:
+    """A logarithmic axis of values with the numbers as on other axes: 0.5, not 5 x 10^-1."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if values.max() < 300 * values.min() else (1,)))
+    axis.yaxis.set_major_formatter(lambda value, place: f"{value:g}")
+    axis.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _clocks(axis: "Axes", steps: Mapping[str, int | None], label: bool) -> None:

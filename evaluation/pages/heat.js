@@ -51,6 +51,7 @@ class Heat {
     this._listen();
     this.observer = new ResizeObserver(() => this._later());
     this.observer.observe(this.root);
+    this.printing = drawnForPaper(this);
     this.draw();
   }
 
@@ -68,6 +69,7 @@ class Heat {
 
   remove() {
     this.observer.disconnect();
+    this.printing.abort();
     cancelAnimationFrame(this.waiting);
     this.root.remove();
   }

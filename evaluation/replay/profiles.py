@@ -7,7 +7,7 @@ minimal   loss and LR, every k steps: what a progress bar shows
 filtered  scalars averaged over the last k steps, a non-finite loss replaced by the running mean of
           those k: what the Transformers Trainer logs by default
 logged    as a log of that run might have it: interval, signals, unit and digits, and what becomes of NaN, are
-          drawn for each run from its id (`logged/habit.py` has the shares); the others are the same for all
+          drawn for each run from its id (`logged/config.py` has the shares); the others are the same for all
 
 A profile is a pure function of the rows so far, so what a detector sees up to a step does not
 depend on what comes after it. Rows keep every key; what a profile does not show is None.
@@ -54,10 +54,10 @@ def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY, run_id: st
     if profile == LOGGED:
         if run_id is None:
             raise InputError(f"profile: {LOGGED!r} is not allowed without a run; allowed: with run_id")
-        from trainwreck.evaluation.replay.logged.habit import habit_of
+        from trainwreck.evaluation.replay.logged.config import config_of
         from trainwreck.evaluation.replay.logged.rows import logged_rows
 
-        return logged_rows(rows, habit_of(run_id))
+        return logged_rows(rows, config_of(run_id))
     return PROFILES[profile](rows, k)
 
 

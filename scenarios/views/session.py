@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trainwreck.evaluation.dataset.schema import RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.labels.kinds import is_harmed, kind_of, outcome_of
-from trainwreck.evaluation.pages.figures import COLOURS, Story, draw, png_url, reduced, save
+from trainwreck.evaluation.pages.figures import COLOURS, Story, curve_name, draw, png_url, reduced, save
 from trainwreck.evaluation.pages.live_page import LivePage, Mark, Show
 from trainwreck.evaluation.progress import progress
 from trainwreck.scenarios.config.settings import Setup
@@ -73,7 +74,8 @@ class Experiment:
     def story(self, *signals: str) -> Story:
         """What its picture shows."""
         steps = {"s": self.onset, "cure": self.cure_step}
-        return Story(self.title, self.traces, self.telling, steps, floor=self.floor, signals=signals)
+        called = _called(scenario(self.scenario))
+        return Story(self.title, self.traces, self.telling, steps, floor=self.floor, signals=signals, called=called)
 
     def figure(self, *signals: str) -> "Figure":
         """A panel for each signal, by default loss, gradient norm and the most diagnostic one; a matplotlib figure."""
@@ -197,7 +199,7 @@ def run_live(
         results = train([spec.job() for spec in specs], watch=watch, device=backend.device, impl=backend.impl)
     traces = {role: result.trace for role, result in zip(by_role, results, strict=True)}
     steps = {"s": faulty.onset, "cure": cured.cure_step if cured else None}
-    save(Story(title, traces, entry.telling, steps, floor=floor), picture)
+    save(Story(title, traces, entry.telling, steps, floor=floor, called=_called(entry)), picture)
     held = {} if entry.look_alike else signatures(entry, traces["faulty"], traces["twin"], faulty)
     if live:
         print(_plot({role: reduced(t, "loss") for role, t in traces.items()}, 72, 16))
@@ -220,6 +222,10 @@ def run_live(
     if page is not None:
         page.finish(facts)
     return facts
+
+
+def _called(entry: Scenario) -> str:
+    return curve_name(RunKind.LOOK_ALIKE.value) if entry.look_alike else curve_name(RunKind.FAILING.value)
 
 
 def _kind(entry: Scenario, traces: dict[str, Trace], held: dict[str, bool]) -> str:

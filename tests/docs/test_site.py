@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
+import threading
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -79,3 +82,27 @@ def test_nothing_is_fetched_from_elsewhere(site):
         assert "url(http" not in text
         assert "url(//" not in text
         assert "@import" not in text
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves without a line a request."""
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """The site served over HTTP, as its search needs."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(ROOT / "site")))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    "path", ["index", "catalogue/optimisation/gradients_not_cleared", "settings", "glossary", "docs/tour"]
+)
+def test_pages_look_right_at_both_widths_and_on_paper(address, looks_right, path):
+    looks_right(f"{address}/{path}.html", ready="document.readyState === 'complete'")

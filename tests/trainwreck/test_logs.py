@@ -114,10 +114,10 @@ def test_a_run_as_it_might_have_been_logged(call, here):
     kept = runs[(runs["scenario"] == "gradients_not_cleared") & (runs["kind"] == "failing")]["run_id"].tolist()
     written = json.loads(call("export", "sample", *kept, "--to", "logged", "--out", "logs", "--json").out)["runs"]
     assert list(written) == kept
-    habits = json.loads((here / "logs" / "habits.json").read_text(encoding="utf-8"))
+    configs = json.loads((here / "logs" / "logging.json").read_text(encoding="utf-8"))
     for run_id, name in written.items():
         seen = trainwreck.diagnose("sample", run_id, profile="logged")
-        blank = ("--blank", "missing") if habits[run_id]["not_finite"] == "blank" else ()
+        blank = ("--blank", "missing") if configs[run_id]["not_finite"] == "blank" else ()
         (found,) = json.loads(call("diagnose", f"logs/{name}", *blank, "--json").out)
         assert {"run": run_id} | {name: found[name] for name in found if name != "run"} == seen.to_dict()
 

@@ -113,6 +113,10 @@ def test_a_picture_has_the_twin_the_steps_and_the_alarms(run, card):
         trainwreck.figure(Trace("other", run.signals, run.evaluated), alarms=card)
     with pytest.raises(trainwreck.InputError, match="run: int is not allowed"):
         trainwreck.figure(3)
+    with pytest.raises(trainwreck.InputError, match="alarms: int is not allowed"):
+        trainwreck.figure(run, alarms=3)
+    assert f"point of no return = {int(run.label['no_return_step'])}" in labels
+    assert any(label.startswith("cure = ") for label in labels)
 
 
 def test_a_log_and_a_look_alike_are_not_called_faulty(data, tmp_path):

@@ -1,6 +1,6 @@
 """Logs as training programs leave them: RUN.csv, RUN.jsonl or RUN.txt with the rows of the profile `logged`.
 
-What a row has is drawn from the run's id (`evaluation/replay/logged/habit.py`), and so is how it is written; in
+What a row has is drawn from the run's id (`evaluation/replay/logged/config.py`), and so is how it is written; in
 brackets what was measured of the 65 clusters of public logs, the others are assumptions:
 
 form    csv .50, jsonl .13, text .37 [.51, .12, .37]; a log that leaves NaN blank is no text
@@ -8,7 +8,7 @@ names   of columns and of lines, one of NAMES or TEXTS
 clock   none .40, seconds since the start .35, Unix time .25; with a pause of 10 minutes to 2 hours between two steps,
         as of a job that waited to be resumed, in .20
 
-habits.json has what was drawn for each run. Read with `import`, or asked with `diagnose`, a log has the rows that a
+logging.json has what was drawn for each run. Read with `import`, or asked with `diagnose`, a log has the rows that a
 detector sees under the profile. One that leaves NaN blank has them with `--blank missing`: by the rule for blank
 cells those at its end are read as NaN, which is not known while the run goes on. A row between others that has
 nothing but a step is not read.
@@ -24,7 +24,7 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.files import write_json, write_text
 from trainwreck.evaluation.logs.exporters.cells import cell
-from trainwreck.evaluation.replay.logged.habit import BLANK, Habit, drawn, habit_of, pick
+from trainwreck.evaluation.replay.logged.config import BLANK, LoggingConfig, config_of, drawn, pick
 from trainwreck.evaluation.replay.profiles import LOGGED, observe
 from trainwreck.evaluation.replay.rows import rows
 
@@ -82,7 +82,7 @@ class File:
 def file_of(run_id: str) -> File:
     """How the log of a run is written; the same on every machine."""
     form = pick(FORMS, drawn(run_id, "form"))
-    if form == "txt" and habit_of(run_id).not_finite == BLANK:
+    if form == "txt" and config_of(run_id).not_finite == BLANK:
         form = "csv"
     low, high = SPEEDS
     pause = None
@@ -100,54 +100,54 @@ def file_of(run_id: str) -> File:
 
 
 def write(dataset: DataSet, run_ids: Sequence[str], folder: Path, out: Path) -> dict[str, str]:
-    """One log a run, and habits.json."""
-    written, habits = {}, {}
+    """One log a run, and logging.json."""
+    written, configs = {}, {}
     for run_id in run_ids:
-        habit, file = habit_of(run_id), file_of(run_id)
+        config, file = config_of(run_id), file_of(run_id)
         shown = observe(rows(dataset.trace(run_id)), LOGGED, run_id=run_id)
-        lines = WRITERS[file.form](shown, habit, file, int(dataset.run(run_id)["planned_steps"]))
+        lines = WRITERS[file.form](shown, config, file, int(dataset.run(run_id)["planned_steps"]))
         written[run_id] = f"{run_id}.{file.form}"
         write_text(folder / written[run_id], "".join(f"{line}\n" for line in lines))
-        habits[run_id] = asdict(habit) | asdict(file)
-    write_json(folder / "habits.json", habits)
+        configs[run_id] = asdict(config) | asdict(file)
+    write_json(folder / "logging.json", configs)
     return written
 
 
-def _cells(row: Row, habit: Habit) -> dict[str, str]:
+def _cells(row: Row, config: LoggingConfig) -> dict[str, str]:
     """Signal to its text, of those that a row has."""
     return {
-        name: cell(row[name]) if name == "lr" else habit.text(row[name])
+        name: cell(row[name]) if name == "lr" else config.text(row[name])
         for name in COMMON_SIGNALS
         if row.get(name) is not None
     }
 
 
-def _csv(shown: Iterator[Row], habit: Habit, file: File, total: int) -> Iterator[str]:
+def _csv(shown: Iterator[Row], config: LoggingConfig, file: File, total: int) -> Iterator[str]:
     step, *names = NAMES[file.names]
-    columns = {signal: name for signal, name in zip(COMMON_SIGNALS, names, strict=True) if signal in habit.signals}
+    columns = {signal: name for signal, name in zip(COMMON_SIGNALS, names, strict=True) if signal in config.signals}
     yield ",".join([step, *columns.values(), *([_clock(file)] if file.clock else [])])
     for row in shown:
-        cells = _cells(row, habit)
+        cells = _cells(row, config)
         time = [file.time(row["step"])] if file.clock else []
         yield ",".join([str(row["step"]), *(cells.get(signal, "") for signal in columns), *time])
 
 
-def _jsonl(shown: Iterator[Row], habit: Habit, file: File, total: int) -> Iterator[str]:
+def _jsonl(shown: Iterator[Row], config: LoggingConfig, file: File, total: int) -> Iterator[str]:
     spelt = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
     names = dict(zip(("step", *COMMON_SIGNALS), NAMES[file.names], strict=True))
     for row in shown:
-        due = [name for name in habit.signals if name != "validation_loss"] if habit.due(row["step"]) else []
-        cells = {"step": str(row["step"]), **dict.fromkeys(due, "null"), **_cells(row, habit)}
+        due = [name for name in config.signals if name != "validation_loss"] if config.due(row["step"]) else []
+        cells = {"step": str(row["step"]), **dict.fromkeys(due, "null"), **_cells(row, config)}
         values = {names[signal]: spelt.get(value, value) for signal, value in cells.items()}
         values |= {_clock(file): file.time(row["step"])} if file.clock else {}
         yield "{" + ", ".join(f"{json.dumps(name)}: {value}" for name, value in values.items()) + "}"
 
 
-def _text(shown: Iterator[Row], habit: Habit, file: File, total: int) -> Iterator[str]:
+def _text(shown: Iterator[Row], config: LoggingConfig, file: File, total: int) -> Iterator[str]:
     form = TEXTS[file.names]
     names = dict(zip(COMMON_SIGNALS, form.names, strict=True))
     for row in shown:
-        cells = _cells(row, habit)
+        cells = _cells(row, config)
         apart = (
             {"validation_loss": cells.pop("validation_loss")} if form.evaluation and "validation_loss" in cells else {}
         )
@@ -162,7 +162,7 @@ def _clock(file: File) -> str:
     return "_timestamp" if file.clock == "timestamp" else "elapsed"
 
 
-WRITERS: Mapping[str, Callable[[Iterator[Row], Habit, File, int], Iterator[str]]] = {
+WRITERS: Mapping[str, Callable[[Iterator[Row], LoggingConfig, File, int], Iterator[str]]] = {
     "csv": _csv,
     "jsonl": _jsonl,
     "txt": _text,

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from trainwreck.evaluation.dataset.schema import BY_NAME
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.logs.real_runs.runs import RealRun, logged
-from trainwreck.evaluation.pages.figures import alarm_row, png_url
+from trainwreck.evaluation.pages.figures import alarm_row, log_axis, png_url, unit, wide
 
 SHOWN = {"loss": "#0072B2", "validation_loss": "#009E73", "grad_norm": "#0072B2"}
 MOST_NAMES = 12  # alarms that are named
@@ -37,9 +36,9 @@ def picture(run: RealRun, trace: Trace, alarms: Mapping[str, int]) -> str:
                 axis.plot([at], [0.96], "x", color=SHOWN[name], transform=axis.get_xaxis_transform(), ms=6, mew=2)
         values = np.concatenate([curves[name][1] for name in names])
         values = values[np.isfinite(values)]
-        if len(values) and values.min() > 0 and values.max() > 5 * values.min():
-            axis.set_yscale("log")
-        axis.set_title(f"{names[0].replace('_', ' ')} ({BY_NAME[names[0]].unit})", fontsize=8, loc="left")
+        if wide(values):
+            log_axis(axis, values)
+        axis.set_title(f"{names[0].replace('_', ' ')} ({unit(names[0])})", fontsize=8, loc="left")
         if axis.get_legend_handles_labels()[0]:
             axis.legend(fontsize=7, frameon=False, loc="upper right")
         axis.tick_params(which="both", labelsize=7)

@@ -9,12 +9,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from trainwreck.evaluation.dataset.schema import RunKind
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.pages import asset, script
 from trainwreck.evaluation.pages.assets import THEME
-from trainwreck.evaluation.pages.figures import Story, draw, png_url
+from trainwreck.evaluation.pages.figures import Story, curve_name, draw, png_url
 from trainwreck.evaluation.pages.gallery.build import opened, pages_of
 from trainwreck.evaluation.pages.gallery.choose import Exhibit, exhibits
 from trainwreck.evaluation.pages.gallery.exhibit_facts import Catalogue, as_step
@@ -82,7 +81,8 @@ def _clearest(runs: Sequence[Exhibit]) -> Exhibit:
 def _card(shown: Exhibit, pages: Sequence[Mapping[str, Any]], name: str, catalogue: Catalogue) -> dict[str, Any]:
     page, row = pages[shown.place][name], shown.faulty
     traces = {"faulty": row, "twin": shown.twin, "cured": shown.cured}
-    steps = {"s": as_step(row["onset_step"]), "v": as_step(row["visible_step"])}
+    columns = {"s": "onset_step", "v": "visible_step", "p": "no_return_step"}
+    steps = {key: as_step(row[column]) for key, column in columns.items()}
     if shown.cured is not None:
         steps["cure"] = as_step(shown.cured["cure_step"])
     severity = f", {row['severity']}" if row["severity"] else ""
@@ -91,7 +91,7 @@ def _card(shown: Exhibit, pages: Sequence[Mapping[str, Any]], name: str, catalog
         {role: shown.dataset.trace(one["run_id"]) for role, one in traces.items() if one is not None},
         page["telling"],
         steps,
-        called="look-alike" if row["kind"] == RunKind.LOOK_ALIKE.value else "faulty",
+        called=curve_name(row["kind"]),
     )
     return {
         "id": name,

@@ -82,7 +82,7 @@ function revealed(truth, answer, scale, familyOf) {
     (times.length ? html`<table><caption>Onset, visible step and point of no return</caption><tbody>${times}</tbody></table>` : ""),
     (truth.within.length ? html`<p class="note">These signals do not tell it from: ${truth.within.join(", ")}.</p>` : ""), pages,
     html`<details open><summary>What each detector did, at its published default</summary>`,
-    (rows.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col"></th><th scope="col">named</th></tr></thead><tbody>${rows}</tbody></table></div>` : ""),
+    (rows.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table data-detectors><thead><tr><th scope="col">detector</th><th scope="col">alarm</th><th scope="col">it was</th><th scope="col">named</th></tr></thead><tbody>${rows}</tbody></table></div>` : ""),
     html`<p data-silent>${silent.length ? `No alarm: ${silent.join(", ")}.` : "All of them alarmed."}</p></details>`
   );
 }

@@ -15,7 +15,8 @@ from trainwreck.evaluation.intervals import number_text
 from trainwreck.evaluation.leaderboard.cache import at_hand
 from trainwreck.evaluation.leaderboard.columns import TABLES, UPDATE, Table, ceilings, cells, having, heads, record
 from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
-from trainwreck.evaluation.pages.figures import Story, draw, png_url
+from trainwreck.evaluation.pages.figures import Story, curve_name, draw, png_url
+from trainwreck.evaluation.pages.leaderboard.standings import breakable
 from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.replay.oracles import ORACLES
@@ -41,7 +42,8 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
         if tick:
             tick(done, len(rows), row["scenario"])
     rules = {(card["detector"], card["profile"]): card["about"].get("rule", "") for card in scores["cards"]}
-    page = template("trainwreck.evaluation.pages.report", "page.html.jinja", number=number_text).render(
+    filters = {"number": number_text, "breakable": breakable}
+    page = template("trainwreck.evaluation.pages.report", "page.html.jinja", **filters).render(
         manifest=dataset.manifest,
         kinds=dataset.runs["kind"].value_counts().to_dict(),
         runs=len(dataset),
@@ -74,12 +76,14 @@ def story(dataset: DataSet, row: pd.Series, scores: dict[str, Any], telling: str
         traces["twin"] = dataset.trace(row["twin_id"])
     same = (runs["scenario"] == row["scenario"]) & (runs["base"] == row["base"]) & (runs["seed"] == row["seed"])
     cured = runs[same & (runs["kind"] == RunKind.CURED.value) & (runs["severity"] == row["severity"])]
-    steps = {"s": step(row["onset_step"]), "v": step(row["visible_step"])}
+    columns = {"s": "onset_step", "v": "visible_step", "p": "no_return_step"}
+    steps = {key: step(row[name]) for key, name in columns.items()}
     if len(cured):
         traces["cured"] = dataset.trace(cured.iloc[0]["run_id"])
         steps["cure"] = step(cured.iloc[0]["cure_step"])
     title = row["scenario"] + (f", {row['severity']}" if row["severity"] else "") + f", seed {row['seed']}"
-    return Story(title, traces, telling, steps, first_alarms(scores, row["run_id"]))
+    alarms = first_alarms(scores, row["run_id"])
+    return Story(title, traces, telling, steps, alarms, called=curve_name(row["kind"]))
 
 
 def first_alarms(scores: dict[str, Any], run_id: str) -> dict[str, int]:

@@ -14,7 +14,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trainwreck.evaluation.dataset.schema import Outcome, step_of
-from trainwreck.evaluation.replay.logged.habit import BEFORE, LAST, Habit, habit_of
+from trainwreck.evaluation.replay.logged.config import BEFORE, LAST, LoggingConfig, config_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,36 +24,36 @@ Labels: TypeAlias = "Mapping[Any, Any] | pd.Series"
 TAIL = 20  # steps that the lab trains on after a loss that stays not finite: the default of its setting `tail`
 
 
-def visible_in_log(run: Labels, habit: Habit | None = None) -> int | None:
+def visible_in_log(run: Labels, config: LoggingConfig | None = None) -> int | None:
     """The first step at which the log of a run shows its failure; None where it does not.
 
     Without steps by signal `visible_step` is taken for the loss's.
     """
-    habit = habit or habit_of(run["run_id"])
+    config = config or config_of(run["run_id"])
     steps = json.loads(run["visible_steps"] or "{}")
     first = step_of(run["visible_step"])
     if not steps and first is not None:
         steps = {"loss": first}
     last, planned = int(run["last_step"]), step_of(run["planned_steps"])
     ended = run["outcome"] == Outcome.NON_FINITE.value and planned is not None and last + 1 < planned
-    if ended and habit.not_finite == BEFORE:
+    if ended and config.not_finite == BEFORE:
         last -= TAIL + 1
-    rows = (_row_at(habit, name, step, last) for name, step in steps.items() if name in habit.signals)
+    rows = (_row_at(config, name, step, last) for name, step in steps.items() if name in config.signals)
     return min((row for row in rows if row is not None), default=None)
 
 
 def possible_rows(run_id: str, last: int) -> tuple[Sequence[int], bool]:
     """Steps that a log of steps 0 to `last` may have rows at, and whether it has one at each, whatever was logged."""
-    habit = habit_of(run_id)
-    if habit.own_rows and "validation_loss" in habit.signals:
+    config = config_of(run_id)
+    if config.own_rows and "validation_loss" in config.signals:
         return range(last + 1), False
-    return [step for step in range(last + 1) if habit.due(step)], habit.not_finite not in (LAST, BEFORE)
+    return [step for step in range(last + 1) if config.due(step)], config.not_finite not in (LAST, BEFORE)
 
 
-def _row_at(habit: Habit, name: str, first: int, last: int) -> int | None:
+def _row_at(config: LoggingConfig, name: str, first: int, last: int) -> int | None:
     """The first row with a signal at or after a step."""
     if name == "validation_loss":
-        first = ceil(first / habit.evaluated) * habit.evaluated
-        if habit.own_rows:
+        first = ceil(first / config.evaluated) * config.evaluated
+        if config.own_rows:
             return first if first <= last else None
-    return next((step for step in range(first, last + 1) if habit.due(step)), None)
+    return next((step for step in range(first, last + 1) if config.due(step)), None)

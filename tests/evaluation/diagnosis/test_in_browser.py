@@ -47,3 +47,7 @@ def test_axe_finds_nothing_serious(open_page, written, scheme):
     results = Axe().run(page)
     serious = [found for found in results.response["violations"] if found["impact"] in ("serious", "critical")]
     assert serious == []
+
+
+def test_it_looks_right_at_every_width_and_on_paper(looks_right, written):
+    looks_right(written[1], ready="document.querySelectorAll('[data-near] .chart').length > 1")

@@ -18,9 +18,9 @@ from matplotlib.image import imread
 from trainwreck.evaluation.dataset.schema import BY_NAME, SIGNALS, Axis, Role
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.registry import builtin_detectors
-from trainwreck.evaluation.pages.figures import CLOCKS, COLOURS, Story, draw, reduced, save, unit
+from trainwreck.evaluation.pages.figures import CLOCKS, COLOURS, DASHES, Story, draw, reduced, save, unit
 
-CLOCK_STEPS = {"s": 30, "v": 44, "cure": 50}
+CLOCK_STEPS = {"s": 30, "v": 44, "cure": 50, "p": 70}
 ALARMS = {"zclip": 61, "playbook": 33, "nonfinite_loss": 90}
 
 
@@ -99,8 +99,12 @@ def test_clocks_are_in_every_panel_and_the_legend_names_them(make_story: Callabl
     for axis in figure.axes:
         assert sorted(verticals(axis)) == sorted(CLOCK_STEPS.values())
     words = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert set(words) == {"faulty", "twin", "cured", "onset = 30", "visible = 44", "cure = 50"}
-    assert len(words) == 6, "each once"
+    assert set(words) == {
+        "faulty", "twin", "cured", "onset = 30", "visible = 44", "cure = 50", "point of no return = 70"
+    }  # fmt: skip
+    assert len(words) == 7, "each once"
+    assert [line.get_linestyle() for line in figure.axes[0].lines[:3]] == ["--", "--", "-"]
+    assert len(set(map(str, DASHES.values()))) == 3, "told apart without colours"
 
 
 @pytest.mark.parametrize("onset", [0, 30])

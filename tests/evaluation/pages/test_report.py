@@ -17,13 +17,14 @@ from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.leaderboard.cache import SCORES, kept, leaderboard_of
 from trainwreck.evaluation.pages.report import write_record, write_report
+from trainwreck.evaluation.pages.report.build import examples, story
 from trainwreck.evaluation.replay.oracles import ORACLES
 
 EVIL = "<script>alert(1)</script>"
 SCENARIOS = ("high_lr", EVIL, "\"><img src=x onerror='alert(2)'>")
 EVIL_FILE = "<script>alert(3).py"
 EVIL_RULE = '"><b>bold</b>'
-VOID = {"meta", "img", "br", "hr", "link", "input"}
+VOID = {"meta", "img", "br", "hr", "link", "input", "wbr"}
 
 
 class Page(HTMLParser):
@@ -84,6 +85,13 @@ def mine(root: Path) -> str:
 @pytest.fixture(scope="module")
 def source(scored: Path) -> str:
     return write_report(scored, scored.parent / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.browser
+def test_it_looks_right_at_every_width_and_on_paper(
+    source: str, scored: Path, looks_right: Callable[..., None]
+) -> None:
+    looks_right(scored.parent / "report.html", paper=1047)
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +167,14 @@ def test_there_is_a_figure_a_scenario(page: Page, scored: Path) -> None:
         assert picture is not None
         image = imread(BytesIO(base64.b64decode(picture.removeprefix("data:image/png;base64,"))))
         assert image[..., :3].std() > 0.01, "not blank"
+
+
+def test_a_look_alike_is_not_called_faulty(scored: Path) -> None:
+    data = load(scored)
+    scores = kept(data)
+    assert scores is not None
+    called = {row["kind"]: story(data, row, scores, "loss").called for _, row in examples(data).iterrows()}
+    assert called == {"failing": "faulty", "look-alike": "look-alike"}
 
 
 def test_what_the_label_says_is_said(page: Page, source: str) -> None:

@@ -322,6 +322,11 @@ def test_the_same_scores_give_the_same_files(out: Path, folder: Path, scores: di
         assert file.read_bytes() == (out / file.name).read_bytes()
 
 
+@pytest.mark.browser
+def test_it_looks_right_at_every_width_and_on_paper(out: Path, looks_right: Callable[..., None]) -> None:
+    looks_right(out / "leaderboard.html", paper=1047)
+
+
 def luminance(colour: str) -> float:
     """Relative luminance as WCAG 2.2 defines it. colour: #rrggbb or #rgb."""
     digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from trainwreck.evaluation.replay.logged.habit import habit_of
+from trainwreck.evaluation.replay.logged.config import config_of
 from trainwreck.evaluation.replay.logged.visible import TAIL
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.datasets.plans import resolve
@@ -36,7 +36,7 @@ def kinds():
     ],
 )
 def test_every_kind_of_run_is_logged_in_the_same_ways(kinds, of):
-    counts = [Counter(of(habit_of(run_id)) for run_id in ids) for ids in kinds.values() if len(ids) >= 100]
+    counts = [Counter(of(config_of(run_id)) for run_id in ids) for ids in kinds.values() if len(ids) >= 100]
     assert len(counts) >= 3
     values = [value for value, count in sum(counts, Counter()).items() if count >= 50]
     table = np.array([[count[value] for value in values] for count in counts])

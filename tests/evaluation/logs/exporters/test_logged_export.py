@@ -18,7 +18,7 @@ from trainwreck.evaluation.logs.exporters.logged import NAMES, TEXTS, file_of
 from trainwreck.evaluation.logs.names import signal_of
 from trainwreck.evaluation.logs.readers import read
 from trainwreck.evaluation.logs.rules import to_trace
-from trainwreck.evaluation.replay.logged.habit import habit_of
+from trainwreck.evaluation.replay.logged.config import config_of
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.rows import rows
 
@@ -58,11 +58,11 @@ def test_a_log_reads_as_the_rows_that_a_detector_sees(many: DataSet, exported: t
     folder, where = exported
     tried = Counter()
     for run_id, name in where.items():
-        blank = habit_of(run_id).not_finite == "blank"
+        blank = config_of(run_id).not_finite == "blank"
         (log,) = read(folder / name, blank="missing" if blank else None)
         assert seen(to_trace(log, run_id)[0]) == seen(many.trace(run_id), "logged"), run_id
         tried[name.rpartition(".")[2]] += 1
-        tried[habit_of(run_id).not_finite] += 1
+        tried[config_of(run_id).not_finite] += 1
         tried[log.format] += 1
     assert set(tried) == {"csv", "jsonl", "txt", "text", "written", "blank", "zero", "last", "before"}
 
@@ -72,8 +72,8 @@ def test_by_the_rule_for_blank_cells_those_at_the_end_are_nan(
 ) -> None:
     folder, where = exported
     for run_id in IDS[1::2]:
-        habit = habit_of(run_id)
-        if habit.not_finite == "blank" and habit.intervals == ((0, 1),) and not habit.own_rows:
+        config = config_of(run_id)
+        if config.not_finite == "blank" and config.intervals == ((0, 1),) and not config.own_rows:
             trace = to_trace(read(folder / where[run_id])[0], run_id)[0]
             assert np.isnan(trace["loss"][trace.steps >= 70]).all()
             break
@@ -83,7 +83,7 @@ def test_by_the_rule_for_blank_cells_those_at_the_end_are_nan(
 
 def test_the_runs_of_the_sample_read_as_they_are_seen(tmp_path: Path) -> None:
     sample = load(named(Path("sample")))
-    some = [run_id for run_id in sample.runs["run_id"] if habit_of(run_id).not_finite != "blank"][:12]
+    some = [run_id for run_id in sample.runs["run_id"] if config_of(run_id).not_finite != "blank"][:12]
     for run_id, name in export(sample, "logged", tmp_path / "out", some).items():
         (log,) = read(tmp_path / "out" / name)
         assert seen(to_trace(log, run_id)[0]) == seen(sample.trace(run_id), "logged"), run_id
@@ -93,9 +93,9 @@ def test_what_was_drawn_lies_beside_and_the_bytes_are_the_same_again(
     many: DataSet, exported: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
     folder, _ = exported
-    habits = json.loads((folder / "habits.json").read_text(encoding="utf-8"))
-    assert list(habits) == sorted(IDS)
-    assert habits["r0"]["not_finite"] == habit_of("r0").not_finite
+    configs = json.loads((folder / "logging.json").read_text(encoding="utf-8"))
+    assert list(configs) == sorted(IDS)
+    assert configs["r0"]["not_finite"] == config_of("r0").not_finite
     export(many, "logged", tmp_path / "again")
     for file in folder.iterdir():
         assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
@@ -103,7 +103,7 @@ def test_what_was_drawn_lies_beside_and_the_bytes_are_the_same_again(
 
 def test_forms_clocks_and_pauses_have_their_shares() -> None:
     files = [file_of(f"r{i}") for i in range(4000)]
-    shown = [one for i, one in enumerate(files) if habit_of(f"r{i}").not_finite != "blank"]
+    shown = [one for i, one in enumerate(files) if config_of(f"r{i}").not_finite != "blank"]
     for table, of, among in (
         (logged.FORMS, lambda one: one.form, shown),
         (logged.CLOCKS, lambda one: one.clock, files),

@@ -33,9 +33,16 @@ def test_the_page_says_first_what_is_not_known(
     assert re.search(r"(src|href)=\"(?!data:|#)", text) is None  # nothing is fetched
     row = re.search(r">zclip</td>.*?</tr>", text, re.DOTALL)
     assert row
-    assert row[0].count("<td>-</td>") == 6  # a detector that sees nothing has dashes, not zeros
+    assert row[0].count('<td class="number">-</td>') == 6  # a detector that sees nothing has dashes, not zeros
     assert "unknown, not scored" in text
     assert "strange.csv" in text[: text.index("<h2>Runs</h2>")]  # among the clusters
+
+
+@pytest.mark.browser
+def test_it_looks_right_at_every_width_and_on_paper(
+    real: DataSet, labels: Callable[..., Path], tmp_path: Path, looks_right: Callable[..., None]
+) -> None:
+    looks_right(write_page(real, labels(), tmp_path / "page.html"))
 
 
 def test_the_blind_entries_are_those_of_their_file() -> None:

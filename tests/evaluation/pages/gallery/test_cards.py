@@ -61,6 +61,11 @@ def test_without_any_of_the_eight_there_is_no_page(write_data_set, make_run, mak
 
 
 @pytest.mark.browser
+def test_cards_look_right_at_every_width_and_on_paper(printed, looks_right):
+    looks_right(printed.path)
+
+
+@pytest.mark.browser
 def test_every_card_is_one_page_of_paper(printed, open_page):
     page = open_page(printed.path)
     paper = page.pdf(prefer_css_page_size=True)

@@ -375,3 +375,25 @@ def test_the_theme_stays(overview, opened):
     opened("mask_zeroed")
     overview.reload()
     assert overview.locator("[data-theme-switch]").inner_text() == "Theme: dark"
+
+
+@pytest.mark.parametrize("id", ["", "gradients_not_cleared", "benign_single_spike"])
+def test_it_looks_right_at_every_width_and_on_paper(sample_page, looks_right, id):
+    drawn = f"document.querySelector('#exhibit[data-drawn=\"{id}\"] .heat')" if id else "document.body.dataset.drawn"
+    looks_right(f"{sample_page.as_uri()}#{id}", ready=f"Boolean({drawn})")
+
+
+def test_charts_are_as_wide_as_the_paper_while_they_are_printed(opened):
+    page = opened("gradients_not_cleared")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_selector("[data-part=layers] canvas")
+    settled(page)
+    widths = (
+        "[...document.querySelectorAll('.chart svg')].map((one) => Number(one.getAttribute('viewBox').split(' ')[2]))"
+    )
+    before = page.evaluate(widths)
+    assert max(before) < 640, "half of the window"
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(widths) == [680] * len(before), "180 mm"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(widths) == before

@@ -237,3 +237,9 @@ def test_a_phone_needs_no_scrolling_sideways(open_page, served, facts):
     served.finish(facts)
     caught_up(page, served)
     assert page.evaluate(wide) == page.viewport_size["width"]
+
+
+def test_it_looks_right_at_every_width_and_on_paper(looks_right, served, facts):
+    served.train(0, 60)
+    served.finish(facts)
+    looks_right(served.address, ready=f"Number(document.body.dataset.place) === {len(served.stream)}")

@@ -1,4 +1,4 @@
-"""What each habit does to the rows of a run, and that detectors take whatever it leaves."""
+"""What each logging configuration does to the rows of a run, and that detectors take whatever it leaves."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.registry import known_detectors
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.replay.logged.habit import Habit, habit_of
+from trainwreck.evaluation.replay.logged.config import LoggingConfig, config_of
 from trainwreck.evaluation.replay.logged.rows import logged_rows
 from trainwreck.evaluation.replay.profiles import ALL_PROFILES, LOGGED, PROFILES, nonfinite_losses, observe
 from trainwreck.evaluation.replay.replay import replay, rows
@@ -19,13 +19,13 @@ from trainwreck.evaluation.replay.replay import replay, rows
 SHOWN = ("loss", "validation_loss", "grad_norm", "lr")
 
 
-def seen(losses: list[float], *, evaluations: dict[int, float] | None = None, **habit: Any) -> list[dict[str, Any]]:
+def seen(losses: list[float], *, evaluations: dict[int, float] | None = None, **config: Any) -> list[dict[str, Any]]:
     """Rows of a log, without what they do not have. Gradient norm 2, rate 0.5."""
     stream = [
         {"step": i, "loss": loss, "grad_norm": 2.0, "lr": 0.5, "validation_loss": (evaluations or {}).get(i)}
         for i, loss in enumerate(losses)
     ]
-    found = logged_rows(stream, Habit(**({"signals": ("loss",)} | habit)))
+    found = logged_rows(stream, LoggingConfig(**({"signals": ("loss",)} | config)))
     return [{name: value for name, value in row.items() if value is not None} for row in found]
 
 
@@ -61,10 +61,10 @@ def test_intervals(intervals: Any, from_zero: bool, steps: list[int]) -> None:
 
 def test_evaluations_come_with_the_next_row_or_in_rows_of_their_own() -> None:
     values = {0: 5.0, 3: 4.0, 6: 3.0}
-    habit: dict[str, Any] = {"intervals": ((0, 4),), "from_zero": False, "signals": ("loss", "validation_loss")}
-    carried = seen([1.0] * 9, evaluations=values, **habit)
+    config: dict[str, Any] = {"intervals": ((0, 4),), "from_zero": False, "signals": ("loss", "validation_loss")}
+    carried = seen([1.0] * 9, evaluations=values, **config)
     assert [(row["step"], row.get("validation_loss")) for row in carried] == [(4, 4.0), (8, 3.0)]
-    own = seen([1.0] * 9, evaluations=values, own_rows=True, **habit)
+    own = seen([1.0] * 9, evaluations=values, own_rows=True, **config)
     assert [(row["step"], row.get("loss"), row.get("validation_loss")) for row in own] == [
         (0, None, 5.0), (3, None, 4.0), (4, 1.0, None), (6, None, 3.0), (8, 1.0, None),
     ]  # fmt: skip
@@ -88,8 +88,8 @@ def test_a_running_average_begins_at_the_first_loss() -> None:
 
 
 def test_level_and_gradient() -> None:
-    habit: dict[str, Any] = {"scale": 2.0, "shift": 1.0, "grad_scale": 3.0, "signals": SHOWN}
-    [row] = seen([4.0], evaluations={0: 3.0}, **habit)
+    config: dict[str, Any] = {"scale": 2.0, "shift": 1.0, "grad_scale": 3.0, "signals": SHOWN}
+    [row] = seen([4.0], evaluations={0: 3.0}, **config)
     assert row == {"step": 0, "loss": 9.0, "validation_loss": 7.0, "grad_norm": 6.0, "lr": 0.5}
 
 
@@ -102,7 +102,7 @@ NOT_FINITE = [1.0, 2.0, math.nan, math.inf, 3.0]
 
 
 @pytest.mark.parametrize(
-    ("habit", "wanted"),
+    ("config", "wanted"),
     [
         ({"not_finite": "written"}, {0: 1.0, 1: 2.0, 2: math.nan, 3: math.inf, 4: 3.0}),
         ({"not_finite": "blank"}, {0: 1.0, 1: 2.0, 2: None, 3: math.inf, 4: 3.0}),
@@ -114,13 +114,13 @@ NOT_FINITE = [1.0, 2.0, math.nan, math.inf, 3.0]
         ({"not_finite": "written", "loss": "mean", "intervals": ((0, 4),)}, {0: 1.0, 4: math.nan}),
     ],
 )
-def test_a_loss_that_is_not_finite(habit: dict[str, Any], wanted: dict[int, Any]) -> None:
-    assert repr(losses(seen(NOT_FINITE, **habit))) == repr(wanted)
+def test_a_loss_that_is_not_finite(config: dict[str, Any], wanted: dict[int, Any]) -> None:
+    assert repr(losses(seen(NOT_FINITE, **config))) == repr(wanted)
 
 
 def test_a_blank_is_for_a_gradient_and_an_evaluation_too() -> None:
     stream = [{"step": 0, "loss": 1.0, "grad_norm": math.nan, "lr": 0.5, "validation_loss": math.nan}]
-    [row] = logged_rows(stream, Habit(not_finite="blank"))
+    [row] = logged_rows(stream, LoggingConfig(not_finite="blank"))
     assert row == {"step": 0, "loss": 1.0, "grad_norm": None, "lr": 0.5, "validation_loss": None}
 
 
@@ -164,9 +164,9 @@ def test_the_other_profiles_are_the_same_for_every_run(make_trace: Any) -> None:
 
 
 def first_with(**wanted: Any) -> str:
-    """A run whose habit is so."""
+    """A run whose logging configuration is so."""
     ids = (f"r{i}" for i in range(10**5))
-    return next(one for one in ids if all(getattr(habit_of(one), name) == value for name, value in wanted.items()))
+    return next(one for one in ids if all(getattr(config_of(one), name) == value for name, value in wanted.items()))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ DETECTORS = [
     pytest.param(name, marks=pytest.mark.monitors if detector.requires else ())
     for name, detector in known_detectors().items()
 ]
-HABITS = [
+CONFIGS = [
     {"not_finite": "blank", "intervals": ((0, 1),)},
     {"not_finite": "written", "own_rows": True, "intervals": ((0, 10),), "from_zero": False},
     {"not_finite": "zero", "intervals": ((0, 1), (11, 10))},
@@ -194,7 +194,7 @@ HABITS = [
 @pytest.mark.parametrize("name", DETECTORS)
 def test_every_detector_takes_the_rows(name: str, make_trace: Any) -> None:
     loss = np.where(np.arange(120) >= 90, np.nan, 4.0 - 0.01 * np.arange(120))
-    for wanted in HABITS:
+    for wanted in CONFIGS:
         trace = make_trace(first_with(**wanted), loss=loss)
         found = replay(known_detectors()[name], trace, LOGGED)
         assert found.status == "ok"

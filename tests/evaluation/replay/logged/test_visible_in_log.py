@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trainwreck.evaluation.dataset.dataset import DataSet
-from trainwreck.evaluation.replay.logged.habit import Habit, habit_of
+from trainwreck.evaluation.replay.logged.config import LoggingConfig, config_of
 from trainwreck.evaluation.replay.logged.visible import possible_rows, visible_in_log
 from trainwreck.evaluation.replay.oracles import oracle_alarms
 from trainwreck.evaluation.replay.profiles import LOGGED, observe, visible_step
@@ -24,7 +24,7 @@ def run(steps: dict[str, int], **facts: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("steps", "habit", "wanted"),
+    ("steps", "config", "wanted"),
     [
         ({"loss": 83}, {}, 83),
         ({"loss": 83}, {"intervals": ((0, 10),)}, 90),
@@ -42,8 +42,8 @@ def run(steps: dict[str, int], **facts: Any) -> dict[str, Any]:
         ({"validation_loss": 100}, {"signals": ("loss",)}, None),
     ],
 )
-def test_the_first_row_that_shows_it(steps: dict[str, int], habit: dict[str, Any], wanted: int | None) -> None:
-    assert visible_in_log(run(steps), Habit(**({"signals": SIGNALS} | habit))) == wanted
+def test_the_first_row_that_shows_it(steps: dict[str, int], config: dict[str, Any], wanted: int | None) -> None:
+    assert visible_in_log(run(steps), LoggingConfig(**({"signals": SIGNALS} | config))) == wanted
 
 
 ENDED = {"outcome": "non_finite", "last_step": 120, "planned_steps": 200}  # not finite from step 100 on
@@ -64,13 +64,13 @@ ENDED = {"outcome": "non_finite", "last_step": 120, "planned_steps": 200}  # not
 def test_a_log_that_ends_at_the_crash(
     steps: dict[str, int], facts: dict[str, Any], not_finite: str, wanted: int | None
 ) -> None:
-    assert visible_in_log(run(steps, **facts), Habit(not_finite=not_finite)) == wanted
+    assert visible_in_log(run(steps, **facts), LoggingConfig(not_finite=not_finite)) == wanted
 
 
 def test_tables_without_steps_by_signal() -> None:
-    assert visible_in_log(run({}, visible_step=83), Habit(intervals=((0, 10),))) == 90
-    assert visible_in_log(run({}, visible_step=None), Habit()) is None
-    assert visible_in_log(run({}, visible_step=float("nan"), visible_steps=None), Habit()) is None
+    assert visible_in_log(run({}, visible_step=83), LoggingConfig(intervals=((0, 10),))) == 90
+    assert visible_in_log(run({}, visible_step=None), LoggingConfig()) is None
+    assert visible_in_log(run({}, visible_step=float("nan"), visible_steps=None), LoggingConfig()) is None
 
 
 def test_it_is_the_first_visible_step_of_the_profile(data_set: DataSet) -> None:
@@ -96,6 +96,6 @@ def test_what_a_log_may_have_rows_at(data_set: DataSet) -> None:
         if each:
             assert steps == list(allowed)
         else:
-            habit = habit_of(run_id)
-            assert habit.own_rows or habit.not_finite in ("last", "before")
+            config = config_of(run_id)
+            assert config.own_rows or config.not_finite in ("last", "before")
     assert kinds == {True, False}

@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Habit:
+class LoggingConfig:
     """How a run is logged.
 
     intervals: (step, steps between two rows from there on), the first from 0. from_zero: step 0 has a row. signals:
@@ -81,7 +81,7 @@ class Habit:
     def due(self, step: int) -> bool:
         """Whether a step has a row with the training loss.
 
-        >>> [step for step in range(40) if Habit(intervals=((0, 1), (4, 10)), from_zero=False).due(step)]
+        >>> [step for step in range(40) if LoggingConfig(intervals=((0, 1), (4, 10)), from_zero=False).due(step)]
         [1, 2, 3, 10, 20, 30]
         """
         interval = next(every for first, every in reversed(self.intervals) if first <= step)
@@ -90,8 +90,10 @@ class Habit:
     def text(self, value: float) -> str:
         """A loss or gradient norm as the log has it.
 
-        >>> Habit(digits="4").text(2 / 3), Habit(digits=BFLOAT16).text(2 / 3), Habit().text(float("-inf"))
-        ('0.6667', '0.66796875', '-inf')
+        >>> LoggingConfig(digits="4").text(2 / 3), LoggingConfig(digits=BFLOAT16).text(2 / 3)
+        ('0.6667', '0.66796875')
+        >>> LoggingConfig().text(float("-inf"))
+        '-inf'
         """
         if self.digits == FLOAT32 or not math.isfinite(value):
             return str(_float32(value))
@@ -102,17 +104,17 @@ class Habit:
         return f"{_float32(value):.{self.digits}f}"
 
 
-def habit_of(run_id: str) -> Habit:
-    """The habit of a run. Of two runs, a run and its twin among them, each has its own.
+def config_of(run_id: str) -> LoggingConfig:
+    """The logging configuration of a run. Of two runs, a run and its twin among them, each has its own.
 
-    >>> habit_of("r7f9f9cc02fa5") == habit_of("r7f9f9cc02fa5")
+    >>> config_of("r7f9f9cc02fa5") == config_of("r7f9f9cc02fa5")
     True
     """
     start = float(np.interp(drawn(run_id, "level"), [share for share, _ in STARTS], [level for _, level in STARTS]))
     shift = LARGEST_SHIFT * drawn(run_id, "shift") * start if drawn(run_id, "shifted") < SHIFTED else 0.0
     scale = round((start - shift) / START, 4)
     intervals = _intervals(run_id)
-    return Habit(
+    return LoggingConfig(
         intervals=intervals,
         from_zero=drawn(run_id, "step 0") < FROM_ZERO or intervals[0][1] > SURELY,
         signals=("loss", *(name for name, share in SIGNALS.items() if drawn(run_id, name) < share)),

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.replay.logged import habit as stated
-from trainwreck.evaluation.replay.logged.habit import Habit, drawn, habit_of, pick
+from trainwreck.evaluation.replay.logged import config as stated
+from trainwreck.evaluation.replay.logged.config import LoggingConfig, config_of, drawn, pick
 
 IDS = [f"r{i:012x}" for i in range(4000)]
-HABITS = [habit_of(run_id) for run_id in IDS]
+CONFIGS = [config_of(run_id) for run_id in IDS]
 
 
-def dense(one: Habit) -> int:
+def dense(one: LoggingConfig) -> int:
     return one.intervals[1][0] - 1 if one.intervals[0][1] == 1 and len(one.intervals) > 1 else 0
 
 
-def usual(one: Habit) -> int:
+def usual(one: LoggingConfig) -> int:
     """The interval after the first steps."""
     return one.intervals[1][1] if dense(one) in (10, 100) else one.intervals[0][1]
 
@@ -48,16 +48,16 @@ def assert_share(count: int, n: int, share: float, what: str) -> None:
         *(({True: share}, lambda one, name=name: name in one.signals) for name, share in stated.SIGNALS.items()),
     ],
 )
-def test_shares_are_those_that_are_stated(shares: dict[Any, float], of: Callable[[Habit], Any]) -> None:
-    counts = Counter(map(of, HABITS))
+def test_shares_are_those_that_are_stated(shares: dict[Any, float], of: Callable[[LoggingConfig], Any]) -> None:
+    counts = Counter(map(of, CONFIGS))
     for value, share in shares.items():
-        assert_share(counts[value], len(HABITS), share, str(value))
+        assert_share(counts[value], len(CONFIGS), share, str(value))
     if sum(shares.values()) == pytest.approx(1.0):
         assert set(counts) == set(shares)
 
 
 def test_intervals_are_those_that_are_stated() -> None:
-    plain = [one for one in HABITS if len(one.intervals) == 1 or dense(one) in (10, 100)]
+    plain = [one for one in CONFIGS if len(one.intervals) == 1 or dense(one) in (10, 100)]
     counts = Counter(map(usual, plain))
     for interval, share in stated.INTERVALS.items():
         assert_share(counts[interval], len(plain), share, f"interval {interval}")
@@ -65,22 +65,22 @@ def test_intervals_are_those_that_are_stated() -> None:
     first = Counter(map(dense, thinned))
     for steps, share in stated.DENSE.items():
         assert_share(first[steps], len(thinned), share, f"the first {steps} steps")
-    assert all(at == sorted(at) for at in ([first for first, _ in one.intervals] for one in HABITS))
+    assert all(at == sorted(at) for at in ([first for first, _ in one.intervals] for one in CONFIGS))
 
 
 def test_step_0_has_a_row_where_little_else_has() -> None:
-    often = [one for one in HABITS if one.intervals[0][1] <= stated.SURELY]
+    often = [one for one in CONFIGS if one.intervals[0][1] <= stated.SURELY]
     assert_share(sum(one.from_zero for one in often), len(often), stated.FROM_ZERO, "step 0")
-    assert all(one.from_zero for one in HABITS if one not in often)
+    assert all(one.from_zero for one in CONFIGS if one not in often)
 
 
 def test_levels_are_those_of_public_logs() -> None:
-    starts = np.sort([one.scale * stated.START + one.shift for one in HABITS])
+    starts = np.sort([one.scale * stated.START + one.shift for one in CONFIGS])
     assert 3.0 <= starts[0] < 3.5
     assert 34.5 < starts[-1] <= 35.01
     for share, level in stated.STARTS[1:-1]:
         assert_share(int((starts < level).sum()), len(starts), share, f"starts under {level}")
-    assert all(0 <= one.shift <= 0.3 * 35 for one in HABITS)  # so that no loss of 0 or more is under 0
+    assert all(0 <= one.shift <= 0.3 * 35 for one in CONFIGS)  # so that no loss of 0 or more is under 0
 
 
 def test_a_property_says_nothing_of_another() -> None:
@@ -92,15 +92,15 @@ def test_a_property_says_nothing_of_another() -> None:
 
 def test_it_is_the_same_in_another_process() -> None:
     code = (
-        "import json, dataclasses; from trainwreck.evaluation.replay.logged.habit import habit_of; "
-        "print(json.dumps([dataclasses.asdict(habit_of(f'r{i:012x}')) for i in range(50)]))"
+        "import json, dataclasses; from trainwreck.evaluation.replay.logged.config import config_of; "
+        "print(json.dumps([dataclasses.asdict(config_of(f'r{i:012x}')) for i in range(50)]))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert json.loads(found) == json.loads(json.dumps([asdict(one) for one in HABITS[:50]]))
+    assert json.loads(found) == json.loads(json.dumps([asdict(one) for one in CONFIGS[:50]]))
 
 
 def test_it_never_changes() -> None:
-    assert habit_of("r7f9f9cc02fa5") == Habit(
+    assert config_of("r7f9f9cc02fa5") == LoggingConfig(
         intervals=((0, 1), (101, 100)), signals=("loss", "validation_loss", "lr"), evaluated=50, own_rows=True,
         loss="average", factor=0.98, scale=1.3485, grad_scale=1.3485, digits="4", not_finite="before",
     )  # fmt: skip
@@ -109,13 +109,13 @@ def test_it_never_changes() -> None:
 @pytest.mark.parametrize("digits", stated.DIGITS)
 @pytest.mark.parametrize("value", [0.0, 1 / 3, 11.0321, 1e-6, 3.4e38, math.nan, math.inf, -math.inf])
 def test_a_text_is_written_again_as_it_was(digits: str, value: float) -> None:
-    one = Habit(digits=digits)
+    one = LoggingConfig(digits=digits)
     once = one.text(value)
     assert one.text(float(np.float32(once))) == once
 
 
 def test_bfloat16_keeps_eight_bits() -> None:
-    one = Habit(digits="bfloat16")
+    one = LoggingConfig(digits="bfloat16")
     assert [one.text(value) for value in (6.4375, 6.45, 1.00390625, 1.01171875, -3.0)] == [
         "6.4375", "6.4375", "1.0", "1.015625", "-3.0",
     ]  # fmt: skip
