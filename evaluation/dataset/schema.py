@@ -156,6 +156,7 @@ def telemetry_schema() -> "pa.Schema":
 SECTIONS = ("Failure", "Mechanism", "Injection", "Signature", "Cure", "Realism", "References")
 
 
+PUBLIC_SEEDS = 10_000  # seeds of public plans are under it; those that a salt draws are not
 JOINT = "+"  # between the scenarios, causes and families of a compound run
 
 

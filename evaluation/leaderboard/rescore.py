@@ -164,8 +164,8 @@ def _wrong_steps(one: StoredAlarms, shown: Sequence[int], each: bool, end: int) 
         return f"rows: {one.rows} is not allowed; allowed: 0 to {len(shown)}, which is what the profile shows"
     if each and one.status == OK and one.rows != len(shown):
         return f"status ok after {one.rows} of {len(shown)} rows; allowed: ok where every row was judged"
-    seen = set(shown[: one.rows] if each else shown[: bisect_right(shown, one.last_judged)])
-    until = max(seen, default=-1)
+    seen = shown[: one.rows] if each else shown[: bisect_right(shown, one.last_judged)]
+    until = seen[-1] if seen else -1
     if one.last_judged != until or len(seen) < one.rows:
         return f"last_judged: {one.last_judged} is not allowed; allowed: {until}, the step of row {one.rows}"
     for what, steps, apart in (("alarm", one.edges.tolist(), REFRACTORY), ("score", one.steps.tolist(), 1)):

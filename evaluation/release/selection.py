@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from trainwreck.evaluation.dataset.dataset import DataSet, read_runs
+from trainwreck.evaluation.dataset.schema import PUBLIC_SEEDS
 from trainwreck.evaluation.errors import InputError
 
 PRIVATE = "private"  # the split of the runs that a public release leaves out
@@ -17,12 +18,14 @@ def released_rows(dataset: DataSet, *, private: bool) -> list[dict[str, Any]]:
     """Rows of the runs table that are released, in their order.
 
     private: the private runs with the calibration runs, which scoring them needs, instead of all but
-    the private ones. InputError where nothing is left, or a twin stays behind.
+    the private ones and the calibration runs on seeds of their salt. InputError where nothing is left, or a twin
+    stays behind.
     """
     table = read_runs(dataset.path).to_pylist()
     if private and not any(row["split"] == PRIVATE for row in table):
         raise InputError(f"{dataset.path}: has no run of split {PRIVATE!r}, so there is no private release of it")
-    rows = [row for row in table if _wanted(row["split"], private)]
+    secret = any(row["split"] == PRIVATE for row in table)
+    rows = [row for row in table if _wanted(row, private, secret)]
     if not rows:
         raise InputError(f"{dataset.path}: every run is private; allowed: --private, or a data set with other runs")
     kept = {row["run_id"] for row in rows}
@@ -47,5 +50,9 @@ def plan_of(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return {"format": "trainwreck-plan", "name": name, "runs": [json.loads(row["spec"]) for row in rows]}
 
 
-def _wanted(split: str, private: bool) -> bool:
-    return split in (PRIVATE, CALIBRATION) if private else split != PRIVATE
+def _wanted(row: dict[str, Any], private: bool, secret: bool) -> bool:
+    """secret: whether the data set has private runs; calibration runs on seeds of a salt stay with them."""
+    if private:
+        return row["split"] in (PRIVATE, CALIBRATION)
+    drawn = secret and row["split"] == CALIBRATION and row["seed"] >= PUBLIC_SEEDS
+    return row["split"] != PRIVATE and not drawn

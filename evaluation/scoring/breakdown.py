@@ -5,42 +5,29 @@ from typing import Any
 import numpy as np
 
 from trainwreck.evaluation.constants import RATE_STEPS
-from trainwreck.evaluation.dataset.schema import FAILURES, HELD_OUT, JOINT
+from trainwreck.evaluation.dataset.schema import FAILURES
 from trainwreck.evaluation.scoring.metrics.bootstrap import Ratio, Share
 from trainwreck.evaluation.scoring.metrics.delay import restricted_delay
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, peak, threshold_range
-from trainwreck.evaluation.scoring.operating_points import At, peaks
+from trainwreck.evaluation.scoring.operating_points import At, peaks, share_of
 from trainwreck.evaluation.scoring.outcomes import Outcomes
 
-PAIRS = "pairs"
 THRESHOLDS = 40  # of the curve of false alarms against delay
 
 
 def breakdown(at: At) -> dict[str, dict[str, Share]]:
     """In-time recall by family, scenario and what was held out; share stopped by look-alike, at one threshold.
 
-    Failures of two families at once are one group, `PAIRS`. Intervals take the threshold as given.
+    Failures of two families at once are one group, `reference.PAIRS`. Intervals take the threshold as given.
     """
-    one = at.one
-    families = np.array([PAIRS if JOINT in name else name for name in one.family.tolist()])
-    groups = {
-        "family": (families, one.failing, at.found),
-        "scenario": (one.scenario, one.failing, at.found),
-        "look_alike": (one.scenario, one.look_alike, at.alarmed),
-    }
-    masks: dict[tuple[str, str], np.ndarray] = {}
-    for part, (names, among, _) in groups.items():
-        every, code = np.unique(names, return_inverse=True)
-        masks |= {(part, name): mask for i, name in enumerate(every.tolist()) if (mask := among & (code == i)).any()}
-    masks |= {("held_out", name): one.failing & one.unseen(name) for name in HELD_OUT}
-    groups["held_out"] = (one.held_out, one.failing, at.found)
-    expected = {part: at.expected(values) for part, (_, _, values) in groups.items()}
-    found = at.frame.bootstrap.ratios(
-        {key: Ratio(expected[key[0]] * mask, mask) for key, mask in masks.items() if mask.any()}
-    )
+    masks = at.frame.parts
+    found_in_time = at.expected(at.found)
+    expected = dict.fromkeys(("family", "scenario", "held_out"), found_in_time)
+    expected["look_alike"] = at.expected(at.alarmed)
+    found = at.frame.bootstrap.ratios({key: Ratio(expected[key[0]] * mask, mask) for key, mask in masks.items()})
     return {
-        part: {key[1]: at.share(estimate, values, masks[key]) for key, estimate in found.items() if key[0] == part}
-        for part, (_, _, values) in groups.items()
+        part: {key[1]: share_of(estimate, values, masks[key]) for key, estimate in found.items() if key[0] == part}
+        for part, values in expected.items()
     }
 
 

@@ -81,14 +81,14 @@ class Area(NamedTuple):
 
 def thresholds(calibration: Outcomes, frame: Baseline) -> dict[str, Randomised | None]:
     """Operating point to its threshold: None at the detector's own alarm."""
-    on = _peaks(calibration, frame.calibration_weights, frame.calibration_draws)
+    on = _peaks(calibration, frame.calibration_weights, frame.calibration_draws, frame.calibration_shares)
     return {DEFAULT: None} | {str(budget): within_budget(on, budget) for budget in BUDGETS}
 
 
 def area(one: Outcomes, frame: Baseline) -> Area:
     """Threshold-free scores of the measured runs."""
     negative = one.select(one.negative)
-    on = _peaks(negative, frame.negative_weights[one.negative], frame.negative_draws)
+    on = _peaks(negative, frame.negative_weights[one.negative], frame.negative_draws, frame.negative_shares)
     at = At(one, frame, over_budgets(on, LARGEST_STOPPED))
     found = frame.bootstrap.ratios({"recall": at.mean(at.found, one.failing), "lead": at.mean(at.leads, one.failing)})
     return Area(**found)
@@ -120,7 +120,7 @@ def measured_at(at: "At") -> Point:
         stopped=at.share(found["healthy",], at.alarmed, one.healthy),
         stopped_look_alike=at.share(found["look_alike",], at.alarmed, one.look_alike),
         stopped_mixed=found["mixed",],
-        of_visible=found["of_visible",],
+        of_visible=_of_visible(found["of_visible",], at),
     )
     return Point(
         recall=recall,
@@ -132,6 +132,14 @@ def measured_at(at: "At") -> Point:
         diagnosis=diagnoses.facts(found),
         skill=_skill(at),
     )
+
+
+def _of_visible(found: Estimate, at: "At") -> Estimate:
+    """Recall over the share that is visible in time; exact where, on every resample, it is none or all of these."""
+    if not math.isnan(found.low) or found.value not in SHARE:
+        return found
+    boot, mask = at.frame.bootstrap, at.one.visible_in_time
+    return Estimate(found.value, *boot.interval(found.value, np.full(boot.drawn, found.value), mask, SHARE))
 
 
 class At:
@@ -161,7 +169,7 @@ class At:
 
     @cached_property
     def leads(self) -> np.ndarray:
-        return np.array([delay.lead(f, self.one.onset, self.one.visible, self.one.no_return) for f in self.firsts])
+        return delay.lead(self.firsts, self.one.onset, self.one.visible, self.one.no_return)
 
     @cached_property
     def alarmed(self) -> np.ndarray:
@@ -181,12 +189,17 @@ class At:
 
     def share(self, estimate: Estimate, values: np.ndarray, mask: np.ndarray) -> Share:
         """The estimate of a mean of values [T, N] over the runs under mask [N], with how many there are."""
-        return Share(*estimate, float(self.expected(values)[mask].sum()), int(mask.sum()))
+        return share_of(estimate, self.expected(values), mask)
 
 
-def _peaks(one: Outcomes, weights: np.ndarray, draws: np.ndarray) -> Peaks:
+def share_of(estimate: Estimate, expected: np.ndarray, mask: np.ndarray) -> Share:
+    """The estimate of a mean of expectations [N] over the runs under mask [N], with how many there are."""
+    return Share(*estimate, float(expected[mask].sum()), int(mask.sum()))
+
+
+def _peaks(one: Outcomes, weights: np.ndarray, draws: np.ndarray, known: tuple[np.ndarray, np.ndarray]) -> Peaks:
     floor = min((float(scores[0]) for scores in one.scores if len(scores)), default=-np.inf)
-    return Peaks(peaks(one), weights, draws, one.crashed, floor)
+    return Peaks(peaks(one), weights, draws, one.crashed, floor, known)
 
 
 def peaks(one: Outcomes) -> np.ndarray:
@@ -200,19 +213,18 @@ class _Delay:
     def __init__(self, at: At, mask: np.ndarray, origin: np.ndarray) -> None:
         self.at, self.mask = at, mask
         self.clocks = at.one.onset[mask], at.one.no_return[mask], origin[mask]
-        pairs = [delay.events(first[mask], *self.clocks) for first in at.firsts]
-        self.time, self.event = (np.array([pair[i] for pair in pairs]).reshape(len(pairs), -1) for i in range(2))
+        self.time, self.event = delay.events(at.firsts[:, mask], *self.clocks)
         self.used = at.chances != 0
         self.instants = np.unique(np.linspace(0.0, self.time[self.used].max(initial=0.0), INSTANTS).round())
 
     def ratios(self) -> dict[tuple[str, ...], Ratio]:
         steps, share = np.zeros((2, len(self.at.firsts), len(self.mask)))
-        for i, first in enumerate(self.at.firsts):
-            steps[i, self.mask], share[i, self.mask] = delay.restricted_delay(first[self.mask], *self.clocks)
+        steps[:, self.mask], share[:, self.mask] = delay.restricted_delay(self.at.firsts[:, self.mask], *self.clocks)
         wanted = {("steps",): self.at.mean(steps, self.mask, RATE), ("share",): self.at.mean(share, self.mask)}
         detected = np.zeros((len(self.mask), len(self.instants)))
+        time, found = self.time[self.used], self.event[self.used] == delay.Event.DETECTED
         for i, instant in enumerate(self.instants.tolist()):
-            detected[self.mask, i] = self.at.chances @ ((self.event == delay.Event.DETECTED) & (self.time <= instant))
+            detected[self.mask, i] = self.at.chances[self.used] @ (found & (time <= instant))
         return wanted | {("by", str(i)): Ratio(detected[:, i], self.mask) for i in range(len(self.instants))}
 
     def facts(self, found: Mapping[tuple[str, ...], Estimate]) -> dict[str, Any]:
@@ -298,9 +310,8 @@ def _skill(at: At) -> dict[str, dict[float, Estimate]]:
     labels = skill_runs(one)
     gain, loss = np.zeros((2, len(COSTS), len(at.firsts), len(one)))
     for c, cost in enumerate(COSTS):
-        for i, first in enumerate(at.firsts):
-            gain[c, i, failing] = skill.gains(first[failing], labels, cost)
-            loss[c, i, negative] = skill.losses(first[negative], labels.healthy_last, cost)
+        gain[c][:, failing] = skill.gains(at.firsts[:, failing], labels, cost)
+        loss[c][:, negative] = skill.losses(at.firsts[:, negative], labels.healthy_last, cost)
     gains, losses = frame.expectations(gain.transpose(2, 1, 0), loss.transpose(2, 1, 0), at.samples)
     found: dict[str, dict[float, Estimate]] = {}
     for c, cost in enumerate(COSTS):

@@ -1,6 +1,5 @@
 """Alarms of a detector on many runs with their labels: the input of every metric."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
@@ -34,10 +33,12 @@ class Outcomes(RunLabels):
 
     def named_at(self, first: np.ndarray) -> list[tuple[str, ...]]:
         """The causes that stood when each run's score first exceeded a threshold. first: [N], inf where it did not."""
-        found = []
-        for step, answers in zip(first.tolist(), self.answers, strict=True):
-            given = [causes for since, causes in answers if since <= step < math.inf]
-            found.append(given[-1] if given else ())
+        found: list[tuple[str, ...]] = [()] * len(first)
+        for i in np.flatnonzero(np.isfinite(first)).tolist():
+            step = first[i]
+            for since, causes in self.answers[i]:
+                if since <= step:
+                    found[i] = causes
         return found
 
 

@@ -20,7 +20,7 @@ from trainwreck.evaluation.constants import (
     TOP,
 )
 from trainwreck.evaluation.dataset.consistency import check_table
-from trainwreck.evaluation.dataset.schema import JOINT, RunKind
+from trainwreck.evaluation.dataset.schema import HELD_OUT, JOINT, RunKind
 from trainwreck.evaluation.scoring.equivalence_sets import Sets, shipped
 from trainwreck.evaluation.scoring.metrics.bootstrap import Bootstrap, ratio
 from trainwreck.evaluation.scoring.metrics.diagnosis import chance, majority_prior, place_of_right
@@ -35,6 +35,7 @@ from trainwreck.evaluation.scoring.metrics.skill import (
     tune,
     utility,
 )
+from trainwreck.evaluation.scoring.metrics.thresholds import shares
 from trainwreck.evaluation.scoring.run_labels import RunLabels, run_labels
 from trainwreck.evaluation.short_forms import AsText
 
@@ -44,6 +45,7 @@ UNCOVERED = {
 }
 
 
+PAIRS = "pairs"
 ONE = np.ones((1, 1))
 
 
@@ -93,6 +95,35 @@ class Baseline(AsText):
     def negative_draws(self) -> np.ndarray:
         """How often each measured healthy and look-alike run is in each resample. [S, H]"""
         return self.bootstrap.draws()[:, self.labels.negative]
+
+    @cached_property
+    def calibration_shares(self) -> tuple[np.ndarray, np.ndarray]:
+        """`thresholds.shares` of the calibration runs."""
+        return shares(self.calibration_weights, self.calibration_draws)
+
+    @cached_property
+    def negative_shares(self) -> tuple[np.ndarray, np.ndarray]:
+        """`thresholds.shares` of the measured healthy and look-alike runs."""
+        return shares(self.negative_weights[self.labels.negative], self.negative_draws)
+
+    @cached_property
+    def parts(self) -> dict[tuple[str, str], np.ndarray]:
+        """What a score is broken down by, and the runs of each part, [N] bool; none is empty.
+
+        family, scenario and held_out: of the failing runs, failures of two families at once as `PAIRS`; look_alike.
+        """
+        one = self.labels
+        families = np.array([PAIRS if JOINT in name else name for name in one.family.tolist()])
+        masks = {}
+        for part, names, among in (
+            ("family", families, one.failing),
+            ("scenario", one.scenario, one.failing),
+            ("look_alike", one.scenario, one.look_alike),
+        ):
+            every, code = np.unique(names, return_inverse=True)
+            masks |= {(part, name): among & (code == i) for i, name in enumerate(every.tolist())}
+        masks |= {("held_out", name): one.failing & one.unseen(name) for name in HELD_OUT}
+        return {key: mask for key, mask in masks.items() if mask.any()}
 
     @cached_property
     def levels(self) -> dict[str, "Level"]:

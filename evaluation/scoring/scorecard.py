@@ -421,6 +421,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
+        if all(type(item) is float for item in value):  # rows of a confusion matrix: a call for each would add up
+            return [item if math.isfinite(item) else None for item in value]
         return [plain(item) for item in value]
     if isinstance(value, np.ndarray):
         return plain(value.tolist())

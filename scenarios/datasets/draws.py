@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable
 from functools import cache
 
-from trainwreck.evaluation.dataset.schema import JOINT
+from trainwreck.evaluation.dataset.schema import JOINT, PUBLIC_SEEDS
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.scenarios.spec.proofs import proven_severities
@@ -16,7 +16,6 @@ from trainwreck.scenarios.spec.run_spec import family_of
 from trainwreck.scenarios.spec.scenario import Severity
 
 SPLIT_VERSION = 1
-PUBLIC_SEEDS = 10_000  # all of them are under it; those of a salt are not
 HELD_OUT = 5  # one cause in so many is in no training run, and one severity of every so many others
 PAIRS = 24
 

@@ -4,7 +4,8 @@
     calibration   1000 ...         healthy runs of every base that is measured, and look-alikes of the train split
     train         2000 2001 2002   what a detector may learn from: causes, severities, look-alikes, bases are held out
     test          3000 ... 3011    every scenario at every severity, pairs, and two bases that no scenario has at home
-    private       of a salt        as test, under seeds that only who knows the salt can draw
+    private       of a salt        as test, under seeds that only who knows the salt can draw; so are the seeds of its
+                                   calibration runs, since who knows those can lower a threshold
 
 Test runs are crossed: a scenario is on four of the twelve seeds, or on nine where it has three severities, which stand
 on three seeds each; every seed has about sixty scenarios. So the two kinds of dependence, of runs of one
@@ -52,6 +53,7 @@ from trainwreck.scenarios.spec.scenario import Scenario, Severity
 
 FIRST_SEED = {Split.TRAIN: 2000, Split.TEST: 3000}
 HEALTHY = 500  # seeds of healthy runs without a failing one begin so far after their split's first
+CALIBRATED = 5000  # and those of calibration runs, where a salt draws them
 SEEDS = 12  # of the test split
 ALONE, ON_A_SCALE = 4, 3  # of them that a scenario without severities has, and one with them at each
 ELSEWHERE = 6  # of them that a case has on a base that is not its scenario's own
@@ -110,9 +112,10 @@ def full() -> list[RunSpec]:
 
 
 def private(salt: str) -> list[RunSpec]:
-    """The test split under seeds drawn from a salt, and the calibration runs. InputError for an empty one."""
-    train, test = _train(range(TRAIN_SEEDS)), _test(None, drawn_by(salt))
-    specs = marked([*test, *_calibration(test, train)], train)
+    """The test split and the calibration runs under seeds drawn from a salt. InputError for an empty one."""
+    draw = drawn_by(salt)
+    train, test = _train(range(TRAIN_SEEDS)), _test(None, draw)
+    specs = marked([*test, *_calibration(test, train, lambda i: draw(CALIBRATED + i))], train)
     return unique(dataclasses.replace(s, split=Split.PRIVATE) if s.split is Split.TEST else s for s in specs)
 
 
@@ -167,7 +170,7 @@ def _first(names: Iterable[str]) -> frozenset[str]:
 
 def _plan(train_seeds: Sequence[int], each: int | None = None) -> list[RunSpec]:
     train, test = _train(train_seeds), _test(each, lambda i: FIRST_SEED[Split.TEST] + i)
-    return unique(marked([*train, *test, *_calibration(test, train)], train))
+    return unique(marked([*train, *test, *_calibration(test, train, lambda i: CALIBRATION_SEEDS[0] + i)], train))
 
 
 def _train(numbers: Sequence[int]) -> list[RunSpec]:
@@ -216,19 +219,18 @@ def _balanced(specs: Iterable[RunSpec], draw: Draw) -> list[RunSpec]:
     return [*specs, *more]
 
 
-def _calibration(test: Sequence[RunSpec], train: Sequence[RunSpec]) -> list[RunSpec]:
+def _calibration(test: Sequence[RunSpec], train: Sequence[RunSpec], draw: Draw) -> list[RunSpec]:
     """Healthy runs of every base that has measured ones, and runs of the look-alikes that the train split has."""
     twins = {s.base: s for s in test if s.role is Role.TWIN}
     measured = Counter(s.base for s in test if s.role is Role.TWIN)
     everything = sum(measured.values())
-    first = CALIBRATION_SEEDS[0]
     specs = [
-        dataclasses.replace(twins[base], seed=first + i)
+        dataclasses.replace(twins[base], seed=draw(i))
         for base, count in sorted(measured.items())
         for i in range(max(FEWEST, math.ceil(POPULATION * count / everything)))
     ]
     for id in dict.fromkeys(s.scenario for s in train if s.role is Role.FAULTY and s.entry.look_alike):
-        specs += Case(id).runs(range(first, first + LOOK_ALIKES), (Role.FAULTY,))
+        specs += Case(id).runs(map(draw, range(LOOK_ALIKES)), (Role.FAULTY,))
     return [dataclasses.replace(s, split=Split.CALIBRATION) for s in specs]
 
 

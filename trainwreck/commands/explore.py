@@ -1,6 +1,5 @@
 """Explore: the catalogue, one scenario at work, and all of them on a page."""
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from trainwreck.commands.options import (
     as_severity,
     as_size,
     backend_options,
+    one_blas_thread,
     settings,
     severity_option,
     size_option,
@@ -42,8 +42,7 @@ def list_(family: str | None, as_json: bool) -> None:
     A failing scenario has a fault; a look-alike is healthy and looks like a failure. Severities and sizes are those
     that it has; it is in data sets where it is proven.
     """
-    if "numpy" not in sys.modules:  # nothing is multiplied here, and BLAS's threads cost a tenth of the CPU time
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    one_blas_thread()
     from trainwreck.scenarios.spec.pages import summary
 
     rows = [row for row in summary() if family in (None, row["family"])]

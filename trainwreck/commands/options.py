@@ -1,5 +1,7 @@
 """Options that several commands take, and the objects that their values stand for."""
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -259,3 +261,9 @@ def default_workers(device: str) -> int:
     from trainwreck.scenarios.training.environment import cores
 
     return cores() if device == "cpu" else 1
+
+
+def one_blas_thread() -> None:
+    """To be called before numpy is loaded: products of a score are small, and more threads cost more than they give."""
+    if "numpy" not in sys.modules:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

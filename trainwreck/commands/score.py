@@ -21,6 +21,7 @@ from trainwreck.commands.options import (
     isolate_option,
     labels_option,
     limits_options,
+    one_blas_thread,
     profile_option,
     profiles_option,
     stored_option,
@@ -169,6 +170,7 @@ def leaderboard(
     submission is shown as a claim, or as what `trainwreck confirm` found of it. Of imported logs, with --labels, it has
     in-time recall on real runs, at thresholds set on the healthy runs of other clusters (docs/logs.md).
     """
+    one_blas_thread()
     if labels:
         for name in ("profiles", "stored", "confirmed", "alarms"):
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
@@ -265,6 +267,7 @@ def compare(
     test over scenarios, studentised, with Holm's correction. Detectors are replayed on DIR; with --from their stored
     alarms are read, DIR needs no telemetry, and without OTHER all of them are compared.
     """
+    one_blas_thread()
     from trainwreck.evaluation.constants import BUDGETS
     from trainwreck.evaluation.dataset.sample import named
     from trainwreck.evaluation.leaderboard.ranking import beside
@@ -386,6 +389,7 @@ def rescore(dir: Path, paths: Sequence[Path], as_json: bool) -> None:
     PATHS are files, folders of them, or submissions; what can't be true of a file is named. DIR needs manifest.json and
     runs.parquet only.
     """
+    one_blas_thread()
     from trainwreck.evaluation.dataset.dataset import load_labels
     from trainwreck.evaluation.leaderboard.rescore import rescore as again
     from trainwreck.evaluation.leaderboard.submission import stored_in

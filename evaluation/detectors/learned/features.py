@@ -115,7 +115,7 @@ class Features:
             self.interval += (max(1, step - self.latest) - self.interval) / min(self.rows, 8)
         self.rows += 1
         self.latest = step
-        self._take(self._values(row), step)
+        self._take(self._values(dict(row)), step)  # with every signal at hand, since it reads nearly all
         return self._features(step)
 
     def _values(self, row: Row) -> np.ndarray:

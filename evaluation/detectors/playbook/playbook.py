@@ -11,6 +11,7 @@ from trainwreck.evaluation.detectors.playbook.rules import CURVES, DIVERGENCE, I
 from trainwreck.evaluation.detectors.registry import register
 
 RULES = (*FACT_RULES, *CURVE_RULES)
+READ = tuple(dict.fromkeys(name for rule in RULES for name in rule.reads))
 
 
 @register
@@ -55,8 +56,9 @@ class Playbook(Detector):
         self.seen.curves.see(row)
         self.seen.facts.see(row)
         self.row += 1
+        logged = {name for name in READ if row.get(name) is not None}
         for i, rule in enumerate(RULES):
-            if not rule.reads or any(row.get(name) is not None for name in rule.reads):
+            if not rule.reads or not logged.isdisjoint(rule.reads):
                 self.strengths[i] = strength = _bounded(rule.strength(self.seen), rule.most)
                 if strength < 1.0:
                     self.began[i] = None

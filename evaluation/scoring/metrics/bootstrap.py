@@ -5,10 +5,16 @@ runs that share both (Cameron, Gelbach and Miller 2011), and never less than eit
 Student's, with the degrees of freedom of Satterthwaite (1946): with ten seeds and most of the variance between them
 there are nine. That of a share is the Jeffreys interval of as many independent runs as would have that variance (Korn
 and Graubard 1998), that of a rate the one of as many independent events.
+
+A share that no resample changes has an interval too, although its variance is 0: every cluster has the same mean c.
+With n clusters the chance q that a further one differs is at most the upper end of the exact binomial interval of none
+in n (Clopper and Pearson 1934), and the mean of one that differs may be anything from 0 to 1. So the expectation is
+from (1 - q) c to (1 - q) c + q. With c = 0 or 1 this is the exact binomial interval itself; with a randomised threshold
+at which all runs tie, c is the chance with which it stops each.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -17,6 +23,7 @@ from trainwreck.evaluation.constants import CONFIDENCE, RESAMPLES
 from trainwreck.evaluation.intervals import binomial_interval
 
 K = TypeVar("K", bound=Hashable)
+SPARSE = 8  # a column with fewer non-zero clusters than one in so many is summed by those alone
 AT_ONCE = 4096  # changes from level to level that are summed at once, so that they fit into a few megabytes
 SMALL_STRATUM = 5  # clusters; smaller strata are pooled, or they would hardly vary at all
 ROUNDING = 1e-12  # so close to none or all a share is none or all
@@ -97,10 +104,23 @@ class Clustering:
             drawn = random.integers(0, len(members), size=(resamples, len(members)))
             counts = np.bincount((drawn + offset * len(members)).ravel(), minlength=resamples * len(members))
             self.weights[:, members] = counts.reshape(resamples, len(members))
+        self._by_cluster = np.ascontiguousarray(self.weights.T)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        """values: [N, M]. Returns [R, M]."""
-        return np.asarray(self.weights @ np.add.reduceat(values[self.order], self.starts, axis=0))
+        """values: [N, M]. Returns [R, M]. Columns that are zero in most clusters, as of one scenario, cost less."""
+        by_cluster = np.add.reduceat(values[self.order], self.starts, axis=0)
+        few = np.count_nonzero(by_cluster, axis=0) * SPARSE < len(by_cluster)
+        if not few.any():
+            return np.asarray(self.weights @ by_cluster)
+        found = np.zeros((len(self.weights), by_cluster.shape[1]))
+        found[:, ~few] = self.weights @ by_cluster[:, ~few]
+        sparse = by_cluster[:, few].T
+        column, cluster = np.nonzero(sparse)
+        filled, first = np.unique(column, return_index=True)
+        if len(filled):
+            parts = self._by_cluster[cluster] * sparse[column, cluster][:, None]
+            found[:, np.flatnonzero(few)[filled]] = np.add.reduceat(parts, first, axis=0).T
+        return found
 
     def count(self, mask: np.ndarray) -> int:
         """Clusters with a run under mask [N]."""
@@ -128,10 +148,11 @@ class Bootstrap:
             codes.append(codes[0] * (codes[1].max(initial=0) + 1) + codes[1])
         same = np.full(len(codes[0]), "") if content is None else content
         self.parts = [Clustering(code, same, resamples, seed + i) for i, code in enumerate(codes)]
+        self.drawn = resamples * len(self.parts)  # S
         self.resamples = resamples
         self.confidence = confidence
         self._by_run = np.ascontiguousarray(self.draws().T)
-        self._occupied: dict[bytes, list[int]] = {}
+        self._occupied: dict[bytes, np.ndarray] = {}
         self._counted: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
 
     def draws(self) -> np.ndarray:
@@ -158,7 +179,7 @@ class Bootstrap:
         """Sum over the runs of each resample. values: [N] or [N, M]. Returns [S] or [S, M]."""
         values = np.asarray(values, dtype=np.float64)
         if not values.any():  # most detectors name no cause
-            return np.zeros((self.resamples * len(self.parts), *values.shape[1:]))
+            return np.zeros((self.drawn, *values.shape[1:]))
         flat = values.reshape(len(values), -1)
         return np.vstack([part.sums(flat) for part in self.parts]).reshape(-1, *values.shape[1:])
 
@@ -174,51 +195,72 @@ class Bootstrap:
     ) -> tuple[float, float]:
         """The interval of a statistic from its resamples [S].
 
-        mask: [N] bool, the runs that it is a statistic of. bounds: `SHARE`, `RATE` or `ANY`. Where a share is none or
-        all, which no resample changes, it is the exact binomial one of as many runs as there are independent clusters:
-        those of the clustering that has more. NaN where nothing varies otherwise.
+        mask: [N] bool, the runs that it is a statistic of. bounds: `SHARE`, `RATE` or `ANY`. Of a share that is none or
+        all, or that no resample changes, it rests on the number of independent clusters, that of the clustering which
+        has more. NaN where nothing varies otherwise: what has no bounds may be anything in a further cluster.
         """
         if math.isnan(value):
             return math.nan, math.nan
-        clusters = self._clusters(mask)
-        if bounds == SHARE and value in SHARE:
-            among = max(clusters[: max(1, len(clusters) - 1)])
-            return binomial_interval(round(value * among), among, self.confidence)
-        variance, freedom = self._variance(samples, clusters)
-        if not variance > (ROUNDING * max(1.0, abs(value))) ** 2:
-            return math.nan, math.nan
+        low, high = self._intervals(np.array([value]), samples[:, None], self._clusters(mask)[:, None], bounds)
+        return _plain(low)[0], _plain(high)[0]
+
+    def _intervals(
+        self, value: np.ndarray, samples: np.ndarray, clusters: np.ndarray, bounds: tuple[float, float]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`interval` of many statistics. value: [M]; samples: [S, M]; clusters: [P, M]. Returns [M], [M]"""
         from scipy.special import betaincinv, gammaincinv, stdtrit
 
+        variance, freedom = self._variances(samples, clusters)
         tail = (1.0 - self.confidence) / 2.0
-        times = float(stdtrit(freedom, 1.0 - tail))
-        normal, wide = float(stdtrit(math.inf, 1.0 - tail)), times * math.sqrt(variance)
+        times, normal = stdtrit(freedom, 1.0 - tail), float(stdtrit(math.inf, 1.0 - tail))
+        wide = times * np.sqrt(variance)
+        low, high = np.maximum(bounds[0], value - wide), value + wide
+        same = variance <= (ROUNDING * np.maximum(1.0, np.abs(value))) ** 2
+        low[same], high[same] = math.nan, math.nan
         if bounds == SHARE:
-            runs = value * (1.0 - value) / variance * (normal / times) ** 2
-            shape = value * runs + 0.5, (1.0 - value) * runs + 0.5
-            return float(betaincinv(*shape, tail)), float(betaincinv(*shape, 1.0 - tail))
-        if bounds == RATE and value > 0:
-            events = value**2 / variance * (normal / times) ** 2
-            low, high = (value * float(gammaincinv(events + 0.5, share)) / events for share in (tail, 1.0 - tail))
-            return low, high
-        return max(bounds[0], value - wide), value + wide
+            same |= np.isin(value, SHARE)
+            c, runs = value[~same], value[~same] * (1.0 - value[~same]) / variance[~same]
+            runs = runs * (normal / times[~same]) ** 2
+            shape = c * runs + 0.5, (1.0 - c) * runs + 0.5
+            low[~same], high[~same] = betaincinv(*shape, tail), betaincinv(*shape, 1.0 - tail)
+            for i in np.flatnonzero(same & ~np.isnan(value)):
+                differs = binomial_interval(0, int(clusters[:2, i].max()), self.confidence)[1]
+                low[i] = (1.0 - differs) * value[i]
+                high[i] = low[i] + differs
+        elif bounds == RATE:
+            some = ~same & (value > 0)
+            events = value[some] ** 2 / variance[some] * (normal / times[some]) ** 2
+            low[some], high[some] = (
+                value[some] * gammaincinv(events + 0.5, share) / events for share in (tail, 1.0 - tail)
+            )
+        return low, high
 
-    def _clusters(self, mask: np.ndarray) -> list[int]:
-        """How many clusters of each part have a run under mask [N]."""
+    def _clusters(self, mask: np.ndarray) -> np.ndarray:
+        """How many clusters of each part have a run under mask [N]. [P] int"""
         key = mask.tobytes()
         if key not in self._occupied:
-            self._occupied[key] = [part.count(mask) for part in self.parts]
+            self._occupied[key] = np.array([part.count(mask) for part in self.parts])
         return self._occupied[key]
 
-    def _variance(self, samples: np.ndarray, clusters: Sequence[int]) -> tuple[float, float]:
-        """Variance of a statistic with its degrees of freedom. samples: [S]; clusters: of each part."""
-        variances = []
-        for part, count in zip(samples.reshape(len(self.parts), -1), clusters, strict=True):
-            finite = part[np.isfinite(part)]
-            variances.append(float(finite.var()) * count / (count - 1) if count > 1 and len(finite) > 1 else 0.0)
+    def _variances(self, samples: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Variance of each statistic with its degrees of freedom. samples: [S, M]; clusters: [P, M]. [M], [M]"""
+        # Each in a row of its own, so that a variance is the same to the last bit whatever is beside it.
+        parts = np.ascontiguousarray(samples.T).reshape(samples.shape[1], len(self.parts), -1)
+        finite = np.isfinite(parts)
+        enough = ((finite.sum(axis=2) > 1) & (clusters.T > 1)).T
+        if finite.all():
+            spread = parts.var(axis=2).T
+        else:
+            spread = np.zeros(clusters.shape)
+            for part, i in zip(*np.nonzero(enough), strict=True):
+                spread[part, i] = parts[i, part, finite[i, part]].var()
+        variances = np.where(enough, spread * clusters / np.maximum(1, clusters - 1), 0.0)
         single = variances[:2] if len(variances) == 3 else variances
-        total = max([sum(single) - variances[2], *single]) if len(variances) == 3 else single[0]
-        spread = sum(one**2 / max(1, count - 1) for one, count in zip(single, clusters, strict=False))
-        return total, (total**2 / spread if spread > 0 else math.inf)
+        total = single[0]
+        if len(variances) == 3:
+            total = np.maximum(single.sum(axis=0) - variances[2], single.max(axis=0))
+        freed = (single**2 / np.maximum(1, clusters[: len(single)] - 1)).sum(axis=0)
+        return total, np.divide(total**2, freed, out=np.full(len(total), math.inf), where=freed > 0)
 
     def ratios(self, wanted: Mapping[K, Ratio]) -> dict[K, Estimate]:
         """Every ratio with its interval; all at once, since a pass over the resamples costs the same for many."""
@@ -231,7 +273,18 @@ class Bootstrap:
             chances = first.chances[None] if first.samples is None else first.samples
             values = np.stack([wanted[name].above.reshape(len(first.below), -1) for name in names], axis=2)
             tops |= dict(zip(names, self.expected(values, chances).T, strict=True))
-        return {name: self._estimate(one, tops[name]) for name, one in wanted.items()}
+        found = {name: self._value(one) for name, one in wanted.items()}
+        for bounds in {one.bounds for one in wanted.values()}:
+            names = [name for name, one in wanted.items() if one.bounds == bounds and not math.isnan(found[name].value)]
+            if not names:
+                continue
+            bottoms = [self.counts(wanted[name].below) for name in names]
+            samples = ratio(np.stack([tops[name] for name in names], axis=1), np.stack(bottoms, axis=1))
+            clusters = np.stack([self._clusters(wanted[name].below != 0) for name in names], axis=1)
+            values = np.array([found[name].value for name in names])
+            low, high = self._intervals(values, samples, clusters, bounds)
+            found |= dict(zip(names, map(Estimate, values.tolist(), _plain(low), _plain(high)), strict=True))
+        return found
 
     def ratio(self, above: np.ndarray, below: np.ndarray, bounds: tuple[float, float] = SHARE) -> Estimate:
         """Sum of `above` over sum of `below`, [N] each; a mean where `below` is a mask or weights."""
@@ -241,14 +294,19 @@ class Bootstrap:
         """Mean of values [N] over the runs under mask [N]."""
         return self.ratio(np.where(mask, values, 0.0), mask, bounds)
 
-    def _estimate(self, one: Ratio, top: np.ndarray) -> Estimate:
+    def _value(self, one: Ratio) -> Estimate:
+        """The ratio itself, without its interval."""
         if not one.below.any() or np.isnan(one.chances).any():
             return NOTHING
         value = float((one.above.reshape(len(one.above), -1).sum(axis=0) @ one.chances) / one.below.sum())
         if one.bounds == SHARE:
             value = next((edge for edge in SHARE if abs(value - edge) < ROUNDING), value)
-        samples = ratio(top, self.counts(one.below))
-        return Estimate(value, *self.interval(value, samples, one.below != 0, one.bounds))
+        return Estimate(value, math.nan, math.nan)
+
+
+def _plain(values: np.ndarray) -> list[float]:
+    """As numbers of Python. Every NaN is `math.nan`, so that two estimates without an interval can be equal."""
+    return [math.nan if value != value else value for value in values.tolist()]
 
 
 def ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:

@@ -19,6 +19,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+AT_FIRST = 64  # distinct peaks among which the levels of a threshold are sought first
+
 
 class Randomised(NamedTuple):
     """Thresholds and the chance of each.
@@ -43,7 +45,7 @@ class Randomised(NamedTuple):
 
     def exact(self) -> Self:
         """Without the resamples, and without levels that only they have."""
-        used = self.chances > 0
+        used = ~(self.chances <= 0)  # that of `UNDEFINED` stays
         return self._replace(levels=self.levels[used], chances=self.chances[used], samples=np.zeros((0, used.sum())))
 
 
@@ -55,7 +57,7 @@ class Peaks(NamedTuple):
 
     top: [H], largest score of each. weights: [H], what share of the measured population each stands for. draws: [S, H],
     how often each is in a resample. failed: [H] bool, runs on which the detector failed, stopped at every threshold.
-    floor: no threshold is below it.
+    floor: no threshold is below it. known: `shares` of these weights and draws, which all detectors have in common.
     """
 
     top: np.ndarray
@@ -63,15 +65,21 @@ class Peaks(NamedTuple):
     draws: np.ndarray
     failed: np.ndarray
     floor: float = -np.inf
+    known: tuple[np.ndarray, np.ndarray] | None = None
 
     def shares(self) -> tuple[np.ndarray, np.ndarray]:
         """Of all runs first, then of each resample: each run's share of the mass, and the share of a further run.
         [1 + S, H], [1 + S]"""
-        every = np.vstack([np.ones(len(self.top)), self.draws]) * self.weights
-        total = every.sum(axis=1)
-        share = np.divide(every, total[:, None], out=np.zeros_like(every), where=total[:, None] > 0)
-        one = np.divide((every * self.weights).sum(axis=1), total**2, out=np.ones(len(every)), where=total > 0)
-        return share, one
+        return shares(self.weights, self.draws) if self.known is None else self.known
+
+
+def shares(weights: np.ndarray, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """As of `Peaks`. weights: [H]; draws: [S, H]."""
+    every = np.vstack([np.ones(len(weights)), draws]) * weights
+    total = every.sum(axis=1)
+    share = np.divide(every, total[:, None], out=np.zeros_like(every), where=total[:, None] > 0)
+    one = np.divide((every * weights).sum(axis=1), total**2, out=np.ones(len(every)), where=total > 0)
+    return share, one
 
 
 def within_budget(peaks: Peaks, budget: float) -> Randomised:
@@ -123,13 +131,20 @@ def _ladder(
     [S, K], and the mass of the runs that every level stops [S].
     """
     lost = share[:, peaks.failed].sum(axis=1)
-    chosen = ~peaks.failed & (peaks.top > peaks.floor)
+    chosen = np.flatnonzero(~peaks.failed & (peaks.top > peaks.floor))
     values, code = np.unique(-peaks.top[chosen], return_inverse=True)
     order = np.argsort(code, kind="stable")
-    mass = share[:, chosen][:, order]
-    at = np.add.reduceat(mass, np.searchsorted(code[order], np.arange(len(values))), axis=1) if len(values) else mass
-    above = lost[:, None] + np.cumsum(at, axis=1) - at
-    kept = int((above <= allowed[:, None]).any(axis=0).sum())
+    starts = np.searchsorted(code[order], np.arange(len(values) + 1))
+    kept, some = 0, AT_FIRST
+    at = above = np.zeros((len(share), 0))
+    while len(values):  # a budget reaches a few of the levels only
+        some = min(some, len(values))
+        at = np.add.reduceat(share[:, chosen[order[: starts[some]]]], starts[:some], axis=1)
+        above = lost[:, None] + np.cumsum(at, axis=1) - at
+        kept = int((above <= allowed[:, None]).any(axis=0).sum())
+        if kept < some or some == len(values):
+            break
+        some *= 4
     levels = np.full(2 * kept + 2, np.inf)
     levels[1:-1:2], levels[2:-1:2] = -values[:kept], np.nextafter(-values[:kept], -np.inf)
     levels[-1] = peaks.floor

@@ -75,6 +75,25 @@ def test_a_data_set_of_nothing_else_has_no_public_part(private: Path, tmp_path: 
         release(private, tmp_path / "rel")
 
 
+def test_runs_to_calibrate_on_that_have_seeds_of_a_salt_stay_behind_too(private: Path, tmp_path: Path) -> None:
+    """With their seeds the salt could be tried out, and a detector that knows them can lower its threshold."""
+    drawn = [row | ({"seed": 10_000 + row["seed"]} if row["split"] == "calibration" else {}) for row in rows(private)]
+    rewrite(private, drawn)
+    assert set(release(private, tmp_path / "rel").runs["split"]) == {"test"}
+    apart = release(private, tmp_path / "apart", private=True).runs
+    assert apart["split"].value_counts().to_dict() == {"private": 6, "calibration": 4}
+    # Nothing is private here, whatever the seeds are.
+    rewrite(private, [row | {"split": "test" if row["split"] == "private" else row["split"]} for row in drawn])
+    assert set(release(private, tmp_path / "open").runs["split"]) == {"calibration", "test"}
+
+
+def test_a_private_plan_alone_has_no_public_part(private: Path, tmp_path: Path) -> None:
+    table = [row for row in rows(private) if row["split"] in ("private", "calibration")]
+    rewrite(private, [row | ({"seed": 10_000} if row["split"] == "calibration" else {}) for row in table])
+    with pytest.raises(InputError, match="every run is private; allowed: --private"):
+        release(private, tmp_path / "rel")
+
+
 def test_a_twin_that_would_stay_behind_is_named(private: Path, tmp_path: Path) -> None:
     rewrite(private, [row | ({"split": "test"} if row["run_id"] == "spike" else {}) for row in rows(private)])
     with pytest.raises(InputError, match="run spike is released, its twin healthy-2 is not"):

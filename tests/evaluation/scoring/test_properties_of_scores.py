@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainwreck.evaluation.constants import BUDGETS, COSTS, PREVALENCES
+from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.evaluation.leaderboard.ranking import compare
 from trainwreck.evaluation.replay.replay import Alarms, rising_edges
 from trainwreck.evaluation.scoring.breakdown import exposure
@@ -309,3 +310,24 @@ def test_the_right_cause_too_soon_is_no_diagnosis(runs: pd.DataFrame, frame: Bas
     found = card(runs, frame, stored).points["default"].diagnosis
     assert expected < 0.5
     assert [found[level]["1"]["macro"].value for level in ("cause", "cause_within_set")] == [expected, expected]
+
+
+def test_a_rule_that_is_randomised_at_every_threshold_has_an_interval(runs: pd.DataFrame, frame: Baseline) -> None:
+    """Every run peaks alike, so that each is stopped with chance 0.05. No resample changes it, and 12 seeds are few."""
+    rising = np.minimum(np.arange(T + 1), 9.0)
+    found = card(runs, frame, {run: alarms(run, rising, limit=10.0) for run in runs["run_id"]}).points["0.05"].recall
+    differs = 1 - 0.025 ** (1 / 12)
+    low = 0.05 * (1 - differs)
+    assert found.stopped[:3] == pytest.approx((0.05, low, low + differs), abs=1e-12)
+    assert found.stopped.events == pytest.approx(0.6, abs=1e-12)
+
+
+def test_recall_of_what_is_visible_has_an_interval_where_it_is_none_or_all(runs: pd.DataFrame, frame: Baseline) -> None:
+    silent = {run: alarms(run, np.zeros(T + 1)) for run in runs["run_id"]}
+    low, high = binomial_interval(0, 12)
+    assert card(runs, frame, silent).points["default"].recall.of_visible == (0.0, low, high)
+    at_v = {
+        str(run.run_id): alarms(str(run.run_id), np.where(np.arange(T + 1) == int(run.visible_step), 9.0, 0.0))
+        for run in runs[runs["kind"] == "failing"].itertuples()
+    }
+    assert card(runs, frame, silent | at_v).points["default"].recall.of_visible == (1.0, *binomial_interval(12, 12))

@@ -5,11 +5,11 @@ from collections import Counter, defaultdict
 import pytest
 
 from trainwreck.evaluation.constants import CALIBRATION_RUNS
-from trainwreck.evaluation.dataset.schema import HELD_OUT, JOINT
+from trainwreck.evaluation.dataset.schema import HELD_OUT, JOINT, PUBLIC_SEEDS
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.config.settings import SourceKind
 from trainwreck.scenarios.datasets import draws, plan_table, standard_plan
-from trainwreck.scenarios.datasets.draws import PUBLIC_SEEDS, held_out_cause, held_out_severity
+from trainwreck.scenarios.datasets.draws import held_out_cause, held_out_severity
 from trainwreck.scenarios.datasets.generate import bundles
 from trainwreck.scenarios.datasets.plans import resolve
 from trainwreck.scenarios.proof.no_return import BUDGET
@@ -130,7 +130,10 @@ def test_splits_share_no_seed(of, secret):
     seeds = {split: {s.seed for s in specs} for split, specs in of.items()}
     seeds[Split.PRIVATE] = {s.seed for s in secret if s.split is Split.PRIVATE}
     assert all(a is b or not seeds[a] & seeds[b] for a in seeds for b in seeds)
-    assert min(seeds[Split.PRIVATE]) >= PUBLIC_SEEDS > max(max(seeds[s]) for s in LEARNT_OR_SCORED)
+    assert min(seeds[Split.PRIVATE]) >= PUBLIC_SEEDS > max(s.seed for specs in of.values() for s in specs)
+    calibrated = {s.seed for s in secret if s.split is Split.CALIBRATION}
+    assert min(calibrated) >= PUBLIC_SEEDS
+    assert not calibrated & seeds[Split.PRIVATE]
 
 
 # Balance
@@ -252,8 +255,11 @@ def test_the_private_test_is_the_test_under_other_seeds(plan, of, secret):
 
     mine = [s for s in secret if s.split is Split.PRIVATE]
     assert kinds(mine) == kinds(of[Split.TEST])
-    assert not {s.run_id for s in mine} & {s.run_id for s in plan}
-    assert [s for s in secret if s.split is not Split.PRIVATE] == of[Split.CALIBRATION]
+    others = [s for s in secret if s.split is not Split.PRIVATE]
+    assert {s.split for s in others} == {Split.CALIBRATION}
+    assert kinds(others) == kinds(of[Split.CALIBRATION])
+    assert Counter(s.base for s in others) == Counter(s.base for s in of[Split.CALIBRATION])
+    assert not {s.run_id for s in secret} & {s.run_id for s in plan}
     assert resolve(["private"], "another")[1] != secret
 
 

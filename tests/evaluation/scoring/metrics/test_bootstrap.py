@@ -83,6 +83,62 @@ def test_a_share_of_none_or_all_is_exact_for_as_many_runs_as_there_are_clusters(
     assert np.isnan(boot.mean(np.full(40, 3.0), everyone, ANY)[1:]).all()
 
 
+def test_a_share_that_no_resample_changes_rests_on_how_many_clusters_there_are() -> None:
+    """Each run is stopped with chance 0.05. Of 8 clusters none differs, so a further one does with chance q at most,
+    where (1 - q) ** 8 = 0.025, and may then be stopped always or never."""
+    boot, stopped = crossed(8, 5), np.full(40, 0.05)
+    q = 1 - 0.025 ** (1 / 8)
+    assert q == pytest.approx(0.3694166, abs=1e-7)
+    found = boot.mean(stopped, ALL)
+    assert found == pytest.approx((0.05, 0.05 * (1 - q), 0.05 * (1 - q) + q), abs=1e-12)
+    # The same where the chance comes of a threshold that is drawn, and is as high on every resample.
+    tied = Ratio(np.tile([0.0, 1.0], (40, 1)), ALL, SHARE, np.array([0.95, 0.05]), np.array([[0.95, 0.05]]))
+    assert boot.ratios({"": tied})[""] == pytest.approx(found, abs=1e-12)
+    # With c = 0 and 1 it is the exact binomial interval, and one run that differs makes it that of the variance.
+    assert boot.mean(np.ones(40), ALL)[1:] == pytest.approx((1 - q, 1.0), abs=1e-12)
+    stopped[0] = 1.0
+    assert boot.mean(stopped, ALL).high < 0.05 * (1 - q) + q
+
+
+@pytest.mark.parametrize(("chance", "others"), [(0.05, 0.0), (0.05, 1.0), (0.3, 1.0)])
+def test_such_an_interval_covers_a_population_of_which_a_few_differ(chance: float, others: float) -> None:
+    """The worst case: so few differ that none of 20 does with a chance of 0.025, and the truth is at the very end."""
+    random, boot, mask = np.random.default_rng(0), Bootstrap(np.arange(20), resamples=40), np.ones(20, bool)
+    differs = 1 - 0.03 ** (1 / 20)
+    truth, held = chance * (1 - differs) + others * differs, 0
+    for _ in range(400):
+        found = boot.mean(np.where(random.random(20) < differs, others, chance), mask)
+        held += found.low <= truth <= found.high
+    assert held / 400 >= 0.93
+
+
+def test_two_estimates_without_an_interval_are_equal() -> None:
+    boot = crossed(10, 4)
+    once, again = (boot.mean(np.full(40, 3.0), ALL, ANY) for _ in range(2))
+    assert math.isnan(once.low)
+    assert once == again
+
+
+def test_a_column_of_few_clusters_is_summed_as_any_other() -> None:
+    boot, random = crossed(30, 4, resamples=50), np.random.default_rng(0)
+    values = random.normal(size=(120, 5))
+    values[4:, 1], values[:, 2], values[:100, 4] = 0.0, 0.0, 0.0
+    np.testing.assert_allclose(boot.sums(values), boot.draws() @ values, rtol=1e-12, atol=1e-12)
+
+
+def test_many_intervals_at_once_are_those_of_each_alone() -> None:
+    boot, random = crossed(12, 5), np.random.default_rng(0)
+    masks = [random.random(60) < share for share in (0.2, 0.6, 1.0)] + [np.arange(60) < 2]
+    wanted = {
+        (i, bounds): Ratio(random.random(60) * mask, mask, bounds)
+        for i, mask in enumerate(masks)
+        for bounds in (SHARE, RATE, ANY)
+    }
+    together = boot.ratios(wanted)
+    for key, one in wanted.items():
+        assert together[key] == pytest.approx(boot.ratios({key: one})[key], rel=1e-12)
+
+
 def test_intervals_stay_within_bounds() -> None:
     boot = crossed(10, 4)
     values = np.zeros(40)

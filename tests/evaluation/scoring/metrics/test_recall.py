@@ -1,6 +1,10 @@
 """Metric 2, by hand."""
 
+import math
+
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above, in_time, peak, threshold_range
 
@@ -31,3 +35,25 @@ def test_threshold_range_says_when_a_run_is_detected_in_time() -> None:
     for threshold in np.arange(-1.0, 10.0, 0.5):
         found = in_time(firsts_above(steps, scores, np.array([threshold]))[0], onset, no_return)
         assert ((low <= threshold) & (threshold < high)).tolist() == found.tolist()
+
+
+@given(
+    runs=st.lists(st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0, math.inf]), max_size=6), max_size=5),
+    levels=st.lists(st.sampled_from([-math.inf, -1.0, 0.2, 0.5, 2.0, math.inf]), max_size=4),
+    ends=st.tuples(st.integers(0, 12), st.integers(0, 12)),
+)
+def test_all_runs_at_once_are_as_each_run_alone(
+    runs: list[list[float]], levels: list[float], ends: tuple[int, int]
+) -> None:
+    scores = [np.array(run, dtype=np.float64) for run in runs]
+    steps = [np.arange(len(run)) * 2 for run in runs]
+    onset, no_return = (np.full(len(runs), float(end)) for end in ends)
+    found = firsts_above(steps, scores, np.array(levels, dtype=np.float64))
+    low, high = threshold_range(steps, scores, onset, no_return)
+    assert found.shape == (len(levels), len(runs))
+    for i, run in enumerate(runs):
+        for j, level in enumerate(levels):
+            assert found[j, i] == next((2.0 * at for at, score in enumerate(run) if score > level), math.inf)
+        assert peak(scores)[i] == max(run, default=-math.inf)
+        for largest, end in ((low, ends[0]), (high, ends[1])):
+            assert largest[i] == max((score for at, score in enumerate(run) if 2 * at < end), default=-math.inf)

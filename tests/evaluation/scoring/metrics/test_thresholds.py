@@ -184,3 +184,16 @@ def test_area_is_the_integral_of_the_curve() -> None:
     for score in (0.5, 1.2, 1.7, 2.3):
         expected = np.mean([stopped(within_budget(many, share), score) for share in grid])
         assert stopped(found, score) == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize("budget", [0.01, 0.05, 0.4])
+def test_a_threshold_is_the_same_wherever_its_levels_are_sought_first(
+    budget: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(0)
+    draws = random.integers(0, 3, size=(30, 90)).astype(float)
+    some = Peaks(np.round(random.normal(size=90), 1), random.random(90), draws, np.arange(90) >= 88, floor=-1.0)
+    found = within_budget(some, budget), over_budgets(some, budget)
+    assert len(found[0].levels) > 2
+    monkeypatch.setattr(thresholds, "AT_FIRST", 1)
+    assert (within_budget(some, budget), over_budgets(some, budget)) == found

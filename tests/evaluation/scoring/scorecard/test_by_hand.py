@@ -9,8 +9,8 @@ from trainwreck.evaluation.constants import SCORING_VERSION
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.detectors.base import Detector, Row, Verdict
 from trainwreck.evaluation.leaderboard.run import score
-from trainwreck.evaluation.scoring.breakdown import PAIRS
 from trainwreck.evaluation.scoring.equivalence_sets import as_sets
+from trainwreck.evaluation.scoring.reference import PAIRS
 
 
 def test_every_number_by_hand(by_hand: DataSet, at_loss: Any) -> None:
