@@ -1,4 +1,4 @@
-"""A scenario that came after a plan was made is in it when the plan is made anew, and not before."""
+"""A scenario that came after a plan was made is in it when the plan is regenerated, and not before."""
 
 import pytest
 
