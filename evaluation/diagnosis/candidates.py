@@ -77,7 +77,7 @@ def evidence(run: Observed) -> list[Evidence]:
 
 
 def specific(rule: Evidence) -> bool:
-    """Whether a rule is about a signal that is made for its cause, and not about losses, whose unit it must guess."""
+    """Whether a rule is about a signal that is made for its cause, and not about losses."""
     return bool(rule.reads) and "validation_loss" not in rule.reads
 
 

@@ -211,8 +211,8 @@ def diagnose(trace: Trace, name: str, pages: Pages | None = None, profile: str =
 
 
 def _softly(rules: list[Evidence]) -> list[Evidence]:
-    """Rules about signals besides the curves that do not decide. Those about the curves alone depend on the level of
-    the loss, and one healthy run in eight has one: they rank causes, and say nothing of whether one is there."""
+    """Rules about signals besides the curves that do not decide. Those about the curves alone see the rows so far, and
+    the findings the whole log: they rank causes, and say nothing of whether one is there."""
     return [one for one in rules if not one.decides and specific(one)]
 
 

@@ -8,6 +8,8 @@ level   median of the last rows, a twentieth of the log and at most 25
 noise   of a single row about its trend, by the median difference between neighbours
 rise    of the level over its least so far, as a share of the fall
 
+The detector `playbook` judges the rows so far by the same measures (`detectors/playbook/fall.py`).
+
 Shares of the log are counted in rows and in steps, and the smaller counts, since many logs have more rows at the
 start. The thresholds were developed on 139 public logs; docs/diagnose.md has what other thresholds would do there.
 """
@@ -18,17 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from trainwreck.evaluation.detectors.playbook.fall import CLEAR, LOUD, NORMAL, OFF, REST, SMOOTH, STILL
 from trainwreck.evaluation.diagnosis.observed import Curve, Observed
 
 FEWEST = 20  # rows of the loss, under which its shape is not judged
-SMOOTH = 25  # rows of a level, at most
-STILL = 3.0  # a fall under so many times the noise of a row may be none
-CLEAR = 2.0  # times the noise of a row, that a rise of the level is over
-LOUD = 3.0  # the same, where the fall itself is within the noise
 SURE = 4.0  # standard errors between the first and the last quarter from which on they differ
 EARLY = 0.05  # share of the log by which a healthy run still has some of its fall ahead
-REST = 0.01  # of the fall, which is next to nothing
-OFF = 0.1  # share of the fall by which the level is off its least
 LONG = 0.15  # share of the log over which it may not stay so
 ENDS_OFF = 0.05  # share of the fall by which a log may not end off it
 LAST = 5  # rows that are the end, at least
@@ -77,7 +74,7 @@ class Shape:
         padded = np.concatenate([np.full(self.width - 1, np.nan), self.values])
         self.level = np.nanmedian(np.lib.stride_tricks.sliding_window_view(padded, self.width), axis=1)
         self.least = np.minimum.accumulate(self.level)
-        self.noise = float(np.median(np.abs(np.diff(self.values)))) / 0.954
+        self.noise = float(np.median(np.abs(np.diff(self.values)))) / NORMAL
         self.start = max(float(self.values[:3].mean()), float(self.level[0]))
         self.fall = self.start - float(self.least[-1])
 
@@ -226,7 +223,7 @@ def _causes_of_nan(run: Observed, step: int) -> tuple[str, ...]:
         if name == "loss" and (len(before) < 2 * LAST or step - curve.steps[curve.steps < step][-1] > CLOSE):
             return RISING
         if len(before) >= 2 * LAST:
-            noise = float(np.median(np.abs(np.diff(before)))) / 0.954
+            noise = float(np.median(np.abs(np.diff(before)))) / NORMAL
             if before[-3:].max() > np.median(before[:-3]) + 2 * STILL * noise:
                 return RISING
     return BLUE

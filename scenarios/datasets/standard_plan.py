@@ -45,9 +45,10 @@ from trainwreck.scenarios.datasets.draws import (
     held_out_severity,
     lot,
     pairs,
+    planned,
 )
 from trainwreck.scenarios.spec.proofs import proven_severities, recorded
-from trainwreck.scenarios.spec.registry import scenario, scenarios
+from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import CALIBRATION_SEEDS, Role, RunSpec, Split, family_of, unique
 from trainwreck.scenarios.spec.scenario import Scenario, Severity
 
@@ -122,7 +123,7 @@ def private(salt: str) -> list[RunSpec]:
 @cache
 def home() -> tuple[Case, ...]:
     """Every scenario at every severity that it is proven at."""
-    return tuple(Case(id, Severity(level) if level else None) for id in scenarios() for level in proven_severities(id))
+    return tuple(Case(id, Severity(level) if level else None) for id in planned() for level in proven_severities(id))
 
 
 @cache
@@ -149,7 +150,7 @@ def pair_cases() -> tuple[Case, ...]:
 @cache
 def held_out_look_alikes() -> frozenset[str]:
     """Look-alikes that are in no training run."""
-    return _first(entry.id for entry in scenarios().values() if entry.look_alike)
+    return _first(entry.id for entry in planned().values() if entry.look_alike)
 
 
 @cache

@@ -3,14 +3,18 @@
 import math
 
 from trainwreck.evaluation.detectors.base import LARGEST_SCORE
-from trainwreck.evaluation.detectors.playbook.evidence import both, either, excess, ratio
+from trainwreck.evaluation.detectors.playbook.evidence import both, either, ratio
+from trainwreck.evaluation.detectors.playbook.fall import CLEAR, GIVEN_BACK
 from trainwreck.evaluation.detectors.playbook.rules import CURVES, INSTABILITY, SYMPTOMS, TRAINING, Rule, Seen
 
 FP16_MAX = 65504.0
+HALF = 0.5  # of the fall, which a jump has to take back to count at once
+IDLE = 0.9  # share of the run without progress
+TINY = 1e-9
 
 
 def _heads_alike(s: Seen) -> float:
-    learning = s.curves.progress > 0.15 or s.curves.widest_spread > 0.1
+    learning = s.curves.learning or s.curves.widest_spread > 0.1
     return 0.001 / (s.curves.entropy_spread + 1e-4) if learning else 0.0
 
 
@@ -30,7 +34,7 @@ def _overflows(s: Seen) -> float:
     logit = s.curves.logit.last_finite
     if logit > 1.01 * FP16_MAX:  # finite beyond the range of fp16: not computed in it
         return 0.0
-    broken = s.curves.nonfinite or math.isinf(s.curves.logit.value)
+    broken = s.curves.nonfinite or s.curves.overflows or math.isinf(s.curves.logit.value)
     return 3.0 if broken and logit > 0.15 * FP16_MAX else logit / (0.5 * FP16_MAX)
 
 
@@ -48,7 +52,10 @@ def _attention_moved(s: Seen) -> float:
 
 
 def _jumped_from_calm(s: Seen) -> float:
-    return s.curves.jump.grad / 3.0 if s.curves.jump else 0.0
+    if s.curves.jump is None:
+        return 0.0
+    lasting = either(s.curves.fall.given_back / GIVEN_BACK, ratio(s.curves.jump.least, HALF * s.curves.fall.fall))
+    return both(s.curves.jump.grad / 3.0, lasting)
 
 
 def _flat_over_position(s: Seen) -> float:
@@ -67,12 +74,13 @@ def _depth_uneven(s: Seen) -> float:
 def _violent_start(s: Seen) -> float:
     if s.curves.warmed_up or s.curves.rows > 60:
         return 0.0
-    loss = excess(ratio(s.curves.loss.level, s.curves.loss.first), 0.05)
+    over = s.curves.loss.level - s.curves.loss.first
+    loss = both(over / (0.05 * abs(s.curves.loss.first)), over / (CLEAR * s.curves.fall.noise + TINY))
     return either(loss, ratio(s.curves.grad.level, 5.0 * s.curves.grad.first), _uneven(s))
 
 
 def _creeps_and_climbs(s: Seen) -> float:
-    return both(s.curves.grad.creep / 1.3, excess(s.curves.rise, 0.1), s.curves.rise_over_noise / 4.0)
+    return both(s.curves.grad.creep / 1.3, s.curves.fall.given_back / (0.5 * GIVEN_BACK))
 
 
 def _creeps(s: Seen) -> float:
@@ -80,7 +88,21 @@ def _creeps(s: Seen) -> float:
 
 
 def _climbs(s: Seen) -> float:
-    return both(excess(s.curves.rise, 0.3), s.curves.rise_over_noise / 5.0)
+    return s.curves.fall.given_back / GIVEN_BACK
+
+
+def _stopped_early(s: Seen) -> float:
+    fall = s.curves.fall
+    return both(fall.idle / IDLE, fall.rows / 100.0) if fall.fallen > 1.0 else 0.0
+
+
+def _never_fell(s: Seen) -> float:
+    return s.curves.fall.rows / 200.0 if s.curves.fall.fallen <= 1.0 else 0.0
+
+
+def _overflowing(s: Seen) -> float:
+    # With a loss scaler that the log does not show, a row of this is routine; a loss that is NaN outranks it.
+    return float(s.curves.overflows)
 
 
 def _broken(s: Seen) -> float:
@@ -131,7 +153,7 @@ CURVE_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "corrupt_tokens", 3, _jumped_from_calm,
-        "gradient norm flat, then a jump in a single row: suspect the data",
+        "gradient norm flat, then a jump in a single row that the loss has not come back from: suspect the data",
         CURVES, ("stale_optimizer_state", "high_lr"),
     ),
     Rule(
@@ -145,7 +167,7 @@ CURVE_RULES: tuple[Rule, ...] = (
         CURVES, ("no_warmup", "high_lr"), ("layer_grad_norm",),
     ),
     Rule(
-        "no_warmup", 3, _violent_start,
+        "no_warmup", 12, _violent_start,
         "learning rate at its peak from the first row, and loss up, gradients violent, or uneven over depth",
         TRAINING, ("high_lr", "post_ln_depth"),
     ),
@@ -160,13 +182,28 @@ CURVE_RULES: tuple[Rule, ...] = (
         SYMPTOMS, ("post_ln_depth", "no_warmup"),
     ),
     Rule(
-        "high_lr", 6, _climbs,
-        "the loss climbs and stays up",
+        "high_lr", 4, _climbs,
+        "the loss has given back a part of its fall for long",
         SYMPTOMS, ("corrupt_tokens", "post_ln_depth", "no_warmup"),
     ),
     Rule(
+        "labels_detached", 1, _stopped_early,
+        "99 % of the fall of the loss came in the first tenth of the run, and nothing since",
+        SYMPTOMS, ("post_ln_depth", "vanishing_depth", "high_lr"),
+    ),
+    Rule(
+        "lr_too_low", 1, _never_fell,
+        "the loss has not fallen in 200 rows by more than its noise",
+        TRAINING, ("effective_lr_zero", "loss_detached", "labels_detached"),
+    ),
+    Rule(
+        "high_lr", 1, _overflowing,
+        "the gradient is NaN or infinite, and no step was skipped for it",
+        CURVES, ("loss_scale_stuck_high", "fp16_attention_overflow", "corrupt_tokens"), ("grad_norm",),
+    ),
+    Rule(
         "high_lr", 1, _broken,
-        "loss, gradient or weights are NaN or infinite, or the loss is exactly 0; nothing above said why",
+        "loss or weights are NaN or infinite, or the loss is exactly 0; nothing above said why",
         CURVES, ("corrupt_tokens", "post_ln_depth", "fp16_attention_overflow"), most=LARGEST_SCORE,
     ),
 )  # fmt: skip

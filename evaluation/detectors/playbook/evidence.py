@@ -1,7 +1,8 @@
 """What a reader of the curves keeps in mind: streaming evidence for the playbook's rules.
 
-Everything is counted in rows, not steps, so that it works at any logging interval. What was never
-logged, or not yet often enough, is NaN, and no comparison with NaN holds.
+Everything is counted in rows, not steps, so that it works at any logging interval; where the interval grows many times
+over within a log, what came before is no baseline any more. Losses are judged by their fall (`fall.py`), in whatever
+unit they are. What was never logged, or not yet often enough, is NaN, and no comparison with NaN holds.
 """
 
 import math
@@ -9,13 +10,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from trainwreck.evaluation.detectors.base import Row
+from trainwreck.evaluation.detectors.playbook.fall import OFF, Fall
 from trainwreck.evaluation.detectors.streaming import Window, moments, number
 
 INPUTS = ("token_entropy", "unique_share", "pad_share")
 RECENT = 8  # rows that count as now
 BASELINE = 32  # rows that now is compared with
-JUMP = 1.25  # a loss so many times its baseline, in one row, has jumped
-RECOVERED = 1.1  # and has recovered below so many times
+WIDER = 8.0  # times the steps between rows before; from then on what was before is no baseline
+JUMP = 2.0 * OFF  # a loss over its baseline by so much of its fall, in one row, has jumped
+BACK = 0.5  # of its height, under which a jump has come back, or under OFF of the fall
+LOUDER = 5.0  # times the noise of a row that a jump is over, at least
+LEARNT = 3.0  # times a fall that may be none, from which on a loss has fallen
 
 
 def mean(values: Sequence[float] | None) -> float:
@@ -49,27 +54,35 @@ def either(*values: float) -> float:
 
 
 class Past:
-    """One number's past: where it began, its level now, its least level, and what it was before.
+    """One number's past: where it began, its level now, and what it was before.
 
     A non-finite value is kept apart (`value`) and enters no average.
     """
 
     def __init__(self) -> None:
-        self.value = self.first = self.level = self.least = self.last_finite = math.nan
+        self.value = self.first = self.level = self.last_finite = math.nan
         self.window = Window(BASELINE)
+        self.step = self.interval = math.nan  # of the latest finite value, and mean steps between two of the window
 
-    def push(self, value: float) -> None:
+    def push(self, value: float, step: int) -> None:
         """Take the next value in. The window holds the values before it until the next push."""
         if math.isfinite(self.value):
             self.window.push(self.value)
         self.value = value
         if not math.isfinite(value):
             return
+        apart = step - self.step
+        if apart > WIDER * self.interval:
+            self.window, self.interval = Window(BASELINE), apart
+        elif apart > 0:
+            known = self.interval == self.interval
+            self.interval += (apart - self.interval) / RECENT if known else 0.0
+            self.interval = self.interval if known else apart
+        self.step = step
         self.last_finite = value
         if math.isnan(self.first):
-            self.first = self.level = self.least = value
+            self.first = self.level = value
         self.level += (value - self.level) * 2.0 / (RECENT / 2 + 1)
-        self.least = min(self.least, self.level)
 
     @property
     def before(self) -> float:
@@ -90,13 +103,6 @@ class Past:
         return abs(self.value - centre) / max(std, 0.02 * abs(centre), 1e-6)
 
     @property
-    def noise(self) -> float:
-        """Standard deviation of the window's values about their trend, by the median step; NaN until there are 8."""
-        values = list(self.window.values)
-        # Of a normal variate the median difference of two draws is 0.954 standard deviations.
-        return median([abs(b - a) for a, b in pairwise(values)]) / 0.954 if len(values) >= RECENT else math.nan
-
-    @property
     def creep(self) -> float:
         """Median of the last 8 values over that of the 24 before them, if no single row doubled; else NaN."""
         values = list(self.window.values)
@@ -109,10 +115,14 @@ class Past:
 
 
 class Jump:
-    """A loss that left its baseline within one row and has not come back, and what moved with it."""
+    """A loss that left its baseline within one row and has not come back, and what moved with it.
 
-    def __init__(self, loss: float, inputs: float, attention: float, grad: float) -> None:
-        self.baseline, self.inputs, self.attention, self.grad = loss, inputs, attention, grad
+    height: over the baseline, in that row. least: the lowest since. rows: since then.
+    """
+
+    def __init__(self, baseline: float, height: float, inputs: float, attention: float, grad: float) -> None:
+        self.baseline, self.height, self.least = baseline, height, height
+        self.inputs, self.attention, self.grad = inputs, attention, grad
         self.rows = 0
 
 
@@ -121,6 +131,7 @@ class Evidence:
 
     def __init__(self) -> None:
         self.rows = 0
+        self.fall = Fall()
         self.loss, self.grad, self.logit, self.distance, self.entropy = Past(), Past(), Past(), Past(), Past()
         self.inputs = {name: Past() for name in INPUTS}
         self.updates: list[Past] = []
@@ -129,7 +140,7 @@ class Evidence:
         self.future, self.first_future, self.self_mass = math.nan, math.nan, math.nan
         self.slopes, self.slope, self.steepest = Window(BASELINE), math.nan, 0.0
         self.depth_ratio = Past()
-        self.nonfinite = False
+        self.nonfinite, self.overflows = False, 0  # rows in a row with a gradient that is not finite, nor skipped
         self.jump: Jump | None = None
 
     def see(self, row: Row) -> None:
@@ -141,21 +152,9 @@ class Evidence:
         self._see_jump()
 
     @property
-    def progress(self) -> float:
-        """Share of the first loss that is gone."""
-        return 1.0 - ratio(self.loss.level, self.loss.first)
-
-    @property
-    def rise(self) -> float:
-        """Level of the loss over its least level."""
-        return ratio(self.loss.level, self.loss.least)
-
-    @property
-    def rise_over_noise(self) -> float:
-        """How far the level of the loss is over its least, in standard deviations of a row; infinite without noise."""
-        noise = self.loss.noise
-        over = self.loss.level - self.loss.least
-        return math.inf if noise == 0.0 else over / noise
+    def learning(self) -> bool:
+        """Whether the loss has clearly fallen."""
+        return self.fall.fallen > LEARNT
 
     @property
     def update_jump(self) -> float:
@@ -179,24 +178,26 @@ class Evidence:
 
     def _see_scalars(self, row: Row) -> None:
         loss, grad = number(row.get("loss")), number(row.get("grad_norm"))
-        self.nonfinite = (
-            (row.get("loss") is not None and not math.isfinite(loss))
-            or (row.get("grad_norm") is not None and not math.isfinite(grad) and not number(row.get("skipped")) > 0.0)
-            or number(row.get("nonfinite_weights")) > 0.0
-        )
-        self.loss.push(loss)
-        self.grad.push(grad)
+        self.nonfinite = (row.get("loss") is not None and not math.isfinite(loss)) or number(
+            row.get("nonfinite_weights")
+        ) > 0.0
+        overflow = row.get("grad_norm") is not None and not math.isfinite(grad) and not number(row.get("skipped")) > 0.0
+        self.overflows = self.overflows + 1 if overflow else 0
+        if math.isfinite(loss):
+            self.fall.push(row["step"], loss)
+        self.loss.push(loss, row["step"])
+        self.grad.push(grad, row["step"])
         for name, past in self.inputs.items():
-            past.push(number(row.get(name)))
+            past.push(number(row.get(name)), row["step"])
         lr = number(row.get("lr"))
         self.lr_change, self.lr = ratio(lr, self.lr), lr
         self.first_lr = lr if math.isnan(self.first_lr) else self.first_lr
         self.peak_lr = max(self.peak_lr, lr) if lr == lr else self.peak_lr
 
     def _see_attention(self, row: Row) -> None:
-        self.logit.push(max(row.get("attention_logit_max") or [math.nan]))
-        self.distance.push(mean(row.get("attention_distance")))
-        self.entropy.push(mean(row.get("attention_entropy")))
+        self.logit.push(max(row.get("attention_logit_max") or [math.nan]), row["step"])
+        self.distance.push(mean(row.get("attention_distance")), row["step"])
+        self.entropy.push(mean(row.get("attention_entropy")), row["step"])
         entropies = row.get("head_entropy") or row.get("attention_entropy") or []
         self.entropy_spread = ratio(max(entropies) - min(entropies), mean(entropies)) if entropies else math.nan
         if self.entropy_spread > self.widest_spread:
@@ -220,17 +221,21 @@ class Evidence:
         if len(self.updates) != len(updates) and updates:
             self.updates = [Past() for _ in updates]
         for past, value in zip(self.updates, updates or [math.nan] * len(self.updates), strict=True):
-            past.push(value)
+            past.push(value, row["step"])
         # Embedding and head have scales of their own; the blocks between them should be alike.
         blocks = (row.get("layer_grad_norm") or [])[1:-1]
         if len(blocks) >= 4:
             third = len(blocks) // 3
-            self.depth_ratio.push(ratio(mean(blocks[:third]), mean(blocks[-third:])))
+            self.depth_ratio.push(ratio(mean(blocks[:third]), mean(blocks[-third:])), row["step"])
 
     def _see_jump(self) -> None:
-        if self.jump is not None:
-            self.jump.rows += 1
-            if self.loss.value < RECOVERED * self.jump.baseline:
+        fall, jump = self.fall, self.jump
+        if jump is not None:
+            over = self.loss.value - jump.baseline
+            jump.rows, jump.least = jump.rows + 1, min(jump.least, over)
+            if over < max(OFF * fall.fall, BACK * jump.height):
                 self.jump = None
-        elif self.loss.jump > JUMP:
-            self.jump = Jump(self.loss.before, self.input_surprise, self.attention_surprise, self.grad.jump)
+            return
+        height = self.loss.value - self.loss.before
+        if height > max(JUMP * fall.fall, LOUDER * fall.noise):
+            self.jump = Jump(self.loss.before, height, self.input_surprise, self.attention_surprise, self.grad.jump)

@@ -2,7 +2,8 @@
 
 import math
 
-from trainwreck.evaluation.detectors.playbook.evidence import both, excess, ratio
+from trainwreck.evaluation.detectors.playbook.evidence import both, either, excess, ratio
+from trainwreck.evaluation.detectors.playbook.fall import GIVEN_BACK
 from trainwreck.evaluation.detectors.playbook.integrity import NOTHING
 from trainwreck.evaluation.detectors.playbook.rules import (
     CURVES,
@@ -122,23 +123,25 @@ def _at_chance(s: Seen) -> float:
 
 
 def _all_but_nothing(s: Seen) -> float:
-    return ratio(1e-3, s.facts.loss)
+    return ratio(2.5e-4 * s.facts.first_loss, s.facts.loss)
 
 
 def _too_good(s: Seen) -> float:
-    return ratio(0.1, s.facts.train.value)
+    return either(
+        ratio(0.01 * s.facts.first_loss, s.facts.train.value), ratio(0.03 * s.facts.entropy.level, s.facts.train.value)
+    )
 
 
 def _better_in_training(s: Seen) -> float:
-    return excess(s.facts.validation_gap, 0.35)
+    return both(s.facts.kept, s.facts.kept_at_once) / 0.12
 
 
 def _validation_alone_rises(s: Seen) -> float:
-    return both(excess(s.facts.validation_rise, 0.15), ratio(s.facts.validation_rise, s.facts.train_rise) / 1.1)
+    return _validation_rises(s) if s.facts.train.value <= s.facts.train_best else 0.0
 
 
 def _validation_rises(s: Seen) -> float:
-    return excess(s.facts.validation_rise, 0.15)
+    return s.facts.validation.given_back / GIVEN_BACK
 
 
 FACT_RULES: tuple[Rule, ...] = (

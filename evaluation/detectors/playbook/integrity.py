@@ -8,10 +8,12 @@ from collections import deque
 
 from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.detectors.playbook.evidence import Past, median, ratio
+from trainwreck.evaluation.detectors.playbook.fall import Fall
 from trainwreck.evaluation.detectors.streaming import number
 
 REMEMBERED = 512  # batches
 LEVEL = 8  # rows that a level is the average of
+EVALUATIONS = 6  # under so many the shape of the validation loss is not judged
 NOTHING = 1e-9  # a gradient or an update under this is none
 
 
@@ -34,7 +36,7 @@ class Integrity:
         self.rows = self.at_entropy = self.skips = self.repeats = 0
         self.clip, self.train = Level(), Level()
         self.throughput, self.entropy, self.padding = Past(), Past(), Past()
-        self.first_loss_over_entropy = self.loss = self.loss_over_rows = math.nan
+        self.first_loss = self.first_loss_over_entropy = self.loss = self.loss_over_rows = math.nan
         self.lr, self.peak_lr, self.lr_rise, self.past_peak = math.nan, 0.0, math.nan, False
         self.grad = self.zero_grads = self.scale = self.update = math.nan
         self.scale_peak = 0.0
@@ -44,8 +46,10 @@ class Integrity:
         self.moment = self.activation = self.first_activation = math.nan
         self.other_document = self.padding_mass = math.nan
         self.same_batch = self.weights_differ = math.nan
-        self.least_validation = self.validation_rise = self.validation_gap = math.nan
-        self.least_train = self.train_rise = math.nan
+        self.validation = Fall(EVALUATIONS, narrowest=1)
+        self.latest: deque[float] = deque(maxlen=3)  # losses
+        self.train_then = self.train_best = self.kept = math.nan
+        self.kept_at_once = 0.0
         self.batches: deque[float] = deque(maxlen=REMEMBERED)
 
     def see(self, row: Row) -> None:
@@ -60,19 +64,19 @@ class Integrity:
     def _see_loss(self, row: Row) -> None:
         self.loss = loss = number(row.get("loss"))
         self.train.push(loss)
-        if self.rows > LEVEL:  # before, one row would be the level
-            level = self.train.value
-            self.least_train = level if math.isnan(self.least_train) else min(self.least_train, level)
-            self.train_rise = ratio(level, self.least_train)
+        if math.isfinite(loss):
+            self.latest.append(loss)
+        self.first_loss = loss if math.isnan(self.first_loss) else self.first_loss
         entropy = number(row.get("token_entropy"))
         over = ratio(loss, entropy)
         if self.rows == 1:
             self.first_loss_over_entropy = over
         self.at_entropy = self.at_entropy + 1 if abs(over - 1.0) < 0.05 else max(0, self.at_entropy - 1)
         self.loss_over_rows = ratio(loss, number(row.get("row_loss_max")))
-        self.entropy.push(entropy)
-        self.padding.push(number(row.get("pad_share")))
-        self.throughput.push(number(row.get("tokens_per_second")))
+        step = row["step"]
+        self.entropy.push(entropy, step)
+        self.padding.push(number(row.get("pad_share")), step)
+        self.throughput.push(number(row.get("tokens_per_second")), step)
 
     def _see_settings(self, row: Row) -> None:
         self.clip.push(number(row.get("clip_coef")))
@@ -121,7 +125,16 @@ class Integrity:
 
     def _see_evaluation(self, row: Row) -> None:
         value = number(row.get("validation_loss"))
-        if value == value:
-            self.least_validation = value if math.isnan(self.least_validation) else min(self.least_validation, value)
-            self.validation_rise = ratio(value, self.least_validation)
-            self.validation_gap = ratio(value, self.train.value)
+        if not math.isfinite(value):
+            return
+        self.validation.push(row["step"], value)
+        level = self.train.value
+        if self.validation.rows == 1:
+            self.train_then = sum(self.latest) / len(self.latest) if self.latest else math.nan  # an average lags behind
+        if not self.validation.off_rows:
+            self.train_best = level
+        # Each against its own first value, since the two may be in different units.
+        kept = ratio(value, self.validation.first[0]) - ratio(level, self.train_then)
+        if kept - self.kept > self.kept_at_once:
+            self.kept_at_once = kept - self.kept
+        self.kept = kept

@@ -153,10 +153,12 @@ PICTURES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]] = 
         {"rank_batch_hash": wide(np.where(T == ONSET, 5.0, T), 1)},  # a chance hit
     ),
     "validation far over training": (
-        "dropout_on_at_eval", {"validation_loss": 1.5 * evaluated(1.0)}, {"validation_loss": 1.1 * evaluated(1.0)},
+        "dropout_on_at_eval", {"validation_loss": evaluated(1.5)}, {"validation_loss": 1.5 * evaluated(1.0)},
     ),
     "validation turns up": (
-        "overfit_small_set", {"validation_loss": evaluated(1.3)}, {"validation_loss": evaluated(1.05)},
+        "overfit_small_set",
+        {"validation_loss": evaluated(1.0) * (1.0 + 0.008 * np.maximum(0, T - ONSET))},
+        {"validation_loss": evaluated(1.05)},
     ),
     "both turn up": (
         "high_lr",
@@ -194,8 +196,8 @@ def test_what_comes_now_and_then_is_waited_for(make_trace: Any) -> None:
 def test_so_many_batches_are_remembered_and_no_more() -> None:
     facts = Integrity()
     for batch in [*range(REMEMBERED), 0]:
-        facts.see({"rank_batch_hash": [float(batch)]})
+        facts.see({"step": 0, "rank_batch_hash": [float(batch)]})
     assert facts.repeats == 1
-    facts.see({"rank_batch_hash": [0.5]})
-    facts.see({"rank_batch_hash": [1.0]})
+    facts.see({"step": 0, "rank_batch_hash": [0.5]})
+    facts.see({"step": 0, "rank_batch_hash": [1.0]})
     assert facts.repeats == 0  # forgotten

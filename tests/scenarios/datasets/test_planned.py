@@ -1,0 +1,43 @@
+"""A scenario that came after a plan was made is in it when the plan is regenerated, and not before."""
+
+import pytest
+
+from trainwreck.scenarios.datasets import draws, standard_plan
+from trainwreck.scenarios.datasets.wild import draw as wild
+from trainwreck.scenarios.spec.registry import scenarios
+
+CACHED = (standard_plan.home, standard_plan.held_out_look_alikes, wild.leaders)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch):
+    """Plans of a version; what they drew is forgotten before and after."""
+
+    def version(number: int) -> None:
+        monkeypatch.setattr(draws, "PLANS", number)
+        for drawn in CACHED:
+            drawn.cache_clear()
+
+    yield version
+    monkeypatch.undo()
+    for drawn in CACHED:
+        drawn.cache_clear()
+
+
+def test_a_later_scenario_is_in_later_plans_alone(later):
+    new = {id for id, entry in scenarios().items() if entry.plans > draws.PLANS}
+    assert new
+    later(2)
+    assert not new & {case.id for case in standard_plan.home()}
+    assert not new & {*wild.leaders()}
+    assert not new & {*draws.planned()}
+    later(3)
+    assert {*draws.planned()} == {*scenarios()}
+    assert {case.id for case in standard_plan.home()} >= {"benign_spike_recovers"}
+
+
+def test_it_moves_nothing_that_is_held_out(later):
+    later(2)
+    before = standard_plan.held_out_look_alikes()
+    assert len(before) == 4
+    assert before <= {id for id, entry in scenarios().items() if entry.plans <= 2}
