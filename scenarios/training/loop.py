@@ -26,6 +26,7 @@ from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training.block import run_block
 from trainwreck.scenarios.training.bundle import BLOCK, Bundle, Place, bundle_width
 from trainwreck.scenarios.training.distributed.group import Group
+from trainwreck.scenarios.training.environment import prepare
 
 
 @dataclass
@@ -96,8 +97,10 @@ def train(
     watch: called with what each run recorded in the steps just done, block by block.
     group: the ranks of which this process is one; where it is None, jobs of several ranks are trained
     by processes started for them. graphs: on a CUDA device, steps that can be are captured as CUDA graphs.
-    Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`.
+    Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`, nor on how many threads
+    this process had: it is left with one.
     """
+    prepare()
     enter, keep, earlier = enter or {}, keep or {}, earlier or {}
     if group is None and any(job.setup.distributed.ranks > 1 for job in jobs):
         from trainwreck.scenarios.training.distributed.launch import train_apart
