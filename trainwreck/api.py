@@ -597,17 +597,9 @@ def quiz(
 
 
 def reproducer(
-    id: str,
-    out: str | Path | None = None,
-    *,
-    seed: int | None = None,
-    severity: str | None = None,
-    force: bool = False,
+    id: str, out: str | Path | None = None, *, seed: int = 0, severity: str | None = None, force: bool = False
 ) -> Path:
-    """Write a proven scenario as one plain PyTorch program, ID.py by default. force: in place of a file.
-
-    seed: 0 by default, but for a few scenarios whose outcome at 0 is close to a bound.
-    """
+    """Write a proven scenario as one plain PyTorch program, ID.py by default. force: in place of a file."""
     from trainwreck.scenarios.datasets.plans import member
     from trainwreck.scenarios.reproducers.export import write
     from trainwreck.scenarios.spec.scenario import Severity

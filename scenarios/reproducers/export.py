@@ -12,9 +12,7 @@ from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.scenario import Severity
 
 
-def write(
-    id: str, out: Path, *, seed: int | None = None, severity: Severity | None = None, force: bool = False
-) -> Path:
+def write(id: str, out: Path, *, seed: int = 0, severity: Severity | None = None, force: bool = False) -> Path:
     """Write a scenario's program. InputError for one that is not proven, or for a file that is there already."""
     require_proven(id, severity)
     if out.exists() and not force:

@@ -63,9 +63,8 @@ def outcome(space: Mapping[str, Any], runs: Runs) -> Outcome:
     return Outcome(shown, gap, all(found == shown for found in moved))
 
 
-def from_moved_starts(id: str, count: int) -> list[Outcome]:
+def from_moved_starts(program: Program, count: int) -> list[Outcome]:
     """Outcomes of the laboratory's runs of a program's setup: as it is first, then with initial weights moved."""
-    program = Program(id)
     space = loaded(program_text(program))
     names = {*program.harvest.signals, "validation_loss"}
     jobs, enter, found = [], {}, []

@@ -1,7 +1,6 @@
 """What the plain program of a scenario has to say: its settings, and the lines of the fault and of the cure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from trainwreck.scenarios.reproducers.source import Harvest
@@ -18,37 +17,23 @@ STEP = {"fault": "ONSET", "cure": "CURED"}
 PLACES = ("settings", "state", "batch", "rate", "parametrization", "clock")  # of the loop
 
 
-@dataclass(frozen=True)
-class Setup:
-    """What a program has in place of the proof's settings. seed: unless another is asked for."""
-
-    seed: int = 0
-    overrides: tuple[str, ...] = ()
-
-
-# Where the proof's own settings at seed 0 end near a bound, so that last bits decide: see `margin.from_moved_starts`.
-SAFER: dict[str, Setup] = {}
-
-
 class Program:
     """The program of one scenario at a seed and severity. NotPlainError where there is none.
 
-    seed: by default one at which the outcome is safe, 0 but for a few. specs: the runs by role. told: settings of a
-    healthy run, of one under the fault and of one under the cure, by short names.
+    overrides: settings in place of the scenario's own. specs: the runs by role. told: settings of a healthy run, of one
+    under the fault and of one under the cure, by short names.
     kept: steps whose state is used later.
     """
 
-    def __init__(self, id: str, seed: int | None = None, severity: Severity | None = None) -> None:
-        safer = SAFER.get(id, Setup())
-        self.entry, self.seed = scenario(id), safer.seed if seed is None else seed
-        family = family_of(id, [self.seed], severity=severity, overrides=safer.overrides)
-        self.specs = {spec.role: spec for spec in family}
+    def __init__(self, id: str, seed: int = 0, severity: Severity | None = None, overrides: Sequence[str] = ()) -> None:
+        self.entry, self.seed = scenario(id), seed
+        self.specs = {spec.role: spec for spec in family_of(id, [seed], severity=severity, overrides=overrides)}
         faulty, cured = self.specs[Role.FAULTY], self.specs.get(Role.CURED)
         self.base, self.severity, self.onset = faulty.setup, faulty.severity, faulty.onset or 0
         self.cured = None if cured is None else cured.cure_step
         self.changes = {"fault": self.entry.fault(faulty.knobs, self.base), "cure": []}
         now = told(faulty.job().segment(self.onset))
-        self.told = {"healthy": told(Job("", self.seed, self.base).segment(0)), "fault": now, "cure": now}
+        self.told = {"healthy": told(Job("", seed, self.base).segment(0)), "fault": now, "cure": now}
         if cured is not None and self.cured is not None:
             self.changes["cure"] = self.entry.cure(faulty.knobs, self.base)
             self.told["cure"] = told(cured.job().segment(self.cured))

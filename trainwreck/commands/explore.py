@@ -144,11 +144,11 @@ def run(
 @click.command()
 @click.argument("id", type=SCENARIO)
 @click.option("--out", type=PATH, help="The file; ID.py by default.")
-@click.option("--seed", type=click.IntRange(0), help="0 by default, but where another is farther from a threshold.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @severity_option
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
 @as_json
-def reproducer(id: str, out: Path | None, seed: int | None, severity: str | None, force: bool, as_json: bool) -> None:
+def reproducer(id: str, out: Path | None, seed: int, severity: str | None, force: bool, as_json: bool) -> None:
     """Write a scenario as one plain PyTorch program.
 
     The program needs PyTorch and NumPy alone. It trains the twin, the faulty and the cured run, prints the most

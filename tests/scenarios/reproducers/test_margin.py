@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.scenarios.reproducers import program
 from trainwreck.scenarios.reproducers.margin import from_moved_starts, loaded, outcome
-from trainwreck.scenarios.reproducers.program import Program, Setup
+from trainwreck.scenarios.reproducers.program import Program
 from trainwreck.scenarios.reproducers.text import text as program_text
 
 
@@ -59,19 +58,15 @@ def test_whole_numbers_are_not_moved():
     assert outcome(exact, runs).steady
 
 
-def test_starts_differ_in_their_last_bits_and_the_first_is_the_runs_own(monkeypatch):
-    monkeypatch.setitem(program.SAFER, "benign_gradient_rise", Setup(0, ("steps=24", "evaluation.rows=4")))
-    first, moved, again = (from_moved_starts("benign_gradient_rise", count)[-1].gap for count in (1, 2, 2))
+def test_starts_differ_in_their_last_bits_and_the_first_is_the_runs_own():
+    short = Program("benign_gradient_rise", overrides=("steps=24", "evaluation.rows=4"))
+    first, moved, again = (from_moved_starts(short, count)[-1].gap for count in (1, 2, 2))
     assert first != moved == again
     assert first == pytest.approx(moved, rel=0.01)
 
 
-def test_a_program_has_the_safer_setup_unless_another_seed_is_asked_for(monkeypatch):
-    monkeypatch.setitem(program.SAFER, "high_lr", Setup(5, ("steps=200",)))
-    text = program_text(Program("high_lr"))
-    assert "\nSEED = 5\n" in text
-    assert " steps=200," in text
-    assert "\nSEED = 0\n" in program_text(Program("high_lr", 0))
+def test_overrides_are_in_the_program():
+    assert " steps=200," in program_text(Program("high_lr", overrides=("steps=200",)))
 
 
 def test_a_program_that_is_loaded_leaves_the_algorithms_of_this_process():
