@@ -36,4 +36,6 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
             committed.save_picture(table, RESULTS / table.name / table.picture)
         if table.name.startswith("bench/"):
             committed.write_index(RESULTS / "bench")
+        if table.name.startswith("reproducers/"):
+            import_module("trainwreck.scenarios.bench.claims.reproducers").write_index(RESULTS / "reproducers")
     return table

@@ -9,7 +9,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 from trainwreck.scenarios.spec.run_spec import RunSpec
 from trainwreck.scenarios.training.backend import recorded
-from trainwreck.scenarios.training.environment import environment, prepare
+from trainwreck.scenarios.training.environment import environment
 from trainwreck.scenarios.training.loop import train
 
 
@@ -25,7 +25,6 @@ def reproduce(folder: Path, run_id: str) -> Comparison:
     if spec.run_id != run_id:
         raise InputError(f"run {run_id}: its scenario has changed since; this version would train {spec.run_id}")
     spec.check_steps()
-    prepare()
     used = recorded(dataset.manifest)
     again = train([spec.job()], device=used.device, impl=used.impl)[0].trace
     changed = changed_environment(dataset.manifest["environment"], environment())

@@ -24,7 +24,8 @@ NAMED = {
 def page(program: "Program", leave_out: Sequence[str]) -> str:
     """The docstring: the scenario's page without some of its sections, and how the file is used."""
     entry = program.entry
-    text = '"""' + textwrap.fill(f"{entry.id}: {entry.title()}", WIDTH - 3) + "\n\n"
+    short = len(leave_out) > 1
+    text = '"""' + textwrap.fill(f"{entry.id}: {entry.title()}", WIDTH - 3) + "\n" * (1 if short else 2)
     for name, content in entry.page().items():
         if name in leave_out or (name == "Signature" and entry.checked()):  # the function below has the clauses
             continue
@@ -35,6 +36,10 @@ def page(program: "Program", leave_out: Sequence[str]) -> str:
         f"{program.seed}{level}, prints key signals, and exits with 0 if all this holds. FILE.npz keeps every "
         "number."
     )
+    if short:
+        how = (
+            f"`python {entry.id}.py [FILE.npz]` trains with seed {program.seed}{level}, and exits with 0 if all holds."
+        )
     return text + "\n" * (not leave_out) + textwrap.fill(how, 118) + '\n"""\n\n'
 
 
@@ -59,8 +64,15 @@ def imports(code: str) -> str:
     return "\n".join(found) + "\n\n" + "\n".join(third) + "\n"
 
 
+# At the head of the file, which the processes of several ranks import too.
+THREADS = """
+torch.set_num_threads(1)  # the same bytes on one machine whatever else runs on it: one thread,
+torch.use_deterministic_algorithms(True)  # since the order of a sum decides its last bits, which training amplifies
+"""
+
+
 def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
-    """The settings: what every run starts from, when what sets in, and the language."""
+    """One thread, and the settings: what every run starts from, when what sets in, and the language."""
     names = sorted(set(re.findall(r"\b(?:c|setup|model|HEALTHY)\.([a-z]\w*)", body)))
     healthy = program.told["healthy"]
     changed = {k for t in program.told.values() for k, v in t.items() if v != healthy[k]}
@@ -69,7 +81,7 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         raise NotPlainError(f"reproducer: {min(silent)}, which this scenario changes, is not in the plain program")
     items = [f"{name}={value(name, healthy[name])}" for name in names if name in healthy]
     settings = textwrap.fill(", ".join(items) + ",", WIDTH - 4, break_long_words=False, break_on_hyphens=False)
-    text = f"\nSEED = {program.seed}\n"
+    text = f"{THREADS}SEED = {program.seed}\n"
     if program.cured is None:
         text += f"ONSET = {program.onset}  # first step under it\n"
     else:

@@ -20,14 +20,15 @@ PLACES = ("settings", "state", "batch", "rate", "parametrization", "clock")  # o
 class Program:
     """The program of one scenario at a seed and severity. NotPlainError where there is none.
 
-    told: settings of a healthy run, of one under the fault and of one under the cure, by short names.
+    overrides: settings in place of the scenario's own. specs: the runs by role. told: settings of a healthy run, of one
+    under the fault and of one under the cure, by short names.
     kept: steps whose state is used later.
     """
 
-    def __init__(self, id: str, seed: int = 0, severity: Severity | None = None) -> None:
+    def __init__(self, id: str, seed: int = 0, severity: Severity | None = None, overrides: Sequence[str] = ()) -> None:
         self.entry, self.seed = scenario(id), seed
-        specs = {spec.role: spec for spec in family_of(id, [seed], severity=severity)}
-        faulty, cured = specs[Role.FAULTY], specs.get(Role.CURED)
+        self.specs = {spec.role: spec for spec in family_of(id, [seed], severity=severity, overrides=overrides)}
+        faulty, cured = self.specs[Role.FAULTY], self.specs.get(Role.CURED)
         self.base, self.severity, self.onset = faulty.setup, faulty.severity, faulty.onset or 0
         self.cured = None if cured is None else cured.cure_step
         self.changes = {"fault": self.entry.fault(faulty.knobs, self.base), "cure": []}

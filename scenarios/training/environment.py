@@ -15,13 +15,18 @@ import torch
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's mallopt(3)
 
 
-@cache
 def prepare() -> None:
-    """One thread, and freed memory kept: by default every large tensor is mapped and faulted in anew.
+    """One thread, whatever was set before, and freed memory kept.
 
     Threads would change the order of sums, and with it the last bits of a run.
     """
     torch.set_num_threads(1)
+    _keep_freed_memory()
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """By default every large tensor is mapped and faulted in anew."""
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
         libc.mallopt(M_MMAP_THRESHOLD, 32 * 1024 * 1024)

@@ -26,6 +26,7 @@ from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training.block import Recorded, start_block
 from trainwreck.scenarios.training.bundle import BLOCK, Place
 from trainwreck.scenarios.training.distributed.group import Group
+from trainwreck.scenarios.training.environment import prepare
 from trainwreck.scenarios.training.slots import Run, Slots
 
 
@@ -82,8 +83,10 @@ def train(
     by processes started for them. graphs: on a CUDA device, steps that can be are captured as CUDA graphs, which
     changes no number. reserve: bundles have a slot for every run that will have their program (`slots`); on a device
     where None. built: called with the number of bundles that were built.
-    Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`.
+    Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`, nor on how many threads this
+    process had: it is left with one.
     """
+    prepare()
     enter, keep, earlier = enter or {}, keep or {}, earlier or {}
     if group is None and any(job.setup.distributed.ranks > 1 for job in jobs):
         from trainwreck.scenarios.training.distributed.launch import train_apart

@@ -29,7 +29,6 @@ from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, family_of
 from trainwreck.scenarios.spec.scenario import Scenario, Severity
 from trainwreck.scenarios.training.backend import CPU, Backend
-from trainwreck.scenarios.training.environment import prepare
 from trainwreck.scenarios.training.loop import train
 
 if TYPE_CHECKING:
@@ -114,7 +113,6 @@ def run(
         >>> faulty[: wreck.onset] == twin[: wreck.onset], faulty == twin
         (True, False)
     """
-    prepare()
     entry = scenario(id)
     overrides += on_text(text)
     wanted = [role for role in (member(Role, "role", name) for name in roles) if role is not None]
@@ -165,7 +163,6 @@ def run_live(
     opened: gives a page on which the curves move instead of in the terminal; called before anything is trained.
     Writes `picture`. Returns the facts of each run, the onset, whether the signature holds, and the faulty run's kind.
     """
-    prepare()
     entry = scenario(name)
     specs = family_of(name, [seed], severity=severity, size=size, overrides=overrides)
     check_memory(specs, backend.device)

@@ -24,7 +24,7 @@ from trainwreck.scenarios.datasets.engines import Piece, in_workers
 from trainwreck.scenarios.datasets.resources import core_seconds
 from trainwreck.scenarios.datasets.wild.draw import drawn
 from trainwreck.scenarios.spec.job import Job
-from trainwreck.scenarios.training.environment import cores, environment, prepare
+from trainwreck.scenarios.training.environment import cores, environment
 from trainwreck.scenarios.training.loop import train
 
 SEEDS = (0, 1)
@@ -87,7 +87,6 @@ def _pieces(numbers: Sequence[int]) -> list[Piece]:
 
 def _verdicts(numbers: list[int], width: int) -> dict[int, dict[str, Any]]:
     """What is written of each number. Runs in a worker process."""
-    prepare()
     setups = {number: drawn(number)[2] for number in numbers}
     jobs = [
         Job(f"{number} at {factor:g}", seed, replaced(setup, optimizer__lr=setup.optimizer.lr * factor), ())

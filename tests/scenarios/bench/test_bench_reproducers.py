@@ -1,0 +1,54 @@
+"""`bench reproducers`: a record a processor and setting, none over another's, and one table over them."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from trainwreck.evaluation.files import read_json
+from trainwreck.scenarios.bench.claims import reproducers
+from trainwreck.scenarios.reproducers.agreement import Agreement, Beside
+
+ONE = Agreement("high_lr", 240, 0, 0.25, True, 12.5, "aaaa", "bbbb", Beside("float", 400, 400, 1e-6, 1e-7))
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    for name in reproducers.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(reproducers, "processor", lambda: "AMD EPYC (R)")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    return monkeypatch
+
+
+def test_a_setting_has_processor_instructions_and_limits(machine):
+    assert reproducers.setting() == "amd-epyc-r-avx512"
+    machine.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert reproducers.setting() == "amd-epyc-r-avx512-onednn-avx2"
+
+
+def test_records_of_two_settings_stand_side_by_side(tmp_path):
+    other = dataclasses.replace(ONE, exit_code=1, gap=None, steady=False, printed="cccc", lab=None)
+    second = dataclasses.replace(ONE, scenario="mask_missing")
+    reproducers.table("a-avx512", [ONE, second], 139).record(tmp_path)
+    reproducers.table("a-default", [other], 139, "`ATEN_CPU_CAPABILITY=default`").record(tmp_path)
+    reproducers.write_index(tmp_path / "reproducers")
+    text = (tmp_path / "reproducers" / "README.md").read_text(encoding="utf-8")
+    assert "| scenario | a-avx512 | a-default |" in text
+    assert "| high_lr | 0, gap 0.25 | 1, gap -, not steady |" in text
+    assert "| mask_missing | 0, gap 0.25 | not run |" in text
+    assert "a-avx512 and a-default: 1 of 1" in text
+    assert "2 of 2 exit with 0 (137 of 139 were not run)" in text
+    result = read_json(tmp_path / "reproducers" / "a-default" / "result.json")
+    assert result["command"].startswith("ATEN_CPU_CAPABILITY=default trainwreck bench")
+    assert result["rows"][0]["agreement"] == ""
+
+
+def test_what_was_run_under_another_setting_is_run_again(machine, tmp_path):
+    machine.chdir(tmp_path)
+    seen = []
+    machine.setattr(reproducers, "check", lambda _, kept, **__: seen.append(kept) or ONE)
+    reproducers.every_program(lambda *of: None, ["high_lr"])
+    machine.setenv("ATEN_CPU_CAPABILITY", "default")
+    reproducers.every_program(lambda *of: None, ["high_lr"])
+    assert len(set(seen)) == 2
