@@ -82,7 +82,8 @@ def _values(parsed: Any, text: str) -> int:
     sweep = parsed.value()
     if not (isfinite(sweep.start) and isfinite(sweep.stop) and isfinite(sweep.step) and sweep.step):
         raise InputError(f"setting: {text!r} is not allowed; allowed: a range of finite numbers, with a step")
-    return max(0, int(ceil(min((sweep.stop - sweep.start) / sweep.step, LARGEST_COUNT))))
+    steps: float = (sweep.stop - sweep.start) / sweep.step
+    return max(0, ceil(min(steps, LARGEST_COUNT)))
 
 
 def _parse(overrides: Sequence[str]) -> list[Any]:
