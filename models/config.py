@@ -75,6 +75,12 @@ class Init:
     zero_padding: bool = field(default=False, metadata=LATER)
 
 
+# Of each size: above what a machine's memory holds, and small enough that the memory needed can be computed.
+LARGEST = {
+    "layers": 4096, "width": 2**16, "heads": 2**12, "mlp_ratio": 256, "vocab_size": 2**22, "context": 2**16,
+}  # fmt: skip
+
+
 @dataclass(kw_only=True)
 class ModelConfig:
     """A decoder-only transformer (GPT).
@@ -103,10 +109,12 @@ class ModelConfig:
     init: Init = field(default_factory=Init)
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width", "heads", "mlp_ratio", "vocab_size", "context"):
+        for name in LARGEST:
             value = getattr(self, name)
             if value < 1:
                 raise ValueError(f"model.{name}: {value} is not allowed; allowed: 1 or more")
+            if value > LARGEST[name]:
+                raise ValueError(f"model.{name}: {value} is not allowed; allowed: 1 to {LARGEST[name]}")
         if self.width % (2 * self.heads):
             raise ValueError(
                 f"model.width: {self.width} is not allowed with {self.heads} heads; "

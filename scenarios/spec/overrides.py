@@ -76,13 +76,14 @@ def sweep(overrides: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _values(parsed: Any, text: str) -> int:
     """How many values a sweep has, counted before any is made. InputError for one that has no list of values."""
     if parsed.is_choice_sweep() and hasattr(parsed.value(), "list"):  # Hydra calls a glob one too
-        return len(parsed.value().list)
+        return len(list(parsed.value().list))
     if not parsed.is_range_sweep():
         raise InputError(f"setting: {text!r} is not allowed; allowed: values as A,B,C or range(8)")
     sweep = parsed.value()
     if not (isfinite(sweep.start) and isfinite(sweep.stop) and isfinite(sweep.step) and sweep.step):
         raise InputError(f"setting: {text!r} is not allowed; allowed: a range of finite numbers, with a step")
-    return max(0, ceil(min((sweep.stop - sweep.start) / sweep.step, LARGEST_COUNT)))
+    steps: float = (sweep.stop - sweep.start) / sweep.step
+    return max(0, ceil(min(steps, LARGEST_COUNT)))
 
 
 def _parse(overrides: Sequence[str]) -> list[Any]:

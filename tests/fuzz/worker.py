@@ -23,9 +23,9 @@ def main() -> None:
 
     questions, sys.stdin = sys.stdin, StringIO()  # a command that asks its user something finds an end
     for line in questions:
-        asked = json.loads(line)
-        os.chdir(asked["folder"])
-        sys.argv = ["trainwreck", *asked["words"]]
+        question = json.loads(line)
+        os.chdir(question["folder"])
+        sys.argv = ["trainwreck", *question["words"]]
         out, err = StringIO(), StringIO()
         code: object = None
         with redirect_stdout(out), redirect_stderr(err):

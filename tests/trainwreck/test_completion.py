@@ -15,6 +15,7 @@ from trainwreck.evaluation.leaderboard.run import TRACKS
 from trainwreck.evaluation.live.sources import FOLLOWED
 from trainwreck.evaluation.logs.blanks import READINGS
 from trainwreck.evaluation.logs.exporters import EXPORTERS
+from trainwreck.evaluation.logs.limits import LogLimits
 from trainwreck.evaluation.logs.readers import FORMATS
 from trainwreck.evaluation.replay.profiles import ALL_PROFILES, PROFILES
 from trainwreck.kernels.selection import IMPLS
@@ -58,6 +59,10 @@ def values(enumeration):
 def test_names_are_those_of_the_package(written, names):
     assert sorted(written) == sorted(names)
     assert len(set(written)) == len(written)
+
+
+def test_limits_of_logs_are_those_of_the_reader():
+    assert LogLimits(choices.LOG_MB, choices.LOG_COLUMNS, choices.LOG_LINE_KB) == LogLimits()
 
 
 def test_a_board_shows_the_headline_first():

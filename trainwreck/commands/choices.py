@@ -39,6 +39,7 @@ FAMILIES = (
 LOG_FORMATS = ("csv", "jsonl", "tensorboard", "trainer_state", "lightning", "mlflow", "wandb", "neptune", "text")
 LARGEST = 1e6  # of any number of seconds, minutes or GiB
 BLANKS = ("nan", "missing")
+LOG_MB, LOG_COLUMNS, LOG_LINE_KB = 2048.0, 20_000, 16_384.0
 FOLLOWED_FORMATS = ("csv", "jsonl", "tensorboard")
 EXPORT_FORMATS = ("tensorboard", "wandb", "mlflow", "trackio", "timeeval", "logged")
 MEASUREMENTS = (

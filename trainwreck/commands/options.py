@@ -14,7 +14,6 @@ from trainwreck.commands import choices
 from trainwreck.commands.choices import DATA_SET, PATH, WORKERS, Number, OneOf
 from trainwreck.evaluation.constants import DEFAULT_PROFILE, DEFAULT_TRACK
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.logs.limits import LogLimits
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 
 GIB = 2**30
@@ -64,12 +63,14 @@ def log_limits_options(command: Callable[..., Any]) -> Any:
 
     @wraps(command)
     def limited(*words: Any, log_mb: float, log_columns: int, log_line_kb: float, **others: Any) -> Any:
+        from trainwreck.evaluation.logs.limits import LogLimits
+
         return command(*words, limits=LogLimits(log_mb, log_columns, log_line_kb), **others)
 
     for option, kind, default, text in (
-        ("--log-line-kb", Number(min_open=True), LogLimits.line_kb, "KiB that a line of a log may have."),
-        ("--log-columns", click.IntRange(1), LogLimits.columns, "Columns that a log may have."),
-        ("--log-mb", Number(min_open=True), LogLimits.memory_mb, "MiB of memory that reading a log may take."),
+        ("--log-line-kb", Number(min_open=True), choices.LOG_LINE_KB, "KiB that a line of a log may have."),
+        ("--log-columns", click.IntRange(1), choices.LOG_COLUMNS, "Columns that a log may have."),
+        ("--log-mb", Number(min_open=True), choices.LOG_MB, "MiB of memory that reading a log may take."),
     ):
         limited = click.option(option, type=kind, default=default, show_default=True, help=text)(limited)
     return limited

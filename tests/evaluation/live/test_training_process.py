@@ -38,9 +38,9 @@ def test_sigterm_ignored_is_said_and_nothing_more(
     stubborn: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training_process, "PATIENCE", 0.3)
-    said: list[str] = []
-    TrainingProcess(stubborn.pid).end(said.append, None)
-    assert said == [
+    notes: list[str] = []
+    TrainingProcess(stubborn.pid).end(notes.append, None)
+    assert notes == [
         f"SIGTERM sent to process {stubborn.pid}",
         f"process {stubborn.pid} goes on 0.3 s after SIGTERM; --kill-after SECONDS ends it by SIGKILL",
     ]
@@ -49,9 +49,9 @@ def test_sigterm_ignored_is_said_and_nothing_more(
 
 @pytest.mark.usefixtures("held")
 def test_sigkill_where_it_is_asked_for(stubborn: subprocess.Popen[bytes]) -> None:
-    said: list[str] = []
-    TrainingProcess(stubborn.pid).end(said.append, 0.3)
-    assert said[1:] == [
+    notes: list[str] = []
+    TrainingProcess(stubborn.pid).end(notes.append, 0.3)
+    assert notes[1:] == [
         f"process {stubborn.pid} goes on 0.3 s after SIGTERM",
         f"SIGKILL sent to process {stubborn.pid}",
     ]
@@ -68,9 +68,9 @@ def test_a_zombie_is_no_process_that_runs(stubborn: subprocess.Popen[bytes]) -> 
     assert start_time(stubborn.pid) == ""
     with pytest.raises(InputError, match="a process that runs"):
         TrainingProcess(stubborn.pid)
-    said: list[str] = []
-    process.end(said.append, 1.0)
-    assert said == [f"process {stubborn.pid}: no signal could be sent (it has ended)"]
+    notes: list[str] = []
+    process.end(notes.append, 1.0)
+    assert notes == [f"process {stubborn.pid}: no signal could be sent (it has ended)"]
 
 
 def test_another_process_under_the_same_number_gets_no_signal(
@@ -79,9 +79,9 @@ def test_another_process_under_the_same_number_gets_no_signal(
     monkeypatch.delattr(os, "pidfd_open")
     process = TrainingProcess(stubborn.pid)
     monkeypatch.setattr(training_process, "start_time", lambda pid: "another time")
-    said: list[str] = []
-    process.end(said.append, 0.1)
-    assert said == [f"process {stubborn.pid}: no signal could be sent (it has ended)"]
+    notes: list[str] = []
+    process.end(notes.append, 0.1)
+    assert notes == [f"process {stubborn.pid}: no signal could be sent (it has ended)"]
     assert stubborn.poll() is None
 
 
