@@ -42,8 +42,9 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
         if tick:
             tick(done, len(rows), row["scenario"])
     rules = {(card["detector"], card["profile"]): card["about"].get("rule", "") for card in scores["cards"]}
-    filters = {"number": number_text, "breakable": breakable}
-    page = template("trainwreck.evaluation.pages.report", "page.html.jinja", **filters).render(
+    name = "page.html.jinja"
+    outline = template("trainwreck.evaluation.pages.report", name, number=number_text, breakable=breakable)
+    page = outline.render(
         manifest=dataset.manifest,
         kinds=dataset.runs["kind"].value_counts().to_dict(),
         runs=len(dataset),
