@@ -358,10 +358,13 @@ def compare(
     elif data is None:
         raise InputError("data: missing; allowed: a data set for detectors, or two scorecards without one")
     else:
-        cards = score_all(data, chosen, profiles=profiles, track=track, workers=workers, limits=limits)
+        cards = score_all(
+            data, chosen, profiles=profiles, track=track, workers=workers, limits=limits, twins_apart=True
+        )
     names = [card.detector for card in cards[: len(chosen)]]
-    for name in names:
-        if names.count(name) > 1:
+    each = names if given else chosen  # two detectors of one name have names with numbers
+    for one, name in zip(each, names, strict=True):
+        if each.count(one) > 1:
             raise InputError(f"others: {name!r} is named twice; allowed: each detector once")
     return pd.DataFrame(beside(cards, names[0]))
 

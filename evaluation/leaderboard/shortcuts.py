@@ -25,11 +25,11 @@ from trainwreck.evaluation.detectors.base import QUIET, Context, Detector, Row, 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.first_rows import FIRST, Facts, boosted, frame, one_thread, summary
 from trainwreck.evaluation.replay.profiles import observe
-from trainwreck.evaluation.replay.replay import SHORTCUTS
+from trainwreck.evaluation.replay.replay import SHORTCUTS as NAMES
 from trainwreck.evaluation.replay.rows import rows
 from trainwreck.evaluation.scoring.run_labels import NEGATIVES
 
-BASE_ALONE, FIRST_ROWS = SHORTCUTS
+BASE_ALONE, FIRST_ROWS = SHORTCUTS = NAMES
 TRAIN = "train"
 LIKELY = 0.5  # probability, where both classes weigh alike
 

@@ -31,6 +31,7 @@ from trainwreck.evaluation.logs.log import checked_step
 from trainwreck.evaluation.logs.names import Target, parse_mapping
 from trainwreck.evaluation.logs.numbers import Numbers
 from trainwreck.evaluation.logs.rows import flat
+from trainwreck.evaluation.replay.alarms import CRASHED
 from trainwreck.evaluation.replay.replay import detector_name, distinct, is_isolated
 
 PATIENCE = 50  # rows after which a signal that has not come is reported missing
@@ -278,7 +279,9 @@ class _Seat:
         return Alarm(self.name, step, verdict.score, tuple(map(printable, verdict.causes)), self.rule, scalars)
 
     def _crashed(self, error: BaseException, where: str, say: Callable[[str], object]) -> None:
-        self.crash = printable(str(error)) if is_isolated(self.make) else printable_error(error)
+        self.crash = (
+            printable(str(error).removeprefix(f"{CRASHED}: ")) if is_isolated(self.make) else printable_error(error)
+        )
         self.close()
         say(f"detector {self.name}: crashed at {where} ({self.crash}); the others go on without it")
 

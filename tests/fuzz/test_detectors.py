@@ -80,7 +80,7 @@ ACTS = [
     "os.symlink('/', 'root'); os.mkfifo('fifo'); os.chmod('.', 0)",
     "os.rmdir(os.getcwd())",
     "Path(__file__).write_text('')",
-    "Path('/tmp/trainwreck-fuzz').write_text('x')",
+    "Path('/', 'tmp', 'trainwreck-fuzz').write_text('x')",
     "[p.write_text('x') for p in Path('/proc').glob('*/oom_score_adj')]",
     "[os.kill(int(p.name), signal.SIGUSR1) for p in Path('/proc').glob('[0-9]*') if p.name != str(os.getpid())]",
     "socket.create_connection(('127.0.0.1', 22), 1)",
@@ -128,12 +128,12 @@ for line in sys.stdin: print('{"type":"ready"}', flush=True)
 """,
     """import json, sys
 for line in sys.stdin:
-    asked = json.loads(line)
+    question = json.loads(line)
     answer = {"type": "ready"}
-    if asked["type"] == "hello": answer = {"type": "hello", "version": 1}
-    if asked["type"] == "row":
+    if question["type"] == "hello": answer = {"type": "hello", "version": 1}
+    if question["type"] == "row":
         deep = "[" * SIZE + "]" * SIZE
-        print('{"type":"verdict","step":%d,"score":1,"causes":[%s]}' % (asked["row"]["step"], deep), flush=True)
+        print('{"type":"verdict","step":%d,"score":1,"causes":[%s]}' % (question["row"]["step"], deep), flush=True)
         continue
     print(json.dumps(answer), flush=True)
 """,

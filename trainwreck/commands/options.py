@@ -147,7 +147,11 @@ def limits_options(command: Callable[..., Any], *, ranked: bool = True) -> Any:
         for option, default, text in _LIMITS
     ]
     readable = click.option(
-        "--readable", multiple=True, type=PATH, help="File or folder that detectors may read. May be repeated."
+        "--readable",
+        multiple=True,
+        type=PATH,
+        default=(),
+        help="What else detectors may read. May be repeated.",
     )
     for option in reversed((*options, readable, *(() if ranked else _UNRANKED))):
         limited = option(limited)

@@ -289,7 +289,10 @@ def compare(
         from trainwreck.evaluation.leaderboard.run import score_all
 
         with progress("compare", quiet=as_json) as tick:
-            cards = score_all(load(dir), names, profiles=list(profiles), track=track, limits=limits, progress=tick)
+            cards = score_all(
+                load(dir), names, profiles=list(profiles), track=track, limits=limits, twins_apart=True, progress=tick
+            )
+        detector = cards[0].detector  # a file without its folder
     rows = beside(cards, detector)
     if as_json:
         return print_json([plain(row) for row in rows])

@@ -143,7 +143,7 @@ class Reads(Hostile):
 class Writes(Hostile):
     def act(self):
         found = []
-        for path in ("own", Path(__file__).with_name("other"), "/dev/null", "/tmp/other", "/dev/shm/own"):
+        for path in ("own", Path(__file__).with_name("other"), "/dev/null", Path("/", "tmp", "other"), "/dev/shm/own"):
             try:
                 Path(path).write_text("written")
                 found.append("written")
