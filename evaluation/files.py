@@ -103,13 +103,16 @@ def csv_cell(value: Any) -> Any:
     >>> csv_cell("=1+1"), csv_cell("-2 steps"), csv_cell("-2.5"), csv_cell(-2.5), csv_cell("Ada")
     ("'=1+1", "'-2 steps", '-2.5', -2.5, 'Ada')
     """
-    if not isinstance(value, str) or not value.startswith(FORMULAS):
+    if not isinstance(value, str):
         return value
+    text = value.replace("\r", " ")  # alone it ends a row for some readers
+    if not value.startswith(FORMULAS):
+        return text
     try:
-        float(value)
+        float(text)
     except ValueError:
-        return f"'{value}"
-    return value
+        return f"'{text}"
+    return text
 
 
 def write_csv(path: Path, table: "pd.DataFrame") -> None:

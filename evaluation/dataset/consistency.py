@@ -190,7 +190,7 @@ def _of_its_end(row: Row, twin: Row | None) -> Right:
     if twin is not None and row["twin_id"] != row["run_id"]:
         for name in ("base", "seed", "planned_steps"):
             yield name, twin[name]
-        gap = row["final_loss"] - twin["final_loss"] if not pd.isna(row["final_loss"]) else None
+        gap: float | None = row["final_loss"] - twin["final_loss"] if not pd.isna(row["final_loss"]) else None
         if row["outcome"] is not None:
             yield "final_gap", gap
     if row["outcome"] not in (None, Outcome.NON_FINITE.value):

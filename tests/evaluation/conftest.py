@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
-from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SIGNALS, Axis
+from trainwreck.evaluation.dataset.schema import FAILURES, RUN_FIELDS, SIGNALS, Axis
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.files import write_json
 
@@ -67,6 +67,8 @@ def _run(run_id: str, **changed: Any) -> dict[str, Any]:
         "file": "telemetry/a.parquet",
     }  # fmt: skip
     facts |= changed
+    if facts["kind"] in FAILURES and "cause" not in changed:
+        facts["cause"] = facts["scenario"]
     if facts["planned_steps"] is None and facts["last_step"] is not None:
         facts["planned_steps"] = facts["last_step"] + 1
     return facts

@@ -7,12 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import read_json, sha256, write_atomically, write_folder, write_json, write_parquet
+from trainwreck.evaluation.files import (
+    csv_cell,
+    read_json,
+    sha256,
+    write_atomically,
+    write_csv,
+    write_folder,
+    write_json,
+    write_parquet,
+    write_text,
+)
 
 
 def put(text: str) -> Callable[[Path], None]:
@@ -160,3 +171,30 @@ def test_a_folder_that_is_taken_is_left_alone(name: str, why: str, tmp_path: Pat
     with pytest.raises(InputError, match=why):
         write_folder(tmp_path / name, lambda folder: None)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1 step", "-2 steps", "@SUM(A1)", "\t=1", "\r=1", "=HYPERLINK(1)"])
+def test_text_that_a_spreadsheet_would_run_is_quoted(text: str, tmp_path: Path) -> None:
+    assert csv_cell(text) == f"'{text}".replace("\r", " ")
+    write_csv(tmp_path / "a.csv", pd.DataFrame([{"name": text, "number": -1.5, "=head": 1}]))
+    found = pd.read_csv(tmp_path / "a.csv")
+    assert found.columns.tolist() == ["name", "number", "'=head"]
+    assert found["number"].tolist() == [-1.5]
+    assert found["name"][0].startswith("'")
+
+
+@pytest.mark.parametrize("value", [-1.5, 3, "Ada", "-1.5", "+2", "a=1", "", None])
+def test_numbers_and_other_text_stay(value: object) -> None:
+    assert csv_cell(value) == value
+
+
+def test_half_of_a_surrogate_pair_becomes_a_question_mark(tmp_path: Path) -> None:
+    write_text(tmp_path / "a.txt", "a\ud800b")
+    assert (tmp_path / "a.txt").read_text("utf-8") == "a?b"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": ' + "1" * 5000 + "}", '{"a": "\\'])
+def test_json_that_breaks_a_parser_is_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"a\.json: damaged, not JSON \("):
+        read_json(tmp_path / "a.json")

@@ -69,8 +69,8 @@ LABELS: dict[str, tuple[Any, ...]] = {
 }
 
 
-# What of a run's label is told by its spec, its telemetry or its other labels.
-TOLD = (
+# What of a run's label its spec, its telemetry or its other labels give too.
+DERIVED = (
     "kind",
     "split",
     "cause",
@@ -241,7 +241,7 @@ def edit_labels(draw: random.Random, data: Edited) -> None:
     """A label that another run might have. It is also in one other place, at the most, that tells it."""
     table = pq.read_table(data.root / "runs.parquet")
     copies = draw.random() < 0.3  # by split
-    name = draw.choice(TOLD if copies else list(LABELS))
+    name = draw.choice(DERIVED if copies else list(LABELS))
     values = table.column(name).to_pylist()
     rows = [draw.randrange(len(values)) for _ in range(draw.choice([1, 1, 2, 10]))]
     ids = table.column("run_id").to_pylist()

@@ -17,13 +17,13 @@ def test_what_a_command_makes_on_the_way(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*args: Any, **options: Any) -> None:
-        raise OSError(number, os.strerror(number), "/tmp/x")
+        raise OSError(number, os.strerror(number), "/full/x")
 
     monkeypatch.setattr("trainwreck.cli.cli.main", full)
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 2
-    assert capsys.readouterr().err == f"trainwreck: /tmp/x: can't be written ({os.strerror(number)})\n"
+    assert capsys.readouterr().err == f"trainwreck: /full/x: can't be written ({os.strerror(number)})\n"
 
 
 def test_another_error_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

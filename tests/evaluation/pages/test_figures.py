@@ -211,3 +211,17 @@ def test_save_writes_a_png_and_nothing_else(make_story: Callable[..., Story], tm
     save(make_story(), tmp_path / "pictures" / "a.png")
     assert [file.name for file in (tmp_path / "pictures").iterdir()] == ["a.png"]
     assert has_colour(imread(tmp_path / "pictures" / "a.png")[..., :3], COLOURS["twin"])
+
+
+@pytest.mark.parametrize("name", ["$\\frac{$.py", "$x$", "two\nlines", "\x1b[31m", "a\ud800"])
+def test_a_name_is_drawn_as_it_is(name: str, make_story: Callable[..., Story]) -> None:
+    """Not as mathematics, which need not parse."""
+    story = make_story(alarms={name: 30})
+    story.title = name
+    figure = draw(story)
+    pixels(figure)
+    shown = figure.axes[-1].get_yticklabels()[0].get_text()
+    assert shown.isprintable()
+    assert figure.get_suptitle() == shown
+    if name.isprintable():
+        assert shown == name
