@@ -114,7 +114,7 @@ class Baseline(AsText):
         """
         one = self.labels
         families = np.array([PAIRS if JOINT in name else name for name in one.family.tolist()])
-        masks = {}
+        masks: dict[tuple[str, str], np.ndarray] = {}
         for part, names, among in (
             ("family", families, one.failing),
             ("scenario", one.scenario, one.failing),

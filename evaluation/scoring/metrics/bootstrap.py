@@ -244,7 +244,7 @@ class Bootstrap:
 
     def _variances(self, samples: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Variance of each statistic with its degrees of freedom. samples: [S, M]; clusters: [P, M]. [M], [M]"""
-        # Each in a row of its own, so that a variance is the same to the last bit whatever is beside it.
+        # Each in a row of its own, so that a variance is bitwise the same whatever is beside it.
         parts = np.ascontiguousarray(samples.T).reshape(samples.shape[1], len(self.parts), -1)
         finite = np.isfinite(parts)
         enough = ((finite.sum(axis=2) > 1) & (clusters.T > 1)).T
