@@ -13,14 +13,22 @@ from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.scenarios.spec.proofs import proven_severities
 from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import family_of
-from trainwreck.scenarios.spec.scenario import Severity
+from trainwreck.scenarios.spec.scenario import Scenario, Severity
 
 SPLIT_VERSION = 1
 PUBLIC_SEEDS = 10_000  # all of them are under it; those of a salt are not
 HELD_OUT = 5  # one cause in so many is in no training run, and one severity of every so many others
 PAIRS = 24
+# Scenarios that were proven after the present version of the plans was drawn. They enter with the next one: what is
+# published of a plan holds for the runs that it lists.
+NEXT = frozenset({"lr_edge_spikes"})
 
 Draw = Callable[[int], int]  # a number of a seed to the seed
+
+
+def planned() -> dict[str, Scenario]:
+    """The scenarios that plans are made of, by id."""
+    return {id: entry for id, entry in scenarios().items() if id not in NEXT}
 
 
 def drawn_by(salt: str) -> Draw:
@@ -52,7 +60,7 @@ def held_out_severity(id: str) -> Severity | None:
 @cache
 def pairs() -> tuple[str, ...]:
     """Compound scenarios of the test split: neighbours in an order drawn by name, where they can be one."""
-    drawn = sorted((e.id for e in scenarios().values() if not e.look_alike), key=lambda name: lot("pair", name))
+    drawn = sorted((e.id for e in planned().values() if not e.look_alike), key=lambda name: lot("pair", name))
     found: list[str] = []
     while len(drawn) > 1 and len(found) < PAIRS:
         first = drawn.pop(0)

@@ -44,9 +44,10 @@ from trainwreck.scenarios.datasets.draws import (
     held_out_severity,
     lot,
     pairs,
+    planned,
 )
 from trainwreck.scenarios.spec.proofs import proven_severities, recorded
-from trainwreck.scenarios.spec.registry import scenario, scenarios
+from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import CALIBRATION_SEEDS, Role, RunSpec, Split, family_of, unique
 from trainwreck.scenarios.spec.scenario import Scenario, Severity
 
@@ -118,8 +119,8 @@ def private(salt: str) -> list[RunSpec]:
 
 @cache
 def home() -> tuple[Case, ...]:
-    """Every scenario at every severity that it is proven at."""
-    return tuple(Case(id, Severity(level) if level else None) for id in scenarios() for level in proven_severities(id))
+    """Every scenario of the plans at every severity that it is proven at."""
+    return tuple(Case(id, Severity(level) if level else None) for id in planned() for level in proven_severities(id))
 
 
 @cache
@@ -146,7 +147,7 @@ def pair_cases() -> tuple[Case, ...]:
 @cache
 def held_out_look_alikes() -> frozenset[str]:
     """Look-alikes that are in no training run."""
-    return _first(entry.id for entry in scenarios().values() if entry.look_alike)
+    return _first(entry.id for entry in planned().values() if entry.look_alike)
 
 
 @cache
