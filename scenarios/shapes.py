@@ -104,6 +104,26 @@ def spikes_and_recovers(y: Curve, onset: int, ratio: float, within: int, before:
     return bool(len(later) > 0 and np.median(later) < 1.1 * level)
 
 
+def spikes_repeatedly(y: Curve, ratio: float, within: int, times: int, before: int = 20) -> bool:
+    r"""`times` times or more up to `ratio` times its level of the steps before, each time back within `within` steps.
+
+        |    /\      /\      /\
+        |___/  \____/  \____/  \__
+    """
+    if not np.isfinite(y).all():
+        return False
+    spikes, step = 0, before
+    while step < len(y):
+        level = np.median(y[step - before : step])
+        if y[step] < ratio * level:
+            step += 1
+            continue
+        back = np.flatnonzero(y[step : step + within] < 1.2 * level)
+        spikes += len(back) > 0
+        step += int(back[0]) if len(back) else within
+    return spikes >= times
+
+
 def diverges(y: Curve, rise: float) -> bool:
     r"""Ends at least `rise` above the lowest level it had reached, or not finite at all.
 

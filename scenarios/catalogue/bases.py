@@ -293,6 +293,29 @@ def chain_sgd_large_batch(setup: Setup) -> Setup:
     return replaced(setup, model__layers=1, model__width=32, model__heads=2, data__rows=64, steps=600)
 
 
+def chain_full_batch(setup: Setup) -> Setup:
+    """One narrow layer on 32 rows of the chain dialect, all of them in each batch, at a low constant rate.
+
+    No batch makes noise, nothing bounds a gradient, and smoothed labels leave a loss where rows are memorised.
+    Larger sizes keep their shape and steps.
+    """
+    setup = replaced(
+        chain(setup),
+        data__rows=32,
+        data__pool=32,
+        label_smoothing=0.03,
+        optimizer__lr=5e-3,
+        optimizer__beta2=0.95,
+        optimizer__weight_decay=0.0,
+        optimizer__clip=None,
+        schedule__warmup_steps=40,
+        schedule__decay=Decay.CONSTANT,
+    )
+    if setup.model.width > WIDEST:
+        return setup
+    return replaced(setup, model__layers=1, model__width=32, model__heads=2, steps=400)
+
+
 def chain_sgd_four_ranks(setup: Setup) -> Setup:
     """Two narrow layers on the chain dialect under SGD, trained by four ranks with two rows each.
 

@@ -122,7 +122,7 @@ def private(salt: str) -> list[RunSpec]:
 
 @cache
 def home() -> tuple[Case, ...]:
-    """Every scenario at every severity that it is proven at."""
+    """Every scenario of the plans at every severity that it is proven at."""
     return tuple(Case(id, Severity(level) if level else None) for id in planned() for level in proven_severities(id))
 
 

@@ -73,9 +73,8 @@ class Scenario:
     id: ClassVar[str]
     family: ClassVar[Family]
     version: ClassVar[int] = 1
-    plans: ClassVar[int] = (
-        2  # version of the plans `standard` and `wild` from which on they have it; see datasets/draws.py
-    )
+    # Version of the plans `standard` and `wild` from which on they have it; see datasets/draws.py.
+    plans: ClassVar[int] = 2
     look_alike: ClassVar[bool] = False
     imitates: ClassVar[tuple[str, ...]] = ()  # of a look-alike: the failures that it is taken for, the likest first
     own_twin: ClassVar[bool] = False  # nothing is changed in mid-run: held against the source's entropy

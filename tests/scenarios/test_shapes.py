@@ -140,6 +140,24 @@ CASES: dict[str, Case] = {
             "inf": (INF, False),
         },
     ),
+    "spikes_repeatedly": (
+        lambda y: shapes.spikes_repeatedly(y, ratio=2.0, within=15, times=2),
+        {
+            "twice": (steps((60, 3.0), (70, 1.0), (120, 2.0), (121, 1.0)), True),
+            "thrice": (steps((60, 3.0), (62, 1.0), (120, 4.0), (122, 1.0), (180, 2.5), (182, 1.0)), True),
+            "on a falling curve": (FALL * steps((60, 3.0), (70, 1.0), (120, 3.0), (125, 1.0)), True),
+            "once": (steps((60, 3.0), (70, 1.0)), False),
+            "one too little": (steps((60, 3.0), (70, 1.0), (120, 1.9), (121, 1.0)), False),
+            "one never back": (steps((60, 3.0), (70, 1.0), (120, 3.0)), False),
+            "one back too high": (steps((60, 3.0), (70, 1.0), (120, 3.0), (125, 1.2)), False),
+            "one back too late": (steps((60, 3.0), (70, 1.0), (120, 3.0), (135, 1.0)), False),
+            "swings": (3.0 * SWING, False),
+            "never back to numbers": (steps((60, 3.0), (70, 1.0), (120, 3.0), (125, 1.0), (199, np.nan)), False),
+            "flat": (FLAT, False),
+            "nan": (NAN, False),
+            "inf": (INF, False),
+        },
+    ),
     "diverges": (
         lambda y: shapes.diverges(y, rise=0.5),
         {

@@ -15,7 +15,7 @@ def test_the_page_of_a_data_set_that_was_just_made(call, harmed, here):
     for word in (
         'data-id="nan_weight_spread"',
         'data-id="benign_clean_resume"',
-        "lr_edge_spikes",
+        "score_dropout",
         "trainwreck gallery",
     ):
         assert word in text

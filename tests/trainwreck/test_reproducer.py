@@ -29,7 +29,7 @@ def test_a_file_that_is_there_stays_without_force(call, here):
 
 def test_what_is_no_proven_scenario_is_refused_and_nothing_is_written(call, here):
     call("reproducer", "high_lrr").refused("did you mean 'high_lr'?")
-    call("reproducer", "lr_edge_spikes").refused("documented but not proven")
+    call("reproducer", "score_dropout").refused("documented but not proven")
     call("reproducer", "high_lr+label_noise").refused("single scenarios")
     call("reproducer", "mask_missing", "--severity", "clear").refused("it has no scale")
     call("reproducer", "mask_missing", "--severity", "clearer").refused("'clearer'", "clear")

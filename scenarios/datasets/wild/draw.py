@@ -95,7 +95,7 @@ def shape(number: int) -> Shape:
 
 @cache
 def leaders() -> tuple[str, ...]:
-    """Scenarios that are proven at some severity and have a twin."""
+    """Scenarios of the plans that are proven at some severity and have a twin."""
     return tuple(id for id, entry in planned().items() if proven_severities(id) and not entry.own_twin)
 
 

@@ -1,13 +1,15 @@
 """The plan `standard`: crossed seeds, held-out bases and look-alikes, balance, calibration, and what it takes."""
 
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 
 from trainwreck.evaluation.constants import CALIBRATION_RUNS
 from trainwreck.evaluation.dataset.schema import HELD_OUT, JOINT, PUBLIC_SEEDS
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.config.settings import SourceKind
+from trainwreck.evaluation.files import read_json
+from trainwreck.scenarios.config.settings import SourceKind, fingerprint
 from trainwreck.scenarios.datasets import draws, plan_table, standard_plan
 from trainwreck.scenarios.datasets.draws import held_out_cause, held_out_severity
 from trainwreck.scenarios.datasets.generate import bundles
@@ -85,9 +87,18 @@ def test_the_severities_of_a_scenario_stand_on_seeds_of_their_own(of):
 
 
 def test_every_scenario_is_tested_at_every_severity_that_is_proven(of):
-    wanted = {(id, level) for id in scenarios() for level in proven_severities(id)}
+    wanted = {(id, level) for id in draws.planned() for level in proven_severities(id)}
     found = {(s.scenario, s.severity.value if s.severity else "") for s in of[Split.TEST] if s.role is Role.FAULTY}
     assert found >= wanted
+
+
+def test_what_was_proven_after_a_plan_was_drawn_is_in_the_next_one(plan):
+    """The runs of `standard` are those whose labels are published."""
+    later = scenarios().keys() - draws.planned()
+    assert later
+    assert not {s.scenario for s in plan} & later
+    published = read_json(Path(__file__).parents[3] / "results/standard/manifest.json")
+    assert fingerprint([[s.run_id, s.split.value, s.held_out] for s in plan]) == published["plan_hash"]
 
 
 def test_every_failing_run_has_its_twin_in_its_split_and_one_a_case_its_cured_run(of):
@@ -223,7 +234,7 @@ def test_a_further_scenario_moves_no_other_ones_seeds_and_at_most_one_look_alike
     before = standard_plan.held_out_look_alikes()
     seeds = {case: case.numbers(case.count) for case in standard_plan.home()}
     dropped = min(before)
-    monkeypatch.setattr(standard_plan, "scenarios", lambda: {k: v for k, v in scenarios().items() if k != dropped})
+    monkeypatch.setattr(standard_plan, "planned", lambda: {k: v for k, v in draws.planned().items() if k != dropped})
     after = standard_plan.held_out_look_alikes.__wrapped__()
     assert dropped not in after
     assert len((before - {dropped}) ^ after) <= 1
