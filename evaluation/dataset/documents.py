@@ -10,6 +10,7 @@ from trainwreck.evaluation.files import read_json
 
 FORMAT = "trainwreck-data-set"
 PLAN_FORMAT = "trainwreck-plan"
+LONGEST_PATH, LONGEST_PART = 1000, 255  # bytes of a file's name that systems take
 IMPORTED = "imported"  # key of the manifest, see `readers.imported`
 
 # A shape is a type, several of which one holds (a tuple), a list of one shape, {str: shape} for any keys, or a shape a
@@ -106,16 +107,18 @@ def read_manifest(file: Path) -> dict[str, Any]:
         raise InputError(f"{file}: damaged, it does not list runs.parquet")
     for name, facts in files.items():
         if misfit(facts, FILE):
-            raise InputError(f"{file}: damaged, it has no size and checksum of {printable(name)}")
+            raise InputError(f"{file}: damaged, it has no size and checksum of {printable(name, 100)}")
         if not is_inside(name):
-            raise InputError(f"{file}: damaged, {printable(name)} is not in the folder")
+            raise InputError(f"{file}: damaged, {printable(name, 100)} is not in the folder")
     _refuse_misfit(file, manifest, MANIFEST)
     return manifest
 
 
 def is_inside(name: str) -> bool:
     """Whether a file's name, with slashes, is one of a file in the folder or below."""
-    return name.isprintable() and not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts
+    parts = PurePosixPath(name).parts if name.isprintable() and len(name) <= LONGEST_PATH else ()
+    inside = bool(parts) and not PurePosixPath(name).is_absolute() and ".." not in parts
+    return inside and all(len(part.encode()) <= LONGEST_PART for part in parts)
 
 
 class Pages(dict[str, dict[str, Any]]):
