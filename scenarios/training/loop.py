@@ -132,8 +132,8 @@ def train(
         until = min([c for c in cuts if c > step])
         while step < until and slots.active():
             steps, begun = range(step, min(step + BLOCK, until)), []
-            for group in slots.active():
-                block = _Block(steps, group.present(), start_block(group.bundle, steps, record))
+            for members in slots.active():
+                block = _Block(steps, members.present(), start_block(members.bundle, steps, record))
                 if late:
                     begun.append(block)
                 else:
