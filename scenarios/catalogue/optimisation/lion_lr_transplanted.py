@@ -9,7 +9,7 @@ Mechanism: Lion moves every weight by the sign of its momentum times the learnin
     or decay, ends the growth.
 Injection: The learning rate times `factor`, from step 0; 10 is the rate of an AdamW run. Twin and faulty run have no
     weight decay.
-Cure: Lion's own rate again, ten steps in. At the severe factor it comes too late twenty steps in.
+Cure: Lion's own rate again, six steps in. Ten steps in is too late for one run in eight at a factor of 10.
 Realism: Lion's authors advise a rate 3 to 10 times smaller than AdamW's and a decay as much larger. Here the decay is 0
     on both sides, so that one thing differs.
 References: Chen et al. 2023, "Symbolic discovery of optimization algorithms"; mosaicml/llm-foundry#317;
@@ -46,12 +46,13 @@ class LionLrTransplanted(Scenario):
     sources = (citations.LION,)
     telling = "layer_weight_norm"
     onset = None
+    plans = 3
     severities = {
         Severity.SUBTLE: Factor(factor=5.0),
         Severity.CLEAR: Factor(factor=7.5),
         Severity.SEVERE: Factor(factor=10.0),
     }
-    cure_after = 10
+    cure_after = 6
 
     def base(self, setup: Setup) -> Setup:
         return bases.echo_lion(setup)

@@ -33,7 +33,7 @@ from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario,
 class Factor(Knobs):
     """How many times the twin's learning rate."""
 
-    factor: float = 12.0
+    factor: float = 11.0
 
 
 @register
@@ -46,10 +46,11 @@ class MuonLrTransplanted(Scenario):
     sources = (citations.MUON, citations.KIMI_K2)
     telling = "attention_logit_max"
     onset = None
+    plans = 3
     severities = {
         Severity.SUBTLE: Factor(factor=8.0),
-        Severity.CLEAR: Factor(factor=12.0),
-        Severity.SEVERE: Factor(factor=16.0),
+        Severity.CLEAR: Factor(factor=11.0),
+        Severity.SEVERE: Factor(factor=14.0),
     }
     cure_after = 20
 
