@@ -51,10 +51,16 @@ class Format(Enum):
 
 
 class OptimizerKind(Enum):
-    """AdamW, or SGD with heavy-ball momentum and decoupled decay: SGDW (Loshchilov and Hutter 2019)."""
+    """The rule that turns gradients into updates.
+
+    SGD has heavy-ball momentum and decoupled decay, which is SGDW (Loshchilov and Hutter 2019). Lion: Chen et al. 2023.
+    Muon is for the matrices between embedding and head, and leaves the rest to AdamW (`models/muon.py`).
+    """
 
     ADAMW = "adamw"
     SGD = "sgd"
+    LION = "lion"
+    MUON = "muon"
 
 
 @dataclass(kw_only=True)

@@ -1,4 +1,4 @@
-"""AdamW and SGD over the flat buffers of N runs, with every setting a tensor of length N.
+"""AdamW, SGD, Lion and Muon over the flat buffers of N runs, with every setting a tensor of length N.
 
 Clipping, loss scaling and skipped steps are decided per run by selection, never by multiplying
 with a mask, so a run's NaN stays its own.
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trainwreck.kernels.norms import segment_statistics
 from trainwreck.models.config import Format, OptimizerKind
+from trainwreck.models.muon import Matrix, orthogonal_updates
 from trainwreck.models.parametrization import Updates
 from trainwreck.models.precision import stored
 
@@ -22,10 +23,11 @@ SMALLEST = 1e-37  # what float32 can still divide by
 class Settings:
     """Optimizer settings of one step, each [N]. clip is inf where clipping is off.
 
-    For SGD beta1 is the momentum, beta2 and eps are not used. coupled: bool, runs whose decay is part of
+    For SGD beta1 is the momentum, beta2 and eps are not used; Lion has no eps; for Muon beta1 is the momentum of its
+    matrices as well. coupled: bool, runs whose decay is part of
     the gradient, as L2 regularisation; None where every run's is decoupled. update_clip: largest RMS of
     g / sqrt(v) of one parameter before its step is shortened, inf where there is none; None where no run
-    has one. bounds: start and stop of each parameter, for update_clip.
+    has one. bounds: start and stop of each parameter, for update_clip. matrices: those that Muon updates.
     """
 
     lr: Tensor
@@ -37,13 +39,14 @@ class Settings:
     coupled: Tensor | None = None
     update_clip: Tensor | None = None
     bounds: tuple[tuple[int, int], ...] = ()
+    matrices: tuple[Matrix, ...] = ()
 
 
 @dataclass
 class Moments:
     """Optimizer state of N runs. count: updates so far, float, [N]; first, second: [N, P].
 
-    SGD keeps its momentum buffer in `first` and leaves `second` at zero.
+    SGD and Lion keep their momentum in `first` and leave `second` at zero.
     """
 
     count: Tensor
@@ -89,12 +92,14 @@ def update_clip_factor(ratio_NP: Tensor, largest_N: Tensor, bounds: tuple[tuple[
 def moment_rms(
     kind: OptimizerKind, grads: Tensor, moments: Moments, settings: Settings, bounds: tuple[tuple[int, int], ...]
 ) -> Tensor | None:
-    """Root mean square of g / sqrt(max(v, eps^2)) in each segment after a step, [N, S]; None for SGD, without v.
+    """Root mean square of g / sqrt(max(v, eps^2)) in each segment after a step, [N, S]; None for SGD and Lion.
+
+    These two have no v.
 
     v has its bias corrected. RMS_t of Wortsman et al. 2023, "Stable and low-precision training".
     bounds: start and stop of each segment.
     """
-    if kind is OptimizerKind.SGD:
+    if kind in (OptimizerKind.SGD, OptimizerKind.LION):
         return None
     # g^2 / v, with the correction taken out of the large tensors; the root comes after the sum.
     correct2 = 1 - power(settings.beta2, moments.count)
@@ -127,9 +132,8 @@ def step(
         grads = torch.where(coupled, grads + decay * decay_mask * flat, grads)
         apart = torch.where(settings.coupled, 0.0, settings.weight_decay)
         settings = dataclasses.replace(settings, weight_decay=apart)
-    if kind is OptimizerKind.SGD:
-        return _sgd(flat, grads, moments, settings, decay_mask, left, kept)
-    return _adamw(flat, grads, moments, settings, decay_mask, left, kept)
+    rule = {OptimizerKind.SGD: _sgd, OptimizerKind.LION: _lion}.get(kind, _adamw)  # _adamw does Muon's matrices
+    return rule(flat, grads, moments, settings, decay_mask, left, kept)
 
 
 @dataclass
@@ -176,7 +180,12 @@ def _adamw(
     torch.div(moments.first, update, out=update)
     if s.update_clip is not None:
         update.mul_(shorter)
-    update.mul_(-lr * correct2 / correct1).addcmul_(flat, -lr * decay * decay_mask)
+    update.mul_(-lr * correct2 / correct1)
+    if s.matrices:
+        momentum = grads.lerp(moments.first, beta1)  # Nesterov's: with the gradient of this step once more
+        for matrix in s.matrices:
+            update[:, matrix.start : matrix.stop] = -lr * orthogonal_updates(momentum, matrix)
+    update.addcmul_(flat, -lr * decay * decay_mask)
     return _commit(flat, update, moments, before, left, kept)
 
 
@@ -187,6 +196,17 @@ def _sgd(
     before = None if left.still is None else (moments.first.clone(), moments.second)
     moments.first.mul_(momentum).add_(grads)
     update = moments.first.mul(-lr).addcmul_(flat, -lr * decay * decay_mask)
+    return _commit(flat, update, moments, before, left, kept)
+
+
+def _lion(
+    flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, left: _Left, kept: Storage
+) -> Tensor:
+    """Chen et al. 2023, "Symbolic discovery of optimization algorithms": every weight moves by the learning rate."""
+    lr, beta1, beta2, decay = (x.unsqueeze(1) for x in (s.lr, s.beta1, s.beta2, s.weight_decay))
+    before = None if left.still is None else (moments.first.clone(), moments.second)
+    update = grads.lerp(moments.first, beta1).sign_().mul_(-lr).addcmul_(flat, -lr * decay * decay_mask)
+    moments.first.lerp_(grads, 1 - beta2)
     return _commit(flat, update, moments, before, left, kept)
 
 

@@ -78,6 +78,22 @@ def echo(setup: Setup) -> Setup:
     return replaced(chain(setup), data__dialect=Dialect.ECHO)
 
 
+def echo_muon(setup: Setup) -> Setup:
+    """Two narrow layers on the echo dialect, trained by Muon without weight decay."""
+    return replaced(
+        echo(setup),
+        optimizer__kind=OptimizerKind.MUON,
+        optimizer__lr=0.02,
+        optimizer__beta1=0.95,
+        optimizer__weight_decay=0.0,
+    )
+
+
+def echo_lion(setup: Setup) -> Setup:
+    """Two narrow layers on the echo dialect, trained by Lion without weight decay."""
+    return replaced(echo(setup), optimizer__kind=OptimizerKind.LION, optimizer__lr=0.004, optimizer__weight_decay=0.0)
+
+
 def chain_four_layers(setup: Setup) -> Setup:
     """Four narrow layers on the chain dialect that start as He et al. 2015 would have them.
 

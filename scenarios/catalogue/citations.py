@@ -1,7 +1,11 @@
-"""The documents that describe the failures, as scenarios cite them."""
+"""The documents that describe the failures, and papers and threads that name one first, as scenarios cite them."""
 
 DIVERGENT_LOSS = "Debugging Divergent Loss During Training (2025)"
 SYMPTOMS = "Recognizing the symptoms of training instability (ApX Machine Learning, 2026)"
 INSTABILITY = "10.2 Debugging Training Instability (Practical Verification, Debugging, and Validation Pipelines)"
 READING_CURVES = "Debugging Transformer Training Runs: Reading the Curves"
 DEBUGGING = "10.16 Debugging training"
+
+MUON = 'Liu et al. 2025, "Muon is scalable for LLM training"'
+KIMI_K2 = 'Kimi Team 2025, "Kimi K2: open agentic intelligence"'
+LION = 'Chen et al. 2023, "Symbolic discovery of optimization algorithms"'

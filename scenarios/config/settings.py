@@ -82,9 +82,10 @@ class DataConfig:
 class OptimizerConfig:
     """Optimizer. `clip` is the largest gradient norm let through, None to let all through.
 
-    For SGD beta1 is the momentum; beta2 and eps are not used. coupled: the decay is added to the gradient,
-    as L2 regularisation, and not to the update. update_clip: largest RMS of g / sqrt(v) of a parameter at
-    which Adam makes a whole step, None for no bound.
+    For SGD beta1 is the momentum; beta2 and eps are not used. Lion has no eps. Under Muon beta1 is its matrices'
+    momentum too; their updates are as large as AdamW's, so that all weights share one rate. coupled: the decay is added
+    to the gradient, as L2 regularisation, and not to the update. update_clip: largest RMS of g / sqrt(v) of a parameter
+    at which Adam makes a whole step, None for no bound.
     """
 
     kind: OptimizerKind = OptimizerKind.ADAMW

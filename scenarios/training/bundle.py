@@ -12,7 +12,8 @@ from trainwreck.kernels.cross_entropy import TokenLosses, cross_entropy, naive
 from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
-from trainwreck.models.config import ModelConfig, Norm
+from trainwreck.models.config import ModelConfig, Norm, OptimizerKind
+from trainwreck.models.muon import matrices
 from trainwreck.models.parameters import Layout, layout, norm_names
 from trainwreck.models.parametrization import Parametrization, Updates
 from trainwreck.models.probe import Probe
@@ -274,6 +275,7 @@ def _optimizer_settings(segments: list[Segment], plan: Layout, like: Tensor) -> 
         coupled=torch.tensor([o.coupled for o in optimizers], device=like.device) if program.coupled else None,
         update_clip=_per_run([o.update_clip or 0.0 for o in optimizers], like) if program.update_clip else None,
         bounds=tuple((slot.start, slot.stop) for slot in plan.slots),
+        matrices=matrices(plan) if program.optimizer is OptimizerKind.MUON else (),
     )
 
 

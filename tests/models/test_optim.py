@@ -1,4 +1,4 @@
-"""Stacked AdamW and SGD against torch.optim in float64, one optimizer a run."""
+"""Stacked AdamW and SGD against torch.optim in float64, and Lion against its paper, one optimizer a run."""
 
 import dataclasses
 from collections.abc import Callable
@@ -63,16 +63,38 @@ def sgd(run: int, s: Settings, groups: list[dict[str, object]]) -> torch.optim.O
     return torch.optim.SGD(groups, lr=float(s.lr[run]), momentum=float(s.beta1[run]), foreach=False)
 
 
+class Lion(torch.optim.Optimizer):
+    """Algorithm 2 of Chen et al. 2023, line by line."""
+
+    def step(self) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                c = group["beta1"] * m + (1 - group["beta1"]) * p.grad
+                self.state[p]["m"] = group["beta2"] * m + (1 - group["beta2"]) * p.grad
+                p.data = p.data - group["lr"] * (torch.sign(c) + group["weight_decay"] * p.data)
+
+
+def lion(run: int, s: Settings, groups: list[dict[str, object]]) -> torch.optim.Optimizer:
+    return Lion(groups, {"lr": float(s.lr[run]), "beta1": float(s.beta1[run]), "beta2": float(s.beta2[run])})
+
+
+BUILD: dict[OptimizerKind, Callable[..., torch.optim.Optimizer]] = {
+    OptimizerKind.ADAMW: adamw,
+    OptimizerKind.SGD: sgd,
+    OptimizerKind.LION: lion,
+}
+
+
 def theirs(kind: OptimizerKind, dtype: torch.dtype) -> Tensor:
     """The same by torch.optim. Its SGD has no decoupled decay, so that comes before its step by hand."""
     s, (flat, grads) = settings(dtype), draws(dtype)
-    build: Callable[..., torch.optim.Optimizer] = adamw if kind is OptimizerKind.ADAMW else sgd
     for run in range(len(flat)):
         decayed, plain = (flat[run, part].clone().requires_grad_() for part in (DECAYED, PLAIN))
         decay = float(s.weight_decay[run])
-        of_optimizer = decay if kind is OptimizerKind.ADAMW else 0.0
+        of_optimizer = 0.0 if kind is OptimizerKind.SGD else decay
         groups = [{"params": [decayed], "weight_decay": of_optimizer}, {"params": [plain], "weight_decay": 0.0}]
-        optimizer = build(run, s, groups)
+        optimizer = BUILD[kind](run, s, groups)
         for i, g in enumerate(grads):
             lr = float(rates(i, s)[run])
             for group in optimizer.param_groups:
@@ -86,7 +108,7 @@ def theirs(kind: OptimizerKind, dtype: torch.dtype) -> Tensor:
     return flat
 
 
-@pytest.mark.parametrize("kind", OptimizerKind)
+@pytest.mark.parametrize("kind", BUILD)
 def test_many_steps_are_torch_optims_run_by_run(kind: OptimizerKind) -> None:
     exact = theirs(kind, torch.float64)
     wide, narrow = ours(kind, torch.float64)[0], ours(kind, torch.float32)[0]
@@ -101,7 +123,7 @@ def test_many_steps_are_torch_optims_run_by_run(kind: OptimizerKind) -> None:
     assert torch.equal(wide[5], start[5])  # its learning rate is 0
 
 
-@pytest.mark.parametrize("kind", OptimizerKind)
+@pytest.mark.parametrize("kind", BUILD)
 def test_the_update_that_is_returned_is_what_was_added(kind: OptimizerKind) -> None:
     s, (flat, grads) = settings(), draws()
     before, moments = flat.clone(), Moments.zeros(flat)
@@ -110,7 +132,7 @@ def test_the_update_that_is_returned_is_what_was_added(kind: OptimizerKind) -> N
     assert moments.count.tolist() == [1.0] * 6
 
 
-@pytest.mark.parametrize("kind", OptimizerKind)
+@pytest.mark.parametrize("kind", BUILD)
 def test_decay_shrinks_what_is_marked_and_nothing_else(kind: OptimizerKind) -> None:
     s, (flat, _) = settings(), draws()
     before = flat.clone()

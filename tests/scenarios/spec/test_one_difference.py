@@ -49,7 +49,7 @@ ALONE = {
     "optimizer.eps": "adam_eps_wrong",
     "optimizer.lr": (
         "high_lr_masked_by_decay lr_too_low slow_divergence small_batch_oscillation attention_logit_growth "
-        "lr_edge_spikes benign_edge_of_stability"
+        "lr_edge_spikes lion_lr_transplanted muon_lr_transplanted benign_edge_of_stability"
     ),
     "optimizer.weight_decay": "weight_decay_too_high weight_decay_too_low benign_gradient_rise",
     "parametrization.gain_NP": (
