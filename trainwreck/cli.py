@@ -131,7 +131,7 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:  # of the system, at whatever file: full, read-only, a name that is too long
         is_full = error.errno in FULL or str(error).startswith(NO_TEMPORARY)
-        if not is_full and error.filename is None:  # nothing that whoever calls could mend
+        if isinstance(error, ConnectionError):  # no file's: a pipe or a socket of the package's own
             raise
         place = f"{printable(error.filename, SHOWN)}: " if error.filename is not None else ""
         why = error.strerror or printable(error)

@@ -185,7 +185,6 @@ def _cell(row: Mapping[str, Any], column: Column) -> str:
         return row_interval_text(row, column.key, column.form)
     if column.key == "detector":
         failed = f"failed on {row['crashed']} runs" if row["crashed"] else ""
-        confined = f"confined by {row['confinement']}" if row.get("confinement") else ""
-        notes = [note for note in (failed, claim_text(row), confined) if note]
+        notes = [note for note in (failed, claim_text(row)) if note]
         return f"{value} ({'; '.join(notes)})" if notes else str(value)
     return number_text(value, column.form)

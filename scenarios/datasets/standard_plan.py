@@ -231,7 +231,7 @@ def _calibration(test: Sequence[RunSpec], train: Sequence[RunSpec], draw: Draw) 
         for i in range(max(FEWEST, math.ceil(POPULATION * count / everything)))
     ]
     for id in dict.fromkeys(s.scenario for s in train if s.role is Role.FAULTY and s.entry.look_alike):
-        specs += Case(id).runs(map(draw, range(LOOK_ALIKES)), (Role.FAULTY,))
+        specs += Case(id).runs([draw(i) for i in range(LOOK_ALIKES)], (Role.FAULTY,))
     return [dataclasses.replace(s, split=Split.CALIBRATION) for s in specs]
 
 

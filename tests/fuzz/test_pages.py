@@ -243,7 +243,8 @@ def a_quiz(draw: random.Random, data: DataSet, board: Any, quiz: Quiz, names: li
 
 def a_class(draw: random.Random, data: DataSet, board: Any, quiz: Quiz, names: list[str], out: Path, patch: Any) -> Any:
     answers = tuple(Answer(i, NOTHING) for i in range(1, len(quiz.runs) + 1))
-    sheets = [Sheet(draw.choice([t for t in TEXTS if t]), f"{i:016x}", quiz.recipe, answers) for i in range(3)]
+    players = draw.sample(sorted({t for t in TEXTS if t}), 3)  # each once, which `results` asks
+    sheets = [Sheet(player, f"{i:016x}", quiz.recipe, answers) for i, player in enumerate(players)]
     found = results(sheets, {quiz.recipe.id: quiz})
     runs = [row | {"scenario": draw.choice(TEXTS)} for row in run_rows(found)]
     write_class(

@@ -38,7 +38,7 @@ def watched(*detectors: str) -> tuple[list[Alarm], dict[str, str]]:
     ("what", "why"),
     [
         ("os._exit(0)", "its process ended with exit code 0"),
-        ("raise ValueError('\\ud800')", "ValueError: ?"),
+        ("raise ValueError('\\ud800')", "ValueError: \\ud800"),
         ("sys.modules['trainwreck.evaluation.detectors.sanity.nonfinite_loss'] = None; return 'x'", "garbage: update"),
     ],
 )

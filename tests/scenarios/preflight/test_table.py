@@ -26,7 +26,7 @@ def test_a_fault_of_model_or_batch_is_caught_at_its_onset(name, caught):
 
 
 # Their data come from another source, with ids that the base's own tokenizer never emits.
-ANOTHER_SOURCE = {"benign_huge_transient", "benign_late_drop", "benign_mixture_change"}
+ANOTHER_SOURCE = {"benign_huge_transient", "benign_late_drop", "benign_mixture_change", "benign_spike_recovers"}
 
 
 @pytest.mark.parametrize("name", [name for name, entry in scenarios().items() if entry.look_alike])

@@ -23,7 +23,7 @@ ALONE = {
         "labels_one_class labels_shifted sequence_length_explosion sequences_truncated token_to_empty "
         "tokenizer_mismatch unshuffled_epochs validation_leak vocabulary_drift catastrophic_forgetting "
         "benign_batch_ramp benign_bimodal_loss benign_curriculum benign_huge_transient benign_late_drop "
-        "benign_length_ramp benign_mixture_change benign_single_spike"
+        "benign_length_ramp benign_mixture_change benign_single_spike benign_spike_recovers"
     ),
     "clock": "loader_stall benign_clean_resume benign_loader_hiccup",
     "data.pool": "overfit_small_set",

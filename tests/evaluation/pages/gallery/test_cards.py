@@ -34,7 +34,7 @@ def test_a_card_has_a_figure_and_five_lines(printed):
         assert card.count("<img ") == 1
         assert card.count("<dt>") == card.count("<dd>") == 5
     assert not re.search(r"https?://|@import|url\(", text)
-    assert "benign_single_spike; healthy" in cards[0][1]
+    assert "benign_single_spike, benign_spike_recovers; healthy" in cards[0][1]
 
 
 def test_the_lines_are_those_of_the_page():
