@@ -197,7 +197,8 @@ def _inline(axes: "Axes", label: str) -> Markup:
             line.set_gid(f"line-{len(names) - 1}")
     figure, buffer = axes.figure, StringIO()
     assert isinstance(figure, Figure)
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):  # ids of one chart, the same each time
+    salt = label.encode("ascii", "backslashreplace").decode()  # a name may hold what UTF-8 does not
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}):  # ids of one chart, the same each time
         figure.savefig(buffer, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date")))
     text = buffer.getvalue()
     text = re.sub(
