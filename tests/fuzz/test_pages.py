@@ -27,6 +27,7 @@ from trainwreck.evaluation.detectors.published.zclip import ZClip
 from trainwreck.evaluation.detectors.sanity.blind import Never
 from trainwreck.evaluation.diagnosis.diagnosis import diagnose
 from trainwreck.evaluation.diagnosis.page import write_page as write_diagnosis
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import write_csv
 from trainwreck.evaluation.leaderboard import cache
 from trainwreck.evaluation.leaderboard.run import score_all
@@ -188,7 +189,10 @@ def test_pages_of_hostile_texts(
             monkeypatch.setattr(module, "load", lambda folder, data=data: data)
         for place, make_page in enumerate(PAGES):
             if draw.random() < 0.5 or share == 1.0:
-                text, header = make_page(draw, data, board, quiz, names, tmp_path / f"{place}", monkeypatch)
+                try:
+                    text, header = make_page(draw, data, board, quiz, names, tmp_path / f"{place}", monkeypatch)
+                except InputError:  # refused in one line, as a name that ends in a blank is
+                    continue
                 assert Checked(text, header).scripts or "<script>" not in text
 
 
