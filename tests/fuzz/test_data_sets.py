@@ -238,7 +238,7 @@ def with_cell(draw: random.Random, table: pa.Table, name: str, value: Callable[[
 
 
 def edit_labels(draw: random.Random, data: Edited) -> None:
-    """A label that another run might have. It is also in one other place, at the most, that tells it."""
+    """A label that another run might have. At most one other place has it as well."""
     table = pq.read_table(data.root / "runs.parquet")
     copies = draw.random() < 0.3  # by split
     name = draw.choice(DERIVED if copies else list(LABELS))

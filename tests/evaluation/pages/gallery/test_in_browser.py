@@ -362,7 +362,7 @@ def test_on_paper_there_are_curves_and_no_controls(opened):
     assert page.locator(".controls").is_hidden()
     assert page.locator("[data-part=own] [data-do=log] >> nth=0").is_hidden()
     assert page.locator("[data-part=own] path.line >> nth=0").is_visible()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(253, 253, 252)"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"  # paper's own
     assert len(page.pdf()) > 20_000
 
 
