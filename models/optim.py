@@ -202,7 +202,10 @@ def _sgd(
 def _lion(
     flat: Tensor, grads: Tensor, moments: Moments, s: Settings, decay_mask: Tensor, left: _Left, kept: Storage
 ) -> Tensor:
-    """Chen et al. 2023, "Symbolic discovery of optimization algorithms": every weight moves by the learning rate."""
+    """Chen et al. 2023, "Symbolic discovery of optimization algorithms": every weight moves by the learning rate.
+
+    The sign of NaN is 0 in PyTorch: a weight whose momentum is NaN moves no more, and stays finite.
+    """
     lr, beta1, beta2, decay = (x.unsqueeze(1) for x in (s.lr, s.beta1, s.beta2, s.weight_decay))
     before = None if left.still is None else (moments.first.clone(), moments.second)
     update = grads.lerp(moments.first, beta1).sign_().mul_(-lr).addcmul_(flat, -lr * decay * decay_mask)

@@ -23,6 +23,8 @@ PAPER = re.compile(
     rf"^(?P<who>{NAME}(?: {NAME}| \d)*?(?:, {NAME})*(?: et al\.| and {NAME})?) \(?(?P<year>(?:19|20)\d\d)\b"
 )
 
+THREAD = re.compile(r"^[\w.-]+/[\w.-]+#\d+")  # of a public repository
+
 
 @dataclass
 class Work:
@@ -51,10 +53,12 @@ def citations(text: str) -> list[str]:
 
 
 def work_of(citation: str) -> str | None:
-    """The name of the work that a citation begins with; None where it is neither a document nor a paper with a year."""
+    """The name of the work that a citation begins with: a document, a paper with its year, or a thread; else None."""
     for short, title in SHORT.items():
         if citation.startswith(short):
             return title
+    if thread := THREAD.match(citation):
+        return thread[0]
     found = PAPER.match(citation)
     return f"{found['who']} {found['year']}" if found else None
 

@@ -143,7 +143,7 @@ def _with_needs(leader: str, settings: dict[str, Any]) -> Setup | None:
     wanted = needs(leader)
     if any(path.startswith("model.init.") for path in wanted):
         settings = {path: value for path, value in settings.items() if path != "model.init.matrix_std"}
-    if wanted.get("optimizer.kind") == OptimizerKind.SGD.value:
+    if "optimizer.kind" in wanted:  # another one than AdamW
         settings = {path: value for path, value in settings.items() if path not in _WITH_ADAMW}
     try:
         return setup_of(settings | wanted)
