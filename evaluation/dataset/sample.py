@@ -4,6 +4,7 @@ It is what `trainwreck generate sample` makes and `trainwreck release` writes (`
 """
 
 from pathlib import Path
+from typing import Any
 
 SAMPLE = "sample"
 _FOLDER = Path(__file__).parents[1] / SAMPLE
@@ -22,3 +23,8 @@ def is_sample(folder: Path) -> bool:
 def named(folder: Path) -> Path:
     """The sample for the word `sample`, where no folder has that name; any other folder itself."""
     return _FOLDER if str(folder) == SAMPLE and not folder.exists() else folder
+
+
+def folder_of(data: Any) -> Path:
+    """Where a data set is, given open, as a folder, or as "sample"."""
+    return named(Path(getattr(data, "path", data)))

@@ -9,7 +9,7 @@ import click
 import pytest
 
 import trainwreck
-from trainwreck import api, dataset
+from trainwreck import dataset
 from trainwreck.cli import cli
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.leaderboard.cache import scores_of
@@ -165,8 +165,8 @@ def test_two_detectors_are_compared_by_paired_tests():
         (lambda: trainwreck.import_logs("nowhere.csv", out="made"), "nowhere.csv"),
         (lambda: trainwreck.export("sample", "excel", "made"), "'excel' is not allowed"),
         (lambda: trainwreck.learn("sample", "weights.txt"), "a file that ends in .npz"),
-        (lambda: api.gallery("sample", detectors=["zclip"], alarms=["kept"]), "detectors: not allowed beside"),
-        (lambda: api.preflight("mine.py"), "factory: 'mine.py' is not allowed"),
+        (lambda: trainwreck.gallery("sample", detectors=["zclip"], alarms=["kept"]), "detectors: not allowed beside"),
+        (lambda: trainwreck.preflight("mine.py"), "factory: 'mine.py' is not allowed"),
         (lambda: trainwreck.run("mine.py:Mine"), r"scenario mine\.py: no such file"),
         (lambda: trainwreck.show("hi_lr"), "did you mean 'high_lr'"),
     ],
