@@ -120,11 +120,9 @@ def menu() -> list[dict[str, Any]]:
 
 def package(folder: Path) -> None:
     """The package as an import sees it, for whoever reads the source without importing it."""
-    (folder / "trainwreck").mkdir(parents=True)
-    for file in (ROOT / "trainwreck").glob("*.py"):
-        shutil.copyfile(file, folder / "trainwreck" / file.name)
+    ignore = shutil.ignore_patterns("__pycache__", "sample", "*.npz", "*.parquet")
+    shutil.copytree(ROOT / "trainwreck", folder / "trainwreck", ignore=ignore)
     for name in PACKAGES:
-        ignore = shutil.ignore_patterns("__pycache__", "sample", "*.npz", "*.parquet")
         shutil.copytree(ROOT / name, folder / "trainwreck" / name, ignore=ignore)
 
 
