@@ -18,8 +18,9 @@ from trainwreck.evaluation.dataset.schema import FAILURES, RunKind
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, sha256
 from trainwreck.evaluation.intervals import difference
+from trainwreck.evaluation.leaderboard.entries import entry_name
 from trainwreck.evaluation.leaderboard.rescore import rescore
-from trainwreck.evaluation.leaderboard.run import Progress, entry_name
+from trainwreck.evaluation.leaderboard.run import Progress
 from trainwreck.evaluation.leaderboard.stored_alarms import AlarmFile, StoredAlarms, reduced
 from trainwreck.evaluation.leaderboard.submission import (
     BATCH,

@@ -1,14 +1,12 @@
 """The runs and the harness: every run of a data set through detectors, and the board of their scores."""
 
-import contextlib
-import json
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -18,52 +16,31 @@ from trainwreck.evaluation.constants import (
     DEFAULT_SEEDS,
     DEFAULT_TRACK,
     HEADLINE_BUDGET,
-    HEADLINE_COST,
-    HEADLINE_PREVALENCE,
     LOG_EVERY,
     ONE_LINERS,
-    PREVALENCES,
 )
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.detectors.base import Detector
-from trainwreck.evaluation.detectors.registry import (
-    AllowedCauses,
-    builtin_detectors,
-    check_settings,
-    is_builtin,
-    load_detector,
-)
-from trainwreck.evaluation.errors import InputError, WorkerLostError, unknown
+from trainwreck.evaluation.detectors.registry import AllowedCauses, builtin_detectors
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.leaderboard.entries import AnyDetector, Entry, entry_name, shortcuts_of
+from trainwreck.evaluation.leaderboard.rounds import by_workers, replay_runs, rounds_of, with_new_processes
 from trainwreck.evaluation.replay.profiles import ALL_PROFILES
-from trainwreck.evaluation.replay.replay import (
-    Alarms,
-    about,
-    detector_name,
-    distinct,
-    is_isolated,
-    replay,
-    replay_order,
-)
+from trainwreck.evaluation.replay.replay import Alarms, distinct, is_isolated, replay_order
 from trainwreck.evaluation.scoring.operating_points import Recall
-from trainwreck.evaluation.scoring.reference import Baseline, baseline
+from trainwreck.evaluation.scoring.reference import baseline
 from trainwreck.evaluation.scoring.run_labels import scored
 from trainwreck.evaluation.scoring.scorecard import Scorecard, measure, plain
 
 if TYPE_CHECKING:
-    from trainwreck.evaluation.leaderboard.shortcuts import Shortcut
     from trainwreck.evaluation.replay.sandbox.limits import Limits
-    from trainwreck.evaluation.scoring.detector_seeds import Seeded
 
 __all__ = ["Leaderboard", "Recall", "Scorecard", "board_cards", "leaderboard", "score", "score_all"]
 
 BLIND = "blind"
-BLIND_POLICIES = ("clock", "periodic", "random")  # detectors of `detectors.sanity.blind` that are tuned
 TRACKS = (BLIND, "informed")
-CHUNK = 8  # runs a process replays at a time, at least
-ROUNDS = 4  # pieces of work for each process where detectors need processes of their own, which take time to begin
 SHOWN = ("profile", "rank", "detector", f"recall_{HEADLINE_BUDGET}", f"stopped_{HEADLINE_BUDGET}", "skill", "top1")
-AnyDetector: TypeAlias = "str | Detector | type[Detector] | Seeded"
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
 
@@ -279,24 +256,24 @@ def _score_all(
     with ExitStack() as stack:
         # Here, so that a wrong one is reported before any work.
         entries = [
-            _Entry(detector, name, frame, stack, limits, isolate)
+            Entry(detector, name, frame, stack, limits, isolate)
             for detector, name in zip(detectors, names, strict=True)
         ]
-        shortcuts = _shortcuts(dataset, entries, frame, profiles, k)
+        shortcuts = shortcuts_of(dataset, entries, frame, profiles, k)
         settings = (track, k, known, shortcuts)
-        rounds = _rounds(entries, order, profiles, workers, twins_apart)
+        rounds = rounds_of(entries, order, profiles, workers, twins_apart)
         found: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
         if workers > 1:
             stack.close()  # each process begins its own
-            replies = _by_workers(dataset, rounds, frame, workers, limits, isolate, settings, len(replayed))
+            replies = by_workers(dataset, rounds, frame, workers, limits, isolate, settings, len(replayed))
         else:
             for entry in entries:
                 if is_isolated(entry.make):
                     entry.make.expect(len(replayed) * len(profiles))
             replies = (
-                _replayed(dataset, [run_id], one.entries, one.profiles, *settings)
+                replay_runs(dataset, [run_id], one.entries, one.profiles, *settings)
                 for one in rounds
-                for run_id in _with_new_processes(one.runs["run_id"], one.entries, twins_apart)
+                for run_id in with_new_processes(one.runs["run_id"], one.entries, twins_apart)
             )
         done, of = 0, sum(len(one.runs) for one in rounds)
         for reply in replies:
@@ -317,215 +294,6 @@ def _score_all(
     ]  # fmt: skip
 
 
-class _Round(NamedTuple):
-    """Runs that entries are shown under profiles; those with a process of their own in one that they share with no
-    other round."""
-
-    entries: "Sequence[_Entry]"
-    runs: pd.DataFrame
-    profiles: Sequence[str]
-
-
-def _rounds(
-    entries: "Sequence[_Entry]", runs: pd.DataFrame, profiles: Sequence[str], workers: int, twins_apart: bool
-) -> list[_Round]:
-    """Each run to each entry, in the order given."""
-    apart = [entry for entry in entries if is_isolated(entry.make)]
-    size = len(runs) if workers == 1 else CHUNK
-    if apart and workers > 1:
-        size = max(CHUNK, -(-len(runs) // (ROUNDS * workers)))
-    if not (apart and twins_apart):
-        return [_Round(entries, runs.iloc[i : i + size], profiles) for i in range(0, len(runs), max(1, size))]
-    together = [entry for entry in entries if entry not in apart]
-    rounds = _rounds(together, runs, profiles, workers, twins_apart) if together else []
-    for profile in profiles:
-        for part in twin_sets_apart(runs):
-            rounds += [_Round(apart, runs.loc[part[i : i + size]], [profile]) for i in range(0, len(part), size)]
-    return rounds
-
-
-def _by_workers(
-    dataset: DataSet,
-    rounds: Sequence[_Round],
-    frame: Baseline,
-    workers: int,
-    limits: "Limits | None",
-    isolate: bool,
-    settings: tuple[Any, ...],
-    runs: int,
-) -> Iterator[Any]:
-    """What `_replayed` gives of each round, by processes. WorkerLostError where one dies."""
-    from joblib import Parallel, delayed
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-    pool = Parallel(n_jobs=workers, backend="loky", return_as="generator")
-    try:
-        yield from pool(
-            delayed(_elsewhere)(
-                Path.cwd(), dataset.path, one.runs, frame, [(entry.detector, entry.name) for entry in one.entries],
-                limits, isolate, runs, min(1.0, workers * len(one.runs) / runs), one.profiles, *settings,
-            )
-            for one in rounds
-        )  # fmt: skip
-    except TerminatedWorkerError:
-        raise WorkerLostError("a process that replayed detectors was killed, or ran out of memory") from None
-
-
-def _replayed(
-    dataset: DataSet,
-    run_ids: Sequence[str],
-    entries: "Sequence[_Entry]",
-    profiles: Sequence[str],
-    track: str,
-    k: int,
-    known: Collection[str],
-    shortcuts: "Mapping[str, Shortcut]",
-) -> dict[str, dict[tuple[str, str], Alarms]]:
-    """What each entry says of some runs: by run, then profile and name."""
-    found: dict[str, dict[tuple[str, str], Alarms]] = {}
-    for run_id in run_ids:
-        run = dataset.run(run_id)
-        context = json.loads(run["context"] or "{}") if track == "informed" else None
-        trace = dataset.trace(run_id)
-        found[run_id] = {
-            (profile, entry.name): (
-                entry.oracle(run, profile)
-                if entry.oracle is not None
-                else replay(entry.maker(run, profile, shortcuts), trace, profile, context, k=k, known=known)
-            )
-            for profile in profiles
-            for entry in entries
-        }
-    return found
-
-
-def twin_sets_apart(runs: pd.DataFrame) -> list[list[str]]:
-    """Run ids in parts, in each of which no two runs have the same base and seed; the order is kept within a part."""
-    place = runs.groupby(["base", "seed"]).cumcount()
-    return [part["run_id"].tolist() for _, part in runs.groupby(place)]
-
-
-def _with_new_processes(run_ids: Iterable[str], entries: "Sequence[_Entry]", new: bool) -> Iterator[str]:
-    """The runs, after which processes of detectors are ended if they are to be new; the next run begins others."""
-    yield from run_ids
-    for entry in entries:
-        if new and is_isolated(entry.make):
-            entry.make.close()
-
-
-def _elsewhere(
-    here: Path,
-    path: Path,
-    runs: pd.DataFrame,
-    frame: Baseline,
-    detectors: Sequence[tuple[AnyDetector, str]],
-    limits: "Limits | None",
-    isolate: bool,
-    expected: int,
-    share: float,
-    *settings: Any,
-) -> Any:
-    """`_replayed` in another process, which opens the files and makes the detectors for itself, in the same folder.
-
-    expected, share: as `Isolated.expect` takes them.
-    """
-    with contextlib.chdir(here), ExitStack() as stack:
-        entries = [_Entry(detector, name, frame, stack, limits, isolate) for detector, name in detectors]
-        for entry in entries:
-            if is_isolated(entry.make):
-                entry.make.expect(expected, share)
-        return _replayed(DataSet(path, {}, runs), list(runs["run_id"]), entries, *settings)
-
-
-class _Entry:
-    """An entry of the board: its name, how to make it for a run, what it says of itself.
-
-    oracle: of an oracle, its alarms on a row of the runs table. stack: ends its process, where it has one of its own.
-    """
-
-    def __init__(
-        self,
-        detector: AnyDetector,
-        name: str,
-        frame: Baseline,
-        stack: ExitStack,
-        limits: "Limits | None",
-        isolate: bool,
-    ) -> None:
-        self.detector, self.name = detector, name
-        seed: dict[str, int] = {}
-        if _is_seeded(detector):
-            seed = {"seed": detector.seed}
-            detector = detector.detector
-        self.shortcut = False
-        self.make: Any = None
-        self.about: dict[str, Any] = {}
-        self.oracle: Callable[[pd.Series, str], Alarms] | None = None
-        if isinstance(detector, str) and not is_builtin(detector):
-            from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
-            from trainwreck.evaluation.replay.oracles import ABOUT_ORACLES, ORACLES, oracle_alarms
-
-            self.shortcut = detector in SHORTCUTS
-            if seed and (self.shortcut or detector in ORACLES):
-                raise InputError(f"detector-seeds: {detector!r} takes no seed; allowed: detectors whose class does")
-            if self.shortcut:
-                return
-            if detector in ORACLES:
-                self.oracle, self.about = partial(oracle_alarms, detector), dict(ABOUT_ORACLES)
-                return
-        subject = _opened(detector, limits, seed) if isinstance(detector, str) else detector
-        self.about = about(subject)
-        if is_isolated(subject):
-            self.make = stack.enter_context(subject)
-            return
-        for method in ("reset", "update"):
-            if not callable(getattr(subject, method, None)):
-                raise InputError(f"detector: {self.name!r} has no {method}")
-        self.make = _tuned(subject, frame) or subject
-        if seed:
-            if not isinstance(subject, type):
-                raise InputError(f"detector-seeds: {entry_name(detector)} is made already; allowed: classes and names")
-            check_settings(subject, seed, f"detector {entry_name(detector)}")
-            self.make = partial(self.make, **seed)
-        if isolate:
-            if not isinstance(detector, str):
-                raise InputError(f"isolate: {self.name!r} is an object of this process; allowed: detectors by name")
-            from trainwreck.evaluation.replay.sandbox.opening import isolated_builtin
-
-            settings = self.make.keywords if isinstance(self.make, partial) else {}
-            self.make = stack.enter_context(isolated_builtin(detector, settings, limits))
-            self.about |= self.make.about
-
-    def maker(self, run: pd.Series, profile: str, shortcuts: "Mapping[str, Shortcut]") -> Any:
-        """What `replay` takes for a run."""
-        return shortcuts[str(self.detector)].maker(run, profile) if self.shortcut else self.make
-
-
-def _shortcuts(
-    dataset: DataSet, entries: Sequence[_Entry], frame: Baseline, profiles: Sequence[str], k: int
-) -> "dict[str, Shortcut]":
-    """The shortcuts among the entries, tuned; the entries then say so of themselves."""
-    names = [str(entry.detector) for entry in entries if entry.shortcut]
-    if not names:
-        return {}
-    from trainwreck.evaluation.leaderboard.shortcuts import tuned
-
-    made = tuned(dataset, names, _clock_step(frame), profiles, k)
-    for entry in entries:
-        if entry.shortcut:
-            entry.about = dict(made[str(entry.detector)].about)
-    return made
-
-
-def _opened(name: str, limits: "Limits | None", settings: Mapping[str, Any]) -> Any:
-    """`open_detector`; a built-in one without the modules of the sandbox."""
-    if is_builtin(name):
-        return load_detector(name)
-    from trainwreck.evaluation.replay.sandbox.opening import open_detector
-
-    return open_detector(name, limits, settings)
-
-
 def _of_seeds(name: str, cards: Sequence[Scorecard]) -> Scorecard:
     """One scorecard of those by seed: the first, with the scores of all."""
     seeds = {f"recall_{point}": [card.recall[point].value for card in cards] for point in cards[0].recall}
@@ -533,43 +301,3 @@ def _of_seeds(name: str, cards: Sequence[Scorecard]) -> Scorecard:
     failed = {i: sum(alarms.crashed for alarms in card.alarms) for i, card in enumerate(cards) if i}
     notes = tuple(f"with seed {i} it failed on {count} runs" for i, count in failed.items() if count)
     return replace(cards[0], detector=name, seeds=seeds, notes=cards[0].notes + notes)
-
-
-def _is_seeded(detector: object) -> "TypeGuard[Seeded]":
-    if isinstance(detector, (str, type)):
-        return False
-    from trainwreck.evaluation.scoring.detector_seeds import Seeded
-
-    return isinstance(detector, Seeded)
-
-
-def entry_name(detector: object) -> str:
-    """What a detector is called on a board and in stored alarms: of a file or a command without its folders."""
-    if _is_seeded(detector):
-        return f"{entry_name(detector.detector)}, seed {detector.seed}"
-    return detector_name(detector)
-
-
-def _clock_step(frame: Baseline) -> int:
-    """The step of `clock` and of the shortcuts: as tuned for the headline cost where half of the runs fail.
-
-    At the headline prevalence no step is worth its false alarms, and `clock` would be a second `never`.
-    """
-    policies = {policy.name: policy.value for policy in frame.blind[HEADLINE_COST, max(PREVALENCES)].policies}
-    return int(policies["clock"])
-
-
-def _tuned(subject: object, frame: Baseline) -> Callable[[], Detector] | None:
-    """The blind entries at their best: `clock` at `_clock_step`, the others as tuned for the headline cost skill."""
-    if getattr(subject, "name", "") not in BLIND_POLICIES:
-        return None
-    from trainwreck.evaluation.detectors.sanity import blind
-
-    policies = {policy.name: policy.value for policy in frame.blind[HEADLINE_COST, HEADLINE_PREVALENCE].policies}
-    if subject is blind.Clock:
-        return partial(blind.Clock, step=_clock_step(frame))
-    if subject is blind.Periodic:
-        return partial(blind.Periodic, every=int(policies["periodic"]))
-    if subject is blind.Random:
-        return partial(blind.Random, rate=policies["random"])
-    return None

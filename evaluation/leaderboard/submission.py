@@ -16,8 +16,9 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json, sha256, write_folder, write_json
+from trainwreck.evaluation.leaderboard.entries import entry_name
 from trainwreck.evaluation.leaderboard.rescore import SUFFIX, alarm_files, keep_alarms
-from trainwreck.evaluation.leaderboard.run import Progress, entry_name, score_all
+from trainwreck.evaluation.leaderboard.run import Progress, score_all
 from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
 from trainwreck.evaluation.leaderboard.stored_alarms import AlarmFile, read_alarms
 from trainwreck.evaluation.replay.oracles import ORACLES

@@ -10,7 +10,7 @@ from typing import Any
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.detectors.base import Detector
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.leaderboard.run import entry_name
+from trainwreck.evaluation.leaderboard.entries import entry_name
 from trainwreck.evaluation.leaderboard.stored_alarms import StoredAlarms, reduced
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.replay.replay import about, is_isolated, replay

@@ -21,7 +21,8 @@ from trainwreck.evaluation.leaderboard import confirmation
 from trainwreck.evaluation.leaderboard.cache import board_from
 from trainwreck.evaluation.leaderboard.confirmation import confirm, read_records, same
 from trainwreck.evaluation.leaderboard.rescore import keep_alarms, rescore
-from trainwreck.evaluation.leaderboard.run import score, score_all, twin_sets_apart
+from trainwreck.evaluation.leaderboard.rounds import twin_sets_apart
+from trainwreck.evaluation.leaderboard.run import score, score_all
 from trainwreck.evaluation.leaderboard.stored_alarms import StoredAlarms
 from trainwreck.evaluation.leaderboard.submission import (
     Facts,
