@@ -112,8 +112,8 @@ class Facts:
             "test": "scores are taken on `test`",
             "private": "scores are taken on `private`",
         }
-        said = [words for split, words in uses.items() if split in self.splits]
-        return f"{rule} {', '.join(said).capitalize()}." if said else rule
+        present = [words for split, words in uses.items() if split in self.splits]
+        return f"{rule} {', '.join(present).capitalize()}." if present else rule
 
     def collection(self) -> str:
         """How the data came about."""
