@@ -299,8 +299,8 @@ def flat_over_position(profile: Curve, reference: Curve, share: float = 0.5) -> 
 def worse_beyond_position(profile: Curve, reference: Curve, position: int, margin: float) -> bool:
     r"""As good as the reference up to a position, worse than it beyond.
 
-    loss |\_    ____
-         |  \__/
+    |\_    ____  loss
+    |  \__/
     """
     with np.errstate(invalid="ignore"):  # where neither is finite, neither is worse
         gap = _over_steps(np.nanmean, profile) - _over_steps(np.nanmean, reference)

@@ -1,11 +1,13 @@
 """What card and metadata say of a data set: counted from its runs, and in words."""
 
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from trainwreck.evaluation.constants import CALIBRATION_RUNS, SCORING_VERSION
+from trainwreck.evaluation.constants import CALIBRATION_RUNS, HEADLINE_PREVALENCE, SCORING_VERSION
+from trainwreck.evaluation.dataset.runs_table import UNPROVEN
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
 from trainwreck.evaluation.labels.kinds import counted
 from trainwreck.evaluation.labels.visible import FALSE_POSITIVES, FEWEST
@@ -86,12 +88,32 @@ class Facts:
     def summary(self) -> str:
         """What it is, in two sentences."""
         scenarios = len({row["scenario"] for row in self.rows} - {""})
+        held = {
+            "healthy twins": any(row["twin_id"] for row in self.failing),
+            "cured runs": "cured" in self.kinds,
+            "look-alikes": "look-alike" in self.kinds,
+            "runs to calibrate on": "calibration" in self.splits,
+        }
+        *others, last = [words for words, present in held.items() if present] or ["no other runs"]
+        beside = f"{', '.join(others)} and {last}" if others else last
         return (
             f"Telemetry of {len(self.rows)} training runs of small transformers: {len(self.failing)} that fail, broken "
-            "on purpose in a documented way, with healthy twins, cured runs, look-alikes and runs to calibrate on "
-            f"({scenarios} scenarios). {self.steps:,} steps with every signal that a practitioner logs; cause and "
-            "onset of each failure come from the injection."
+            f"on purpose in a documented way, with {beside} ({scenarios} scenario{'s' if scenarios != 1 else ''}). "
+            f"{self.steps:,} steps with every signal that a practitioner logs; cause and onset of each failure come "
+            "from the injection."
         )
+
+    def roles(self) -> str:
+        """What each split is for."""
+        rule = "The split of a run is a column, decided by the plan before any run was trained."
+        uses = {
+            "train": "models learn from `train`",
+            "calibration": "thresholds are frozen on `calibration`",
+            "test": "scores are taken on `test`",
+            "private": "scores are taken on `private`",
+        }
+        present = [words for split, words in uses.items() if split in self.splits]
+        return f"{rule} {', '.join(present).capitalize()}." if present else rule
 
     def collection(self) -> str:
         """How the data came about."""
@@ -106,16 +128,26 @@ class Facts:
         """How labels came about."""
         return [
             "Cause and onset step are those of the injection, known before the run; no curve was inspected.",
-            f"The visible step is measured: the first at which a signal leaves the twin by more than {FEWEST} or more "
-            f"healthy runs of the same base leave each other, at a rate of false positives of at most "
+            "The visible step is measured: the first at which a signal leaves the twin by more than healthy runs of "
+            f"the same base ({FEWEST} or more) leave each other, at a rate of false positives of at most "
             f"{FALSE_POSITIVES:.0%} a run. Bases with fewer healthy runs have none.",
             "Harm is a loss off the twin's, at the end or for a time, on the side that the scenario declares: below it "
             "for a leak, above it for all others.",
             "A run that the fault did not harm is kept: as latent where its signature holds, as not shown where it "
             "does not. Neither counts as a failure, nor as a healthy run.",
             f"{counted(self.rows)}.",
-            "Each scenario was proven on 8 seeds before it was allowed into a data set.",
+            self._proofs(),
         ]
+
+    def _proofs(self) -> str:
+        flagged = [row for row in self.rows if row.get(UNPROVEN)]
+        if not flagged:
+            return "Each scenario was proven on 8 seeds before it was allowed into a data set."
+        names = ", ".join(sorted({row["scenario"] for row in flagged}))
+        return (
+            f"Each scenario of the catalogue was proven on 8 seeds. Not proven with the settings of {len(flagged)} of "
+            f"the runs: {names} (column `{UNPROVEN}`)."
+        )
 
     def limits(self) -> list[str]:
         """What the data is not."""
@@ -126,8 +158,13 @@ class Facts:
             f"Models are small (sizes: {sizes}) and runs are short: they show a mechanism and its signature, not the "
             "magnitudes of a large model.",
             "Tokens a second and step time come from a modelled clock, not from a measured one.",
-            "The language that most runs learn is synthetic; its entropy is known exactly, its texts mean nothing.",
         ]
+        on_text = sum(json.loads(row["context"] or "{}").get("data", {}).get("source") == "text" for row in self.rows)
+        if on_text < len(self.rows):
+            which = f"{len(self.rows) - on_text} of the runs learn" if on_text else "the runs learn"
+            found.append(
+                f"The language that {which} is synthetic; its entropy is known exactly, its texts mean nothing."
+            )
         if unmeasured:
             found.append(
                 f"The point of no return was not measured for {unmeasured} of {len(self.failing)} failing runs; there "
@@ -147,8 +184,8 @@ class Facts:
         """How the data differs from what a practitioner meets."""
         share = len(self.failing) / len(self.rows)
         return [
-            f"{share:.0%} of the runs fail, far more than in practice; scores that depend on the share of failures are "
-            "given for several.",
+            f"{share:.0%} of the runs fail, far more than in practice; W* is that of a practice in which "
+            f"{HEADLINE_PREVALENCE:.0%} fail.",
             "The scenarios are the failures that are documented and that could be reproduced in a small model, not a "
             "sample of what goes wrong in practice.",
             "One fault a run, or two in compound runs, each at a known step: real failures overlap and drift.",

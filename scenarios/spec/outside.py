@@ -7,11 +7,13 @@ of them is kept for this machine (`proofs.proven_here`). What their code raises 
 
 import hashlib
 import inspect
+import re
 import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from trainwreck.evaluation.dataset.schema import JOINT
@@ -115,12 +117,34 @@ def blamed() -> Iterator[None]:
         yield
     except Exception as error:
         files = {str(source_file(id)) for id in _loaded}
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
-        if not frames or str(error).startswith(f"scenario {frames[-1].filename}, line"):
+        places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+        blame = [place for place in places if place[0] in files] or _miscalled(error, files)
+        if not blame or str(error).startswith(f"scenario {blame[-1][0]}, line"):
             raise
         reason = " ".join(str(error).split())
         what = reason if isinstance(error, InputError) else f"{type(error).__name__}: {reason}"
-        raise InputError(f"scenario {frames[-1].filename}, line {frames[-1].lineno}: {what}") from None
+        raise InputError("scenario {}, line {}: {}".format(*blame[-1], what)) from None
+
+
+def _miscalled(error: Exception, files: Collection[str]) -> list[tuple[str, int | None]]:
+    """File and line of a function in one of the files that takes other arguments: its own frame never began."""
+    called = re.match(r"([\w.<>]+)\(\) (?:takes|missing|got)\b", str(error)) if isinstance(error, TypeError) else None
+    if called is None:
+        return []
+    modules = [compile(Path(file).read_bytes(), file, "exec") for file in sorted(files)]
+    return [
+        (code.co_filename, code.co_firstlineno)
+        for module in modules
+        for code in _functions(module)
+        if code.co_qualname == called[1]
+    ]
+
+
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    for within in code.co_consts:
+        if isinstance(within, CodeType):
+            yield within
+            yield from _functions(within)
 
 
 def check_changes(entry: Scenario, knobs: Any, setup: Any) -> None:

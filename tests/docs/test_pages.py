@@ -90,6 +90,7 @@ def test_no_link_leads_nowhere(pages):
 
 def test_the_vocabulary_has_every_shape_with_its_picture(pages):
     page = (pages / "vocabulary.md").read_text(encoding="utf-8")
+    assert "&#124;" not in without_code(page), "a line of a drawing outside of its fence"
     assert page.count("```text") >= 20
     for name in ("creeps_before", "spikes_and_recovers", "flat_over_position"):
         assert hasattr(shapes, name)

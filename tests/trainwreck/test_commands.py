@@ -1,12 +1,17 @@
 """Every command does its work on a small data set, and says so in JSON."""
 
+import dataclasses
 import json
+from importlib.resources import files
+
+import pytest
 
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.files import sha256
 from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.scenarios.bench import Table
+from trainwreck.scenarios.proof.verify import Proof
 from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.spec.scenario import Family
 
@@ -81,7 +86,28 @@ def test_verify_of_what_is_not_proven(call, here, tiny):
     assert row["seeds"] == 2
     text = call(*words)  # judged again, not trained again
     assert text.code == 1
+    assert "| severity | holds | seeds |" in text.out  # two seeds prove nothing, and the table doesn't say so
     assert "**no**" in text.out
+
+
+@pytest.mark.parametrize(
+    ("words", "seeds", "verdict", "code"),
+    [
+        (["--first-seed", "20", "--seeds", "3"], 3, "holds", 0),
+        (["--first-seed", "20"], 8, "holds", 0),
+        (["--seeds", "7"], 7, "holds", 0),
+        ([], 8, "proven", 1),
+        (["--first-seed", "0"], 8, "proven", 1),
+    ],
+)
+def test_seeds_that_are_no_proof_are_judged_by_whether_it_holds(call, here, monkeypatch, words, seeds, verdict, code):
+    row = json.loads((files("trainwreck.scenarios.spec") / "proofs.json").read_text(encoding="utf-8"))[0]
+    names = {field.name for field in dataclasses.fields(Proof)}
+    held = {key: value for key, value in row.items() if key in names}
+    held |= {"overrides": (), "seeds": seeds, "holds": True, "proven": False}
+    monkeypatch.setattr("trainwreck.scenarios.proof.verify.verify", lambda names, *a, **k: [Proof(**held)])
+    result = call("verify", row["scenario"], *words)
+    assert (result.code, f"| severity | {verdict} | seeds |" in result.out) == (code, True)
 
 
 def test_a_quick_look_is_one_slice_of_one_seed_and_shares_healthy_runs(call, here, tiny):

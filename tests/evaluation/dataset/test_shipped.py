@@ -9,11 +9,13 @@ import trainwreck
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.sample import is_sample, named, sample
 from trainwreck.evaluation.dataset.schema import SCHEMA_VERSION, RunKind
+from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.labels.visible import FEWEST
 from trainwreck.evaluation.leaderboard.cache import SCORES, leaderboard_of
-from trainwreck.evaluation.leaderboard.run import score
+from trainwreck.evaluation.leaderboard.run import leaderboard, score
 
 LARGEST = 4_000_000  # bytes in all
+MEASURED = ("recall_0.05", "recall_default", "stopped_0.05", "stopped_look_alike_0.05", "lead", "skill", "top1", "area")
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,15 @@ def test_it_can_be_scored_without_training(data: DataSet) -> None:
     found = {alarms.run_id for alarms in card.alarms if alarms.first_alarm is not None}
     assert found & set(failing) == set(ended.index)
     assert card.recall["default"].value == pytest.approx(len(ended) / len(failing))
+
+
+def test_its_baselines_are_those_of_this_version(data: DataSet) -> None:
+    """Of the two detectors that change most: the rules that were added to, and the weights that were trained again."""
+    shipped = {row["detector"]: row for row in read_json(sample() / "baselines.json")["rows"]}
+    for row in leaderboard(data, ["playbook", "learned"]).to_frame().to_dict("records"):
+        numbers = {key: row[key] for key in MEASURED}
+        old = {key: shipped[row["detector"]][key] for key in MEASURED}
+        assert numbers == pytest.approx(old), "`trainwreck release sample --out DIR` makes them anew"
 
 
 def test_the_word_is_a_folder_of_ones_own_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

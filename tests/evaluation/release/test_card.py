@@ -60,6 +60,31 @@ def test_counts_are_those_of_the_runs(text: str, released: Path) -> None:
     assert "needs 60 calibration runs; here are 4" in text
 
 
+def test_it_names_what_is_there_and_no_more(released: Path) -> None:
+    table = pq.read_table(released / "runs.parquet").to_pylist()
+    facts = Facts(table, {})
+    assert "with healthy twins, cured runs, look-alikes and runs to calibrate on (" in facts.summary()
+    assert facts.roles().endswith("Thresholds are frozen on `calibration`, scores are taken on `test`.")
+    assert "The language that the runs learn is synthetic" in " ".join(facts.limits())
+    kept = [row | {"split": "train"} for row in table if row["kind"] in ("failing", "healthy")]
+    less = Facts(kept, {})
+    assert "with healthy twins (2 scenarios)." in less.summary()
+    assert less.roles().endswith("Models learn from `train`.")
+    texts = [row | {"context": '{"data": {"source": "text"}}'} for row in kept]
+    assert "is synthetic" not in " ".join(Facts(texts, {}).limits())
+    assert "that 1 of the runs learn is" in " ".join(Facts([*texts[1:], kept[0]], {}).limits())
+
+
+def test_scenarios_that_are_not_proven_are_named(released: Path) -> None:
+    table = pq.read_table(released / "runs.parquet").to_pylist()
+    assert "Each scenario was proven on 8 seeds" in " ".join(Facts(table, {}).annotation())
+    own = [row | {"unproven": row["scenario"] == "high_lr"} for row in table]
+    count = sum(row["unproven"] for row in own)
+    words = " ".join(Facts(own, {}).annotation())
+    assert f"Not proven with the settings of {count} of the runs: high_lr (column `unproven`)." in words
+    assert "Each scenario was proven" not in words
+
+
 def test_every_baseline_has_its_line_and_no_time_in_it(text: str, released: Path) -> None:
     rows = json.loads((released / "baselines.json").read_text("utf-8"))["rows"]
     assert {row["detector"] for row in rows} == {*builtin_detectors(), *ORACLES}

@@ -141,6 +141,26 @@ def test_a_predicate_that_raises_makes_no_data_set(write, tmp_path, new, says):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("def cure(self, knobs, setup):", "def cure(self, knobs, setup, onset):", "Mine.cure() missing 1 required"),
+        (
+            "def fault(self, knobs, setup):",
+            "def fault(self, setup):",
+            "Mine.fault() takes 2 positional arguments but 3",
+        ),
+        ("def see_everything(tables, setup):", "def see_everything(tables):", "see_everything() takes 1 positional"),
+        ("TableEdit(see_everything)", "TableEdit(lambda tables: tables)", "<lambda>() takes 1 positional argument"),
+    ],
+)
+def test_a_function_that_takes_other_arguments_is_one_line(write, tmp_path, old, new, says):
+    file, line = write(old, new)
+    with pytest.raises(InputError) as found:
+        run(file, *TINY)
+    assert says in said(found, file, line)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "says", "above"),
     [
         ("return [Undo()]", "return []", "cure changes nothing: it returns []", 1),

@@ -220,6 +220,7 @@ def points(page):
 def test_a_beginner_has_four_causes_gains_by_the_right_one_and_loses_by_a_wrong_one(begun, quiz, tmp_path):
     """Right on every second failing run; the tally is the sum. A wrong guess is shown beside the run."""
     page, total, failing = begun("beginner"), 0, 0
+    assert "choose its cause from four" in page.content()
     for number in range(1, len(quiz.runs) + 1):
         row = quiz.runs.iloc[number - 1]
         fails = row["kind"] == "failing"
