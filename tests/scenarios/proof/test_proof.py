@@ -302,6 +302,11 @@ def test_a_second_half_needs_a_first_of_the_same_predicate(judged, record, tmp_p
     with pytest.raises(InputError, match="record: 'mask_missing' is not proven as it is now"):
         enter([found], tmp_path / "results", fresh=77)
     assert record.read_text("utf-8") == before
+    (row,) = json.loads(before)
+    row["not_weaker"] = row.pop("predicate")
+    record.write_text(json.dumps([row]), "utf-8")
+    with pytest.raises(InputError, match="record: 'mask_missing' is not proven as it is now"):
+        enter([found], tmp_path / "results", fresh=77)
 
 
 def test_fresh_seeds_are_drawn_once_a_folder(tmp_path):
