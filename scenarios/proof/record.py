@@ -32,7 +32,7 @@ def enter(proofs: Sequence[Proof], results: Path = RESULTS / "proof", *, fresh: 
         if fresh is None:
             kept = old.get("identity") == row["identity"] and old.get("fresh", {}).get("predicate") == touched
             rows[_key(row)] = row | {"predicate": touched} | ({"fresh": old["fresh"]} if kept else {})
-        elif old.get("identity") != row["identity"] or old.get("predicate", touched) != touched:
+        elif old.get("identity") != row["identity"] or _predicate(old, touched) != touched:
             raise InputError(f"record: {row['scenario']!r} is not proven as it is now; allowed: seeds from 0 on first")
         else:
             half = {name: row[name] for name in (*verify.SHARES, "fooled", "bitwise", "seeds")}
@@ -43,6 +43,10 @@ def enter(proofs: Sequence[Proof], results: Path = RESULTS / "proof", *, fresh: 
     write_text(results / "README.md", HEAD + markdown(ordered) + carried(ordered) + missing(shipped.unproven()))
     write_json(results / "environment.json", environment())
     shipped.recorded.cache_clear()
+
+
+def _predicate(half: dict[str, Any], default: str) -> str:
+    return str(half.get("predicate", half.get("not_weaker", default)))
 
 
 def markdown(rows: Sequence[dict[str, Any]], verdict: str = "proven") -> str:
@@ -62,7 +66,7 @@ def markdown(rows: Sequence[dict[str, Any]], verdict: str = "proven") -> str:
             cure = f"fools {best}: {_halves([half[best] for half in halves], both['fooled'][best], both['seeds'])}"
         cells = [
             f"`{name}`", row["size"], row["severity"] or "-", "yes" if both[verdict] else "**no**",
-            " + ".join(str(half["seeds"]) for half in (row, fresh) if half),
+            " + ".join(str(half["seeds"]) + "*" * ("not_weaker" in half) for half in (row, fresh) if half),
             *(_share(row, f"signature_{runs}") for runs in ("faulty", "twin", "healthy")),
             "yes" if both["bitwise"] else "**no**", cure, row["latent"], _number(row["delay"], "g"),
             row["first_signal"] or "-", _number(row["gap"], "+.3f"), row["non_finite"], f"{row['seconds']:.1f}",
@@ -202,6 +206,10 @@ faulty run, its twin and the cured run are trained, and as many healthy runs of 
 - **seeds**: those from 0 on, and as many fresh ones (`trainwreck verify --fresh --record`), which are drawn by the
   command when the predicate is finished; a predicate that is touched loses its fresh half. Shares are of each half,
   with the exact binomial interval (95 %) of both together, by which **proven** is decided.
+- `8*`: a first half that an earlier predicate judged. Today's asks for all that the earlier one did, and more: where
+  no twin or healthy run met that one, none meets today's, but a faulty run may have lost its signature. In the record
+  (`scenarios/spec/proofs.json`) `judged_at` is the commit of a half that is older than the hashes of predicates; its
+  predicate was compared with today's clause by clause, with every function that it calls.
 - **signature**: share of runs on which the scenario's predicate holds: at least 95 % of faulty runs of the first half
   and 90 % of both, so that one of sixteen may lack it; at most 2 % of twins and of healthy runs (each compared with a
   run of another seed).

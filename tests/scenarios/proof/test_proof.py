@@ -302,6 +302,11 @@ def test_a_second_half_needs_a_first_of_the_same_predicate(judged, record, tmp_p
     with pytest.raises(InputError, match="record: 'mask_missing' is not proven as it is now"):
         enter([found], tmp_path / "results", fresh=77)
     assert record.read_text("utf-8") == before
+    (row,) = json.loads(before)
+    row["not_weaker"] = row.pop("predicate")
+    record.write_text(json.dumps([row]), "utf-8")
+    with pytest.raises(InputError, match="record: 'mask_missing' is not proven as it is now"):
+        enter([found], tmp_path / "results", fresh=77)
 
 
 def test_fresh_seeds_are_drawn_once_a_folder(tmp_path):
@@ -334,11 +339,24 @@ def test_a_predicate_is_its_numbers_and_not_its_words(monkeypatch):
 def test_no_recorded_predicate_was_touched_since_it_was_proven():
     from trainwreck.scenarios.spec.proofs import recorded
 
-    halves = [half | {"scenario": row["scenario"]} for row in recorded() for half in (row, row.get("fresh", {}))]
-    known = [half for half in halves if "predicate" in half]
-    assert known
-    touched = {half["scenario"] for half in known if half["predicate"] != verify.predicate(half["scenario"])}
+    touched = [
+        row["scenario"]
+        for row in recorded()
+        for half in (row, row.get("fresh", {}))
+        if half and half.get("predicate", half.get("not_weaker", "")) != verify.predicate(row["scenario"])
+    ]
     assert not touched
+
+
+def test_a_half_that_an_earlier_predicate_judged_has_a_mark(judged):
+    from trainwreck.scenarios.proof.record import markdown
+
+    (row,) = verify.to_rows([judged("mask_missing", mask_missing)])
+    fresh = {"fresh": row | {"predicate": "now"}}
+    marks = [
+        markdown([row | more | fresh]).splitlines()[-1].split("|")[5].strip() for more in ({}, {"not_weaker": "now"})
+    ]
+    assert marks == ["8 + 8", "8* + 8"]
 
 
 def row_of(**facts):
