@@ -20,8 +20,9 @@ PLACES = ("settings", "state", "batch", "rate", "parametrization", "clock")  # o
 class Program:
     """The program of one scenario at a seed and severity. NotPlainError where there is none.
 
-    overrides: settings in place of the scenario's own; None for those that it declares for its program. specs: the runs by role. told: settings of a healthy run, of one
-    under the fault and of one under the cure, by short names.
+    overrides: settings in place of the scenario's own; None for those that it declares for its program.
+    specs: the runs by role. told: settings of a healthy run, of one under the fault and of one under the cure, by short
+    names.
     kept: steps whose state is used later.
     """
 

@@ -65,14 +65,17 @@ def setting() -> str:
     return re.sub(r"[^a-z0-9.]+", "-", " ".join(parts).lower()).strip("-")
 
 
-def every_program(tick: Tick, ids: Sequence[str] | None = None, *, beside_lab: bool = True) -> Table:
-    """All programs, or some; what was run before, of the same text and under the same setting, is not run again."""
+def every_program(tick: Tick, ids: Sequence[str] | None = None) -> Table:
+    """All programs, or some; what was run before, of the same text and under the same setting, is not run again.
+
+    `make reproducers` compares them with the lab's runs, which takes as long again; the record has what it found.
+    """
     every = list(scenarios())
     ids = every if ids is None else ids
     where = setting()
     found = []
     for done, id in enumerate(ids):
-        found.append(check(id, kept(where), beside_lab=beside_lab))
+        found.append(check(id, kept(where), beside_lab=False))
         tick(done + 1, len(ids), id)
     limits = [f"`{name}={os.environ[name]}`" for name in VARIABLES if name in os.environ]
     return table(where, found, len(every), " and ".join(limits))
