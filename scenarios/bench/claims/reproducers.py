@@ -42,7 +42,9 @@ exits with 0 where the failure shows in the faulty run, does not show in the twi
 does; of a look-alike, where it ends as its twin does.
 
 Other vector instructions round differently, as another processor does, and a chaotic training amplifies that. So there
-is a record for each processor and each choice of instructions, and none replaces another's. {ran}"""
+is a record for each processor and each choice of instructions, and none replaces another's.
+
+{ran}"""
 KEY = """Below, each column is a record and each row a program:
 
 - `exit 0` or `exit 1`: the exit code of the program.
@@ -55,7 +57,7 @@ KEY = """Below, each column is a record and each row a program:
 
 The page of a setting has seconds, lines and, where that was measured, how close a program is to the laboratory's runs.
 [earlier](earlier/README.md) is a record of an earlier revision, with other settings of some scenarios."""
-SUMMARY = ("setting", "programs run", "exit 0", "not steady", "largest gap", "same bytes as the first")
+SUMMARY = ("setting", "instructions", "programs run", "exit 0", "not steady", "largest gap", "same bytes as the first")
 
 
 def setting() -> str:
@@ -113,7 +115,8 @@ def _row(one: Agreement) -> tuple[Any, ...]:
 
 def write_index(folder: Path) -> None:
     """Write README.md over the records in the folder's folders, one column each."""
-    records = {path.parent.name: read_json(path) for path in sorted(folder.glob("*/result.json"))}
+    found = [(path.parent.name, read_json(path)) for path in folder.glob("*/result.json")]
+    records = dict(sorted(found, key=lambda one: (_limits(one[1]).count("="), one[0])))
     rows = {name: {row["scenario"]: row for row in record["rows"]} for name, record in records.items()}
     every = list(scenarios())
     ids = [id for id in every if any(id in found for found in rows.values())]
@@ -122,21 +125,28 @@ def write_index(folder: Path) -> None:
     missing = f", of which {never} have not been run yet" if never else ""
     parts = [
         HEAD.format(ran=f"The catalogue has {len(every)} programs{missing}."),
-        markdown(SUMMARY, [_summary(name, found, rows) for name, found in rows.items()]),
+        markdown(SUMMARY, [_summary(name, _limits(record), rows) for name, record in records.items()]),
         KEY.format(off=OFF),
         markdown(("program", *rows), cells),
     ]
     write_text(folder / "README.md", "\n\n".join(parts) + "\n")
 
 
-def _summary(name: str, found: Rows, rows: dict[str, Rows]) -> tuple[Any, ...]:
+def _limits(record: dict[str, Any]) -> str:
+    """The variables that limited the instructions, as they stand before the command; empty without any."""
+    command: str = record["command"]
+    return command.partition("trainwreck ")[0].strip()
+
+
+def _summary(name: str, limits: str, rows: dict[str, Rows]) -> tuple[Any, ...]:
     """A line on one record. Its last cell shows whether the setting has any effect: without one it tests nothing."""
-    first = next(iter(rows.values()))
+    found, first = rows[name], next(iter(rows.values()))
     both = found.keys() & first.keys()
     same = sum(found[id]["printed"] == first[id]["printed"] for id in both)
     gaps = [(float(row["gap"]), id) for id, row in found.items() if row["gap"] != "-"]
     return (
         f"[{name}]({name}/README.md)",
+        f"`{limits}`" if limits else "all",
         len(found),
         sum(row["exit code"] == 0 for row in found.values()),
         sum(row["steady"] == "no" for row in found.values()),

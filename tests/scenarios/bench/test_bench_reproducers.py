@@ -38,8 +38,8 @@ def test_records_of_two_settings_stand_side_by_side(tmp_path):
     assert "| program | a-avx512 | a-default |" in text
     assert "| high_lr | exit 0, gap 0.25 | exit 1, gap -, not steady |" in text
     assert "| mask_missing | exit 0, gap 0.25 | not run |" in text
-    assert "| [a-avx512](a-avx512/README.md) | 2 | 2 | 0 | 0.25 (mask_missing) | - |" in text
-    assert "| [a-default](a-default/README.md) | 1 | 0 | 1 | - | 0 of 1 |" in text
+    assert "| [a-avx512](a-avx512/README.md) | all | 2 | 2 | 0 | 0.25 (mask_missing) | - |" in text
+    assert "| [a-default](a-default/README.md) | `ATEN_CPU_CAPABILITY=default` | 1 | 0 | 1 | - | 0 of 1 |" in text
     assert f"has {len(scenarios())} programs, of which {len(scenarios()) - 2} have not been run yet." in text
     page = (tmp_path / "reproducers" / "a-avx512" / "README.md").read_text(encoding="utf-8")
     assert "2 of 2 exit with 0 (137 of 139 were not run)" in page
