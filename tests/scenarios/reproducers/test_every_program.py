@@ -14,7 +14,8 @@ from trainwreck.scenarios.spec.registry import scenarios
 LIMIT = 60.0  # seconds of one core
 SAFE = 0.9  # tolerances
 # Chaotic, with a proof or a data set in which some seed lacks the signature or a cured run ends near the tolerance.
-CHAOTIC = ("fp16_attention_overflow", "mask_inverted", "rope_wrong_offset", "slow_divergence", "spiky_layer")
+# Not fp16_attention_overflow: with its program's settings three starts held, which is too few to say that all do.
+CHAOTIC = ("mask_inverted", "rope_wrong_offset", "slow_divergence", "spiky_layer")
 
 
 def test_a_whole_program_exits_with_0_and_agrees(tmp_path):

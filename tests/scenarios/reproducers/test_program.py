@@ -129,9 +129,9 @@ def test_the_cured_run_is_the_labs():
 def test_settings_of_a_program_are_in_no_other_run():
     id = "fp16_attention_overflow"
     program, own = Program(id), Program(id, overrides=())
-    assert (program.base.optimizer.lr, program.base.steps) == (0.05, 600)
+    assert (program.base.optimizer.lr, program.base.model.width) == (0.05, 96)
     assert " lr=0.05," in program_text(program)
-    assert (own.base.optimizer.lr, own.base.steps) == (0.08, 400)
+    assert (own.base.optimizer.lr, own.base.model.width) == (0.08, 64)
     assert [spec.run_id for spec in own.specs.values()] == [spec.run_id for spec in family_of(id, [0])]
     assert {spec.run_id for spec in program.specs.values()}.isdisjoint(spec.run_id for spec in own.specs.values())
 
