@@ -61,7 +61,10 @@ class Agreement:
 
 
 def check(id: str, kept: Path, *, beside_lab: bool = True) -> Agreement:
-    """Run the program of a scenario, unless `kept` has what became of the very same one."""
+    """Run the program of a scenario, unless `kept` has what became of the very same one.
+
+    Its numbers stay in `kept` until they are compared with the lab's, so that it need not be run again for that.
+    """
     program = Program(id)
     text = program_text(program)
     digest = hashlib.sha256(f"{torch.__version__}\n{text}".encode()).hexdigest()[:16]
@@ -69,11 +72,13 @@ def check(id: str, kept: Path, *, beside_lab: bool = True) -> Agreement:
     found = _kept(record)
     if found is not None and found.program == digest and (found.lab or not beside_lab):
         return found
-    found = _run(id, text, digest, kept)
+    if found is None or found.program != digest or not numbers.exists():
+        found = _run(id, text, digest, kept)
+        write_json(record, asdict(found))
     if beside_lab:
         found = replace(found, lab=_beside_lab(program, numbers))
-    write_json(record, asdict(found))
-    numbers.unlink()
+        write_json(record, asdict(found))
+        numbers.unlink()
     return found
 
 

@@ -20,13 +20,17 @@ PLACES = ("settings", "state", "batch", "rate", "parametrization", "clock")  # o
 class Program:
     """The program of one scenario at a seed and severity. NotPlainError where there is none.
 
-    overrides: settings in place of the scenario's own. specs: the runs by role. told: settings of a healthy run, of one
-    under the fault and of one under the cure, by short names.
+    overrides: settings in place of the scenario's own; None for those that it declares for its program.
+    specs: the runs by role. told: settings of a healthy run, of one under the fault and of one under the cure, by short
+    names.
     kept: steps whose state is used later.
     """
 
-    def __init__(self, id: str, seed: int = 0, severity: Severity | None = None, overrides: Sequence[str] = ()) -> None:
+    def __init__(
+        self, id: str, seed: int = 0, severity: Severity | None = None, overrides: Sequence[str] | None = None
+    ) -> None:
         self.entry, self.seed = scenario(id), seed
+        overrides = self.entry.program if overrides is None else overrides
         self.specs = {spec.role: spec for spec in family_of(id, [seed], severity=severity, overrides=overrides)}
         faulty, cured = self.specs[Role.FAULTY], self.specs.get(Role.CURED)
         self.base, self.severity, self.onset = faulty.setup, faulty.severity, faulty.onset or 0

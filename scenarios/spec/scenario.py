@@ -89,6 +89,9 @@ class Scenario:
     # Nats within which a final loss counts as the twin's: the range of final losses over 16 healthy
     # runs of the base, which is 0.057 for the usual one. A wilder base declares its own.
     tolerance: ClassVar[float] = 0.05
+    # Settings of the exported program in place of the base's, where the base is so chaotic that the program's outcome
+    # would hang on the rounding of a processor. The runs of plans and proofs do not have them.
+    program: ClassVar[tuple[str, ...]] = ()
     # On which side of the twin's final loss a failing run ends; a leak's is below. Of a look-alike: either.
     harm: ClassVar[Harm] = Harm.ABOVE
 

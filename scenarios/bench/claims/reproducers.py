@@ -16,6 +16,7 @@ from trainwreck.scenarios.reproducers.margin import OFF
 from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.training.environment import processor
 
+Rows = dict[str, dict[str, Any]]  # of a record, by scenario
 NAME = "reproducers"
 # Which instructions PyTorch's own kernels and oneDNN use: other ones round elsewhere, as another processor does.
 VARIABLES = {"ATEN_CPU_CAPABILITY": "aten", "ONEDNN_MAX_CPU_ISA": "onednn"}
@@ -35,8 +36,28 @@ HOW = (
 )
 HEAD = """# Exported programs, by processor and setting
 
-Each column is a record of one processor and one choice of vector instructions: its exit code for each program (0:
-the failure is there and its cure works) and the gap of the final losses that must agree, in tolerances. {same}"""
+`trainwreck reproducer ID` writes a scenario of the catalogue as one plain PyTorch file. Here each file was run whole
+and by itself, on one thread, at its default seed and severity. It trains the twin, the faulty and the cured run, and
+exits with 0 where the failure shows in the faulty run, does not show in the twin, and the cured run ends as the twin
+does; of a look-alike, where it ends as its twin does.
+
+Other vector instructions round differently, as another processor does, and a chaotic training amplifies that. So there
+is a record for each processor and each choice of instructions, and none replaces another's.
+
+{ran}"""
+KEY = """Below, each column is a record and each row a program:
+
+- `exit 0` or `exit 1`: the exit code of the program.
+- `gap`: how far apart the two final losses are that must agree, as a share of what is allowed; over 1 the program exits
+  with 1.
+- `not steady`: with every recorded signal off by {off:.0%}, up or down, the signature would be judged otherwise: some
+  quantity is near its bound.
+- `not run`: not yet run under this setting. `trainwreck bench reproducers --record`, with the setting's variables, runs
+  what is missing; it goes on where it was stopped.
+
+The page of a setting has seconds, lines and, where that was measured, how close a program is to the laboratory's runs.
+[earlier](earlier/README.md) is a record of an earlier revision, with other settings of some scenarios."""
+SUMMARY = ("setting", "instructions", "programs run", "exit 0", "not steady", "largest gap", "same bytes as the first")
 
 
 def setting() -> str:
@@ -46,14 +67,17 @@ def setting() -> str:
     return re.sub(r"[^a-z0-9.]+", "-", " ".join(parts).lower()).strip("-")
 
 
-def every_program(tick: Tick, ids: Sequence[str] | None = None, *, beside_lab: bool = True) -> Table:
-    """All programs, or some; what was run before, of the same text and under the same setting, is not run again."""
+def every_program(tick: Tick, ids: Sequence[str] | None = None) -> Table:
+    """All programs, or some; what was run before, of the same text and under the same setting, is not run again.
+
+    `make reproducers` compares them with the lab's runs, which takes as long again; the record has what it found.
+    """
     every = list(scenarios())
     ids = every if ids is None else ids
     where = setting()
     found = []
     for done, id in enumerate(ids):
-        found.append(check(id, kept(where), beside_lab=beside_lab))
+        found.append(check(id, kept(where), beside_lab=False))
         tick(done + 1, len(ids), id)
     limits = [f"`{name}={os.environ[name]}`" for name in VARIABLES if name in os.environ]
     return table(where, found, len(every), " and ".join(limits))
@@ -91,27 +115,47 @@ def _row(one: Agreement) -> tuple[Any, ...]:
 
 def write_index(folder: Path) -> None:
     """Write README.md over the records in the folder's folders, one column each."""
-    records = {path.parent.name: read_json(path) for path in sorted(folder.glob("*/result.json"))}
+    found = [(path.parent.name, read_json(path)) for path in folder.glob("*/result.json")]
+    records = dict(sorted(found, key=lambda one: (_limits(one[1]).count("="), one[0])))
     rows = {name: {row["scenario"]: row for row in record["rows"]} for name, record in records.items()}
-    ids = [id for id in scenarios() if any(id in found for found in rows.values())]
+    every = list(scenarios())
+    ids = [id for id in every if any(id in found for found in rows.values())]
     cells = [(id, *(_cell(found.get(id)) for found in rows.values())) for id in ids]
-    pages = "\n".join(f"- [{name}]({name}/README.md): {record['title']}." for name, record in records.items())
-    parts = [HEAD.format(same=_same(rows)), pages, markdown(("scenario", *rows), cells)]
+    never = len(every) - len(ids)
+    missing = f", of which {never} have not been run yet" if never else ""
+    parts = [
+        HEAD.format(ran=f"The catalogue has {len(every)} programs{missing}."),
+        markdown(SUMMARY, [_summary(name, _limits(record), rows) for name, record in records.items()]),
+        KEY.format(off=OFF),
+        markdown(("program", *rows), cells),
+    ]
     write_text(folder / "README.md", "\n\n".join(parts) + "\n")
+
+
+def _limits(record: dict[str, Any]) -> str:
+    """The variables that limited the instructions, as they stand before the command; empty without any."""
+    command: str = record["command"]
+    return command.partition("trainwreck ")[0].strip()
+
+
+def _summary(name: str, limits: str, rows: dict[str, Rows]) -> tuple[Any, ...]:
+    """A line on one record. Its last cell shows whether the setting has any effect: without one it tests nothing."""
+    found, first = rows[name], next(iter(rows.values()))
+    both = found.keys() & first.keys()
+    same = sum(found[id]["printed"] == first[id]["printed"] for id in both)
+    gaps = [(float(row["gap"]), id) for id, row in found.items() if row["gap"] != "-"]
+    return (
+        f"[{name}]({name}/README.md)",
+        f"`{limits}`" if limits else "all",
+        len(found),
+        sum(row["exit code"] == 0 for row in found.values()),
+        sum(row["steady"] == "no" for row in found.values()),
+        "{:.2f} ({})".format(*max(gaps)) if gaps else "-",
+        "-" if found is first else f"{same} of {len(both)}",
+    )
 
 
 def _cell(row: dict[str, Any] | None) -> str:
     if row is None:
         return "not run"
-    return f"{row['exit code']}, gap {row['gap']}" + ("" if row["steady"] == "yes" else ", not steady")
-
-
-def _same(rows: dict[str, dict[str, dict[str, Any]]]) -> str:
-    """How many programs print other bytes in each pair of records: a setting without effect is no test."""
-    names, found = list(rows), []
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            both = rows[one].keys() & rows[other].keys()
-            differ = sum(rows[one][id]["printed"] != rows[other][id]["printed"] for id in both)
-            found.append(f"{one} and {other}: {differ} of {len(both)}")
-    return f"Programs that print other bytes: {'; '.join(found)}." if found else ""
+    return f"exit {row['exit code']}, gap {row['gap']}" + ("" if row["steady"] == "yes" else ", not steady")

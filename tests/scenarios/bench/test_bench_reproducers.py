@@ -8,6 +8,7 @@ import torch
 from trainwreck.evaluation.files import read_json
 from trainwreck.scenarios.bench.claims import reproducers
 from trainwreck.scenarios.reproducers.agreement import Agreement, Beside
+from trainwreck.scenarios.spec.registry import scenarios
 
 ONE = Agreement("high_lr", 240, 0, 0.25, True, 12.5, "aaaa", "bbbb", Beside("float", 400, 400, 1e-6, 1e-7))
 
@@ -34,11 +35,14 @@ def test_records_of_two_settings_stand_side_by_side(tmp_path):
     reproducers.table("a-default", [other], 139, "`ATEN_CPU_CAPABILITY=default`").record(tmp_path)
     reproducers.write_index(tmp_path / "reproducers")
     text = (tmp_path / "reproducers" / "README.md").read_text(encoding="utf-8")
-    assert "| scenario | a-avx512 | a-default |" in text
-    assert "| high_lr | 0, gap 0.25 | 1, gap -, not steady |" in text
-    assert "| mask_missing | 0, gap 0.25 | not run |" in text
-    assert "a-avx512 and a-default: 1 of 1" in text
-    assert "2 of 2 exit with 0 (137 of 139 were not run)" in text
+    assert "| program | a-avx512 | a-default |" in text
+    assert "| high_lr | exit 0, gap 0.25 | exit 1, gap -, not steady |" in text
+    assert "| mask_missing | exit 0, gap 0.25 | not run |" in text
+    assert "| [a-avx512](a-avx512/README.md) | all | 2 | 2 | 0 | 0.25 (mask_missing) | - |" in text
+    assert "| [a-default](a-default/README.md) | `ATEN_CPU_CAPABILITY=default` | 1 | 0 | 1 | - | 0 of 1 |" in text
+    assert f"has {len(scenarios())} programs, of which {len(scenarios()) - 2} have not been run yet." in text
+    page = (tmp_path / "reproducers" / "a-avx512" / "README.md").read_text(encoding="utf-8")
+    assert "2 of 2 exit with 0 (137 of 139 were not run)" in page
     result = read_json(tmp_path / "reproducers" / "a-default" / "result.json")
     assert result["command"].startswith("ATEN_CPU_CAPABILITY=default trainwreck bench")
     assert result["rows"][0]["agreement"] == ""

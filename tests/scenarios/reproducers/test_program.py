@@ -124,3 +124,21 @@ def test_the_cured_run_is_the_labs():
     assert np.abs(run["loss"] - trace["loss"]).max() < 1e-3  # how far rounding moves it hangs on the processor
     assert run["layer_grad_norm"][39, 1] == 0
     assert run["layer_grad_norm"][41, 1] > 0
+
+
+def test_settings_of_a_program_are_in_no_other_run():
+    id = "fp16_attention_overflow"
+    program, own = Program(id), Program(id, overrides=())
+    assert (program.base.optimizer.lr, program.base.model.width) == (0.05, 96)
+    assert " lr=0.05," in program_text(program)
+    assert (own.base.optimizer.lr, own.base.model.width) == (0.08, 64)
+    assert [spec.run_id for spec in own.specs.values()] == [spec.run_id for spec in family_of(id, [0])]
+    assert {spec.run_id for spec in program.specs.values()}.isdisjoint(spec.run_id for spec in own.specs.values())
+
+
+def test_settings_of_a_program_are_said_on_the_page():
+    for id, entry in scenarios().items():
+        words = entry.page().get("Realism", "")
+        assert not entry.program or "exported program" in words, id
+        for setting in entry.program:
+            assert setting.partition("=")[2] in words, (id, setting)
