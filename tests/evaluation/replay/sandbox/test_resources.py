@@ -69,6 +69,15 @@ def test_time_is_limited_over_all_runs(make_trace: Any) -> None:
     assert 0 < found[0].rows < 20
 
 
+def test_time_may_be_spent_without_a_timeout(make_trace: Any) -> None:
+    """By runs that crash, say. It was an IndexError, which ended the scoring of all entries."""
+    with hostile("Surrogate") as detector:
+        assert replay(detector, make_trace("r", steps=10)).outcome == "crashed"
+        detector.expect(1, share=0.0)
+        found = replay(detector, make_trace("s", steps=10))
+    assert found.status == "timeout: not tried, all the time for its runs is spent"
+
+
 def test_more_runs_have_more_time(make_trace: Any) -> None:
     with hostile("Dawdles", row_seconds=5.0, minutes=0.02) as detector:
         detector.expect(10_000)
