@@ -181,8 +181,9 @@ def score_all(
         return cards
     names = distinct([entry_name(one) for one in detectors]) * len(profiles)
     of_seeds = [_of_seeds(name, cards[i * seeds : (i + 1) * seeds]) for i, name in enumerate(names)]
-    for card in of_seeds if finished is not None else ():
-        finished(card)
+    if finished is not None:
+        for card in of_seeds:
+            finished(card)
     return of_seeds
 
 
