@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.replay import replay
 from trainwreck.evaluation.replay.sandbox.isolated import Isolated
 from trainwreck.evaluation.replay.sandbox.limits import Limits
@@ -52,6 +53,14 @@ def test_each_harm_is_the_status_of_its_run_and_nothing_is_left(
         assert (after.status, after.first_alarm) == ("ok", 3)
     assert list(tmp_path.iterdir()) == []
     assert not any(Path(f"/proc/{pid}/cmdline").exists() for pid in processes)
+
+
+def test_so_is_the_name_of_a_file_that_does_not_load(tmp_path: Path) -> None:
+    file = tmp_path / "a\x1b[31m.py"
+    file.write_text("import os\nos._exit(30)\nclass D: pass\n")
+    with pytest.raises(InputError, match="does not load") as refused:
+        open_detector(f"{file}:D", Limits())
+    assert str(refused.value).isprintable()
 
 
 def test_what_it_says_of_itself_is_cleaned() -> None:
