@@ -8,7 +8,7 @@ BIN := .venv/bin
 # Editable, with the versions that the project is tested with.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check monitors browser lessons site engines reproducers proof fuzz catalogue sample lint format gpu help clean
+.PHONY: demo test check monitors browser lessons site engines reproducers proof fuzz attack catalogue sample lint format gpu help clean
 
 demo: .venv/run.done ## train, label, score and report the small data set, into demo/
 	$(BIN)/trainwreck demo --out demo
@@ -44,6 +44,17 @@ FUZZ_SECONDS ?= 720
 FUZZ_SEED ?= $(shell date +%s)
 fuzz: .venv/test.done ## an hour of random attempts on detectors, data sets, logs, command lines and pages; FUZZ_SECONDS of each
 	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/pytest -n auto -m fuzz
+
+ATTACK := results/runs/attack
+JUNIT := -o junit_family=xunit1 --junitxml=$(ATTACK)
+attack: .venv/test.done ## 2,550 attempts on detectors, data sets, logs and command lines, 200 kills of generate; into results/attack
+	mkdir -p $(ATTACK)
+	FUZZ_ATTEMPTS=1100 $(BIN)/pytest -n 0 -m fuzz $(JUNIT)/logs.xml tests/fuzz/test_logs.py
+	FUZZ_ATTEMPTS=600 $(BIN)/pytest -n 0 -m fuzz $(JUNIT)/commands.xml tests/fuzz/test_commands.py
+	FUZZ_ATTEMPTS=750 $(BIN)/pytest -n 0 -m fuzz $(JUNIT)/data_sets.xml tests/fuzz/test_data_sets.py
+	FUZZ_ATTEMPTS=100 $(BIN)/pytest -n 0 -m fuzz $(JUNIT)/detectors.xml tests/fuzz/test_detectors.py
+	KILLS=200 $(BIN)/pytest -n 0 -m slow $(JUNIT)/kills.xml tests/scenarios/datasets/test_generate_killed.py
+	$(BIN)/python tests/fuzz/record.py $(ATTACK)
 
 catalogue: .venv/test.done ## every scenario on one seed: its signature, its twin and its cure; tests that train all of it
 	$(BIN)/trainwreck verify --quick

@@ -7,6 +7,7 @@ SCORING_VERSION = 2
 
 # What a detector sees.
 LOG_EVERY = 10  # k: steps between two rows of the thinned profiles
+LOG_MB, LOG_COLUMNS, LOG_LINE_KB = 2048.0, 20_000, 16_384.0  # what reading a log may take
 LIST_EVERY = 10  # rows between two rows that hold per-layer and other list signals
 COMMON_SIGNALS = ("loss", "validation_loss", "grad_norm", "lr")  # of the profile `common`
 

@@ -158,10 +158,9 @@ def _of_its_clocks(row: Row) -> Right:
     yield "visible_step", min(visible.values(), default=None)
     first: int = 0 if pd.isna(row["onset_step"]) else row["onset_step"]
     last: int = row["last_step"]
-    # A profile's row comes at the end of its interval, which may be after the end of the run.
-    late = [step for step in visible.values() if not first <= step <= last]
-    late += [step for step in profiles.values() if step < first]
-    yield "visible_steps", row["visible_steps"] if not late else f"steps from {first:g} to {last}"
+    for column, steps in (("visible_steps", visible), ("visible_profiles", profiles)):
+        late = any(not first <= step <= last for step in steps.values())
+        yield column, row[column] if not late else f"steps from {first:g} to {last}"
     if profiles:
         agrees = profiles.get("full") == row["visible_step"]
         yield (

@@ -76,7 +76,7 @@ def _labelled(
         found = departures(run, twin, healthy, row["onset_step"])
         steps = by_signal(found)
         row["visible_steps"] = json.dumps(steps, sort_keys=True)
-        row["visible_profiles"] = json.dumps(by_profile(found), sort_keys=True)
+        row["visible_profiles"] = json.dumps(by_profile(found, row["last_step"]), sort_keys=True)
         row["visible_step"] = min(steps.values(), default=None)
         off = moved(found, side, held)
     if row["kind"] in UNDER_FAULT and twin is not None and (off is not None or held is not None):

@@ -240,8 +240,10 @@ def by_signal(found: Sequence[Departure]) -> dict[str, int]:
     return steps
 
 
-def by_profile(found: Sequence[Departure]) -> dict[str, int]:
+def by_profile(found: Sequence[Departure], last: int) -> dict[str, int]:
     """The first step at which each observation profile shows it; see `evaluation/replay/profiles.py`.
+
+    last: the run's last step, after which no row comes: what an evaluation had shown in the next one, nothing shows.
 
     full: any view at any step; common: of its signals. standard: signals as they are, at the steps at which their rows
     come; minimal: the loss alone. filtered: scalars as means, the loss while it is finite (what stands in for the rest
@@ -250,7 +252,7 @@ def by_profile(found: Sequence[Departure]) -> dict[str, int]:
     steps: dict[str, int] = {}
 
     def keep_first(profile: str, step: int | None) -> None:
-        if step is not None:
+        if step is not None and step <= last:
             steps[profile] = min(step, steps.get(profile, step))
 
     for one in found:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, sha256, write_json
 from trainwreck.evaluation.leaderboard.confirmation import NO_CLAIM, claim_of, read_records
 from trainwreck.evaluation.leaderboard.ranking import table
-from trainwreck.evaluation.leaderboard.rescore import keep_alarms, rescore
+from trainwreck.evaluation.leaderboard.rescore import keep_card, rescore
 from trainwreck.evaluation.leaderboard.run import BLIND, board_cards
 from trainwreck.evaluation.leaderboard.submission import require_row_by_row, stored_in
 from trainwreck.evaluation.progress import Tick
@@ -35,13 +36,12 @@ def leaderboard_of(
 ) -> dict[str, Any]:
     """Score every built-in detector, the oracles and `extra`; what `scores_of` gives, also kept in DIR/scores.json.
 
-    workers: processes to replay in. alarms: folder to write every detector's alarms to. limits: of processes that
-    detectors of files, plug-ins and commands run in.
+    workers: processes to replay in. alarms: folder to write every detector's alarms to, each when it is finished.
+    limits: of processes that detectors of files, plug-ins and commands run in.
     """
     dataset = load(folder)
-    cards = board_cards(dataset, extra, profiles, workers=workers, limits=limits, progress=tick)
-    if alarms is not None:
-        keep_alarms(alarms, dataset, cards)
+    keep = None if alarms is None else partial(keep_card, alarms, dataset)
+    cards = board_cards(dataset, extra, profiles, workers=workers, limits=limits, progress=tick, finished=keep)
     content = standing(dataset, cards)
     _keep(folder, content)
     return content

@@ -179,6 +179,23 @@ def claim_text(row: Mapping[str, Any]) -> str:
     return ": ".join(part for part in (row.get("claim", ""), private) if part)
 
 
+def confinements(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What kept the processes of detectors from the rest of the machine, a sentence for each kind that the rows have.
+
+    Detectors of the harness's own process, and stored alarms of unknown origin, have none.
+
+    >>> confinements([{"detector": "a", "confinement": ""}, {"detector": "b", "confinement": "seccomp"}])
+    ['in a process of its own, confined by seccomp: b']
+    """
+    entries: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("confinement"):
+            names = entries.setdefault(row["confinement"], [])
+            if row["detector"] not in names:
+                names.append(row["detector"])
+    return [f"in a process of its own, confined by {text}: {', '.join(names)}" for text, names in entries.items()]
+
+
 def _cell(row: Mapping[str, Any], column: Column) -> str:
     value = row[column.key]
     if column.interval:

@@ -66,9 +66,9 @@ def table(cards: Sequence[Scorecard], hidden: Collection[str] = ()) -> pd.DataFr
 
     Sorted by the headline, in-time recall within the headline budget; then by recall within the
     other budgets, then by W*. `rank` is shared by entries that a permutation test over scenarios, with Holm's
-    correction for the entries below, does not tell from the best of their group; oracles, which know the label,
-    submissions that read ahead, and entries that failed on more than a tenth of the runs have none: they are outside of
-    the family that is tested.
+    correction for the entries from there to here, does not tell from the best of their group (`tied_ranks`), so that
+    no entry below moves it; oracles, which know the label, submissions that read ahead, and entries that failed on more
+    than a tenth of the runs have none: they are outside of the family that is tested.
     hidden: detectors that are needed to find the easy scenarios but not shown. `.attrs["easy"]`
     holds those scenarios by profile.
     """
@@ -148,12 +148,12 @@ def _ranks(cards: list[Scorecard]) -> dict[str, int]:
     found = [_recalls(card, str(HEADLINE_BUDGET)) for card in cards]
     test = _test(cards[0]) if cards else None
 
-    def p_values(leader: int) -> list[float]:
+    def p_value(leader: int, other: int) -> float:
         assert test is not None
-        return [test.p_value(found[leader] - other) for other in found[leader + 1 :]]
+        return test.p_value(found[leader] - found[other])
 
     return {
-        card.detector: rank for card, rank in zip(cards, tied_ranks(len(cards), p_values, SIGNIFICANCE), strict=True)
+        card.detector: rank for card, rank in zip(cards, tied_ranks(len(cards), p_value, SIGNIFICANCE), strict=True)
     }
 
 

@@ -39,24 +39,25 @@ def keep_alarms(folder: Path, dataset: DataSet, cards: Iterable[Scorecard], k: i
 
     k: as the cards were made with.
     """
-    telemetry = telemetry_digest(dataset)
-    written = []
-    for card in cards:
-        if card.detector in ORACLES:
-            continue
-        path = folder / f"{file_name(card.detector)}-{card.profile}-{card.track}{SUFFIX}"
-        write_alarms(
-            path,
-            card.alarms,
-            detector=card.detector,
-            profile=card.profile,
-            track=card.track,
-            k=k,
-            telemetry=telemetry,
-            about=plain(card.about),
-        )
-        written.append(path)
-    return written
+    return [path for card in cards if (path := keep_card(folder, dataset, card, k)) is not None]
+
+
+def keep_card(folder: Path, dataset: DataSet, card: Scorecard, k: int = LOG_EVERY) -> Path | None:
+    """`keep_alarms` of one card; where its alarms are then, None for an oracle."""
+    if card.detector in ORACLES:
+        return None
+    path = folder / f"{file_name(card.detector)}-{card.profile}-{card.track}{SUFFIX}"
+    write_alarms(
+        path,
+        card.alarms,
+        detector=card.detector,
+        profile=card.profile,
+        track=card.track,
+        k=k,
+        telemetry=telemetry_digest(dataset),
+        about=plain(card.about),
+    )
+    return path
 
 
 def file_name(detector: str) -> str:

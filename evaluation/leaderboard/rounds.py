@@ -35,18 +35,26 @@ class Round(NamedTuple):
 def rounds_of(
     entries: Sequence[Entry], runs: pd.DataFrame, profiles: Sequence[str], workers: int, twins_apart: bool
 ) -> list[Round]:
-    """Each run to each entry, in the order given."""
+    """Each run to each entry: those of this process together, then each with a process of its own, by profile, so that
+    one is finished before the next begins. Runs are in the order given."""
     apart = [entry for entry in entries if is_isolated(entry.make)]
-    size = len(runs) if workers == 1 else CHUNK
-    if apart and workers > 1:
-        size = max(CHUNK, -(-len(runs) // (ROUNDS * workers)))
-    if not (apart and twins_apart):
-        return [Round(entries, runs.iloc[i : i + size], profiles) for i in range(0, len(runs), max(1, size))]
     together = [entry for entry in entries if entry not in apart]
-    rounds = rounds_of(together, runs, profiles, workers, twins_apart) if together else []
-    for profile in profiles:
-        for part in twin_sets_apart(runs):
-            rounds += [Round(apart, runs.loc[part[i : i + size]], [profile]) for i in range(0, len(part), size)]
+    size = len(runs) if workers == 1 else CHUNK
+    rounds = [
+        Round(together, runs.iloc[i : i + size], [profile])
+        for profile in profiles
+        for i in range(0, len(runs) if together else 0, max(1, size))
+    ]
+    if workers > 1:
+        size = max(CHUNK, -(-len(runs) // (ROUNDS * workers)))
+    parts = twin_sets_apart(runs) if twins_apart else [runs.index.tolist()]
+    rounds += [
+        Round([entry], runs.loc[part[i : i + size]], [profile])
+        for profile in profiles
+        for entry in apart
+        for part in parts
+        for i in range(0, len(part), max(1, size))
+    ]
     return rounds
 
 

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +44,8 @@ TRACKS = (BLIND, "informed")
 SHOWN = ("profile", "rank", "detector", f"recall_{HEADLINE_BUDGET}", f"stopped_{HEADLINE_BUDGET}", "skill", "top1")
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
+Finished = Callable[[Scorecard], None]
+"""Called with each scorecard as soon as its detector has seen every run."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,8 +132,13 @@ def score_all(
     seeds: int = DEFAULT_SEEDS,
     twins_apart: bool = False,
     progress: Progress | None = None,
+    finished: Finished | None = None,
 ) -> list[Scorecard]:
-    """`score` for several detectors and profiles, by profile, then detector; each trace is read once.
+    """`score` for several detectors and profiles, by profile, then detector.
+
+    Detectors of the harness's process share one reading of the traces for each profile; those with a process of their
+    own follow one after the other. finished: gets each card as soon as it is there, so that what ends the harness takes
+    none of those away; with seeds, at the end.
 
     workers: processes to replay in; with more than one, detectors are given by name, or can be pickled. seeds: with
     more than one each detector is replayed with `seed` 0, 1, ... and its scorecard, of seed 0, has the scores of all.
@@ -144,11 +152,16 @@ def score_all(
 
         chosen = [Seeded(one, seed) for one in detectors for seed in range(seeds)]
     dataset = load(dataset)
-    cards = _score_all(dataset, chosen, profiles, track, k, progress, workers, limits, isolate, twins_apart)
+    early = finished if seeds == 1 else None
+    cards = _score_all(dataset, chosen, profiles, track, k, progress, workers, limits, isolate, twins_apart, early)
     if seeds == 1:
         return cards
     names = distinct([entry_name(one) for one in detectors]) * len(profiles)
-    return [_of_seeds(name, cards[i * seeds : (i + 1) * seeds]) for i, name in enumerate(names)]
+    of_seeds = [_of_seeds(name, cards[i * seeds : (i + 1) * seeds]) for i, name in enumerate(names)]
+    if finished is not None:
+        for card in of_seeds:
+            finished(card)
+    return of_seeds
 
 
 def board_cards(
@@ -159,15 +172,17 @@ def board_cards(
     workers: int = 1,
     limits: "Limits | None" = None,
     progress: Progress | None = None,
+    finished: Finished | None = None,
 ) -> list[Scorecard]:
-    """Scorecards of every built-in detector, the oracles, and `extra`; `workers` and `limits` as in `score_all`.
+    """Scorecards of every built-in detector, the oracles, and `extra`; other arguments as in `score_all`.
 
     A name in `extra` that is on the board anyway is listed once.
     """
     entries = board_entries(dataset, extra)
     return score_all(
-        dataset, entries, profiles=profiles, workers=workers, limits=limits, twins_apart=True, progress=progress
-    )
+        dataset, entries, profiles=profiles, workers=workers, limits=limits, twins_apart=True, progress=progress,
+        finished=finished,
+    )  # fmt: skip
 
 
 def board_entries(
@@ -236,8 +251,9 @@ def _score_all(
     limits: "Limits | None" = None,
     isolate: bool = False,
     twins_apart: bool = False,
+    finished: Finished | None = None,
 ) -> list[Scorecard]:
-    """Scorecards by profile, then detector. Each trace is read once and shown to all."""
+    """Scorecards by profile, then detector; `finished` gets each as soon as all its runs were replayed."""
     if dataset.imported:
         from trainwreck.evaluation.replay.unlabelled import refuse_imported
 
@@ -263,9 +279,21 @@ def _score_all(
         settings = (track, k, known, shortcuts)
         rounds = rounds_of(entries, order, profiles, workers, twins_apart)
         found: dict[tuple[str, str], dict[str, Alarms]] = {(p, e.name): {} for p in profiles for e in entries}
+        cards: dict[tuple[str, str], Scorecard] = {}
+        abouts = {entry.name: entry.about for entry in entries}
+        in_plan = replayed["run_id"].tolist()
+
+        def measured(profile: str, name: str) -> None:
+            alarms = found.pop((profile, name))
+            by_run = {run_id: alarms[run_id] for run_id in in_plan}
+            card = cards[profile, name] = measure(name, track, abouts[name], by_run, frames[profile])
+            if finished is not None:
+                finished(card)
+
         if workers > 1:
             stack.close()  # each process begins its own
-            replies = by_workers(dataset, rounds, frame, workers, limits, isolate, settings, len(replayed))
+            sent = deepcopy(frame)  # joblib pickles it in a thread, while measuring a card fills caches of the other
+            replies = by_workers(dataset, rounds, sent, workers, limits, isolate, settings, len(replayed))
         else:
             for entry in entries:
                 if is_isolated(entry.make):
@@ -280,18 +308,14 @@ def _score_all(
             for run_id, alarms in reply.items():
                 for key, alarm in alarms.items():
                     found[key][run_id] = alarm
+                    if len(found[key]) == len(in_plan):
+                        measured(*key)
                 done += 1
                 if progress is not None:
                     progress(done, of, run_id)
-    in_plan = replayed["run_id"].tolist()
-    return [
-        measure(
-            entry.name, track, entry.about, {run_id: found[profile, entry.name][run_id] for run_id in in_plan},
-            frames[profile],
-        )
-        for profile in profiles
-        for entry in entries
-    ]  # fmt: skip
+    for key in list(found):  # where no run is scored
+        measured(*key)
+    return [cards[profile, entry.name] for profile in profiles for entry in entries]
 
 
 def _of_seeds(name: str, cards: Sequence[Scorecard]) -> Scorecard:

@@ -4,11 +4,13 @@ Memory is estimated before it is taken, by what Python objects of the same numbe
 that would become a large table is refused in one line.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainwreck.evaluation.constants import LOG_COLUMNS, LOG_LINE_KB, LOG_MB
 from trainwreck.evaluation.errors import InputError
 
 MIB = 2**20
@@ -19,11 +21,19 @@ TEXT = 6  # of a character: the bytes as read, the text, and its lines
 
 @dataclass(frozen=True)
 class LogLimits:
-    """Limits of one log. The options --log-mb, --log-columns and --log-line-kb set them."""
+    """Limits of one log. Options --log-mb, --log-columns and --log-line-kb set them; in Python `log_mb` and so on.
 
-    memory_mb: float = 2048
-    columns: int = 20_000
-    line_kb: float = 16_384
+    InputError for one that is not a number above 0.
+    """
+
+    memory_mb: float = LOG_MB
+    columns: int = LOG_COLUMNS
+    line_kb: float = LOG_LINE_KB
+
+    def __post_init__(self) -> None:
+        for name, value in (("log_mb", self.memory_mb), ("log_columns", self.columns), ("log_line_kb", self.line_kb)):
+            if not 0 < value < math.inf:
+                raise InputError(f"{name}: {value!r} is not allowed; allowed: a finite number above 0")
 
     def check_line(self, length: int, place: str) -> None:
         """InputError for a line of more bytes or characters than allowed."""

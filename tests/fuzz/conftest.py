@@ -1,7 +1,8 @@
 """Attempts drawn at random until the time is up: `make fuzz` for an hour, `.ci/run` for five minutes.
 
-FUZZ_SECONDS is the time of each test (60), FUZZ_SEED the seed of the first attempt (0, the same attempts in each run of
-`.ci/run`; `make fuzz` draws one). An attempt that fails names its seed: FUZZ_SEED=<seed> begins with it.
+FUZZ_SECONDS is the time of each test (60), or FUZZ_ATTEMPTS the number of its attempts, FUZZ_SEED the seed of the first
+(0, the same attempts in each run of `.ci/run`; `make fuzz` draws one). An attempt that fails names its seed:
+FUZZ_SEED=<seed> begins with it. `--junitxml` has the attempts of each test; `make attack` makes a record of them.
 """
 
 import json
@@ -27,19 +28,21 @@ WORKER = Path(__file__).with_name("worker.py")
 
 
 @pytest.fixture
-def attempts() -> Attempts:
-    """Generators of random numbers, one an attempt, for FUZZ_SECONDS and at least one attempt."""
+def attempts(record_property: Callable[[str, object], None]) -> Iterator[Attempts]:
+    """Generators of random numbers, one an attempt: FUZZ_ATTEMPTS, or for FUZZ_SECONDS and at least one."""
+    first, made = int(os.environ.get("FUZZ_SEED", "0")), 0
 
     def drawn() -> Iterator[random.Random]:
-        seconds, first = float(os.environ.get("FUZZ_SECONDS", "60")), int(os.environ.get("FUZZ_SEED", "0"))
-        end, seed = time.monotonic() + seconds, first
-        while seed == first or time.monotonic() < end:
-            print(f"attempt FUZZ_SEED={seed}")  # pytest shows it where the attempt fails
-            yield random.Random(seed)
-            seed += 1
-        print(f"{seed - first} attempts")  # pytest -rP shows it
+        nonlocal made
+        seconds, count = float(os.environ.get("FUZZ_SECONDS", "60")), int(os.environ.get("FUZZ_ATTEMPTS", "0"))
+        end = time.monotonic() + seconds
+        while made < count or (not count and (made == 0 or time.monotonic() < end)):
+            print(f"attempt FUZZ_SEED={first + made}")  # pytest shows it where the attempt fails
+            yield random.Random(first + made)
+            made += 1
 
-    return drawn
+    yield drawn
+    record_property("attempts", made)
 
 
 class Ended(NamedTuple):

@@ -97,6 +97,24 @@ def test_a_function_has_the_defaults_of_its_command(name):
     assert function.get("limits") is None  # which is Limits()
 
 
+@pytest.mark.parametrize(("name", "function"), [("import", "import_logs"), ("diagnose", "diagnose")])
+def test_a_reader_of_logs_has_the_limits_of_its_command(name, function, tmp_path):
+    options = {option.name: option.default for option in cli.get_command(click.Context(cli), name).params}
+    limits = {option: value for option, value in options.items() if option.startswith("log_")}
+    assert set(limits) == {"log_mb", "log_columns", "log_line_kb"}
+    assert limits.items() <= defaults(getattr(trainwreck, function)).items()
+    log = tmp_path / "log.csv"
+    log.write_text("step,loss,grad_norm\n" + "".join(f"{i},{3 - i / 100},1\n" for i in range(60)))
+    more = {"out": tmp_path / "made"} if name == "import" else {}
+    for limit, value in {"log_mb": 0.001, "log_columns": 1, "log_line_kb": 0.001}.items():
+        with pytest.raises(trainwreck.InputError, match=f"more with --{limit.replace('_', '-')}"):
+            getattr(trainwreck, function)(log, **more, **{limit: value})
+        with pytest.raises(trainwreck.InputError, match=f"^{limit}: -1 is not allowed"):
+            getattr(trainwreck, function)(log, **more, **{limit: -1})
+    assert not (tmp_path / "made").exists()
+    getattr(trainwreck, function)(log, **more, log_columns=3, log_mb=1, log_line_kb=1)
+
+
 def test_the_board_of_a_data_set_is_the_commands(data_set):
     extra = trainwreck.leaderboard(data_set, extra=["zclip"], profiles=["minimal"])
     assert {card.detector for card in extra.cards} == {*trainwreck.detectors(), *ORACLES}

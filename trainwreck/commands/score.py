@@ -98,6 +98,16 @@ def score(
         return print_real(dataset, labels, detectors, limits, as_json)
     if dataset.imported:
         return print_alarms(dataset, detectors, limits, as_json)
+
+    def finished(card: "Scorecard") -> None:
+        """Keep and show a card at once, so that whatever ends the command takes none of those that are finished."""
+        if alarms is not None:
+            from trainwreck.evaluation.leaderboard.rescore import keep_card
+
+            keep_card(alarms, dataset, card)
+        if not as_json:
+            print(card.text(), flush=True)
+
     with progress("score", quiet=as_json) as tick:
         cards = score_all(
             dataset,
@@ -108,16 +118,10 @@ def score(
             isolate=isolate,
             seeds=detector_seeds,
             progress=tick,
+            finished=finished,
         )
-    if alarms is not None:
-        from trainwreck.evaluation.leaderboard.rescore import keep_alarms
-
-        keep_alarms(alarms, dataset, cards)
     if as_json:
         print_json([card.to_dict() for card in cards])
-    else:
-        for card in cards:
-            print(card.text())
     crashes = [(card.detector, run) for card in cards for run in card.alarms if run.crashed]
     if crashes:
         name, first = crashes[0]

@@ -168,13 +168,15 @@ def print_board(rows: Sequence[dict[str, Any]], at: str) -> None:
 
     at: the operating point, of `choices.AT`.
     """
-    from trainwreck.evaluation.leaderboard.columns import BY_NAME, ceilings, cells, heads, terminal
+    from trainwreck.evaluation.leaderboard.columns import BY_NAME, ceilings, cells, confinements, heads, terminal
 
     for sentence in ceilings(rows):
         print(f"{sentence}.")
     print(f"operating point: {BY_NAME[at].title}. {BY_NAME[at].what}")
     columns = terminal(at)
     print_table(heads(columns), [cells(row, columns) for row in rows])
+    for sentence in confinements(rows):
+        print(sentence)
 
 
 def print_transfer(found: "Transfer") -> None:

@@ -282,9 +282,7 @@ def _ranks(labels: Labels, scores: Sequence[_Scores]) -> list[int]:
     """Shared by entries that a permutation test over clusters does not tell from the best of their group."""
     parts = [one.parts() for one in scores]
     test = Permutation(labels.clusters.index, np.zeros(len(labels.runs)))
-    return tied_ranks(
-        len(parts), lambda best: [test.p_value(parts[best] - other) for other in parts[best + 1 :]], SIGNIFICANCE
-    )
+    return tied_ranks(len(parts), lambda best, other: test.p_value(parts[best] - parts[other]), SIGNIFICANCE)
 
 
 def _update_us(of: Sequence[StoredAlarms]) -> float:

@@ -27,6 +27,7 @@ from trainwreck.evaluation.leaderboard.columns import (
 from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
 from trainwreck.evaluation.pages.leaderboard.charts import DASHES, of_entry, overview
 from trainwreck.evaluation.pages.templates import template
+from trainwreck.evaluation.replay.alarms import CONFINEMENT, confined_text
 from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.evaluation.scoring.equivalence_sets import Sets, shipped
 from trainwreck.evaluation.scoring.metrics.diagnosis import NOT_IN_TIME, NOT_NAMED, allowed
@@ -100,8 +101,18 @@ def _entry(anchor: str, row: dict[str, Any], card: Card, tables: Sequence[Table]
         "cells": {table.point: cells(row, table.columns) for table in tables},
         "crashed": row["crashed"],
         "claim": claim_text(row),
+        "confined": _confined(row.get("confinement")),
         "runs": card["counts"]["runs"],
     }
+
+
+def _confined(text: str | None) -> str:
+    """In a word or two, whether an entry's process was kept from the rest of the machine; its panel says by what."""
+    if not text:
+        return ""
+    return (
+        "not confined" if text.startswith("not at all") else "confined in part" if "; without" in text else "confined"
+    )
 
 
 def _bar(row: dict[str, Any], key: str) -> list[float] | None:
@@ -184,6 +195,7 @@ def _about(card: Card) -> str:
         (about.get("version"), "Version {}"),
         (about.get("licence"), "Licence {}"),
         (card["track"], "Track: {}"),
+        (confined_text(about.get(CONFINEMENT)), "In a process of its own, confined by {}"),
         (f"{number_text(cost['update_us'], '.1f')} \u00b5s an update, {cost['state_bytes']} bytes of state", "{}"),
     ]
     sentences = [form.format(str(text).rstrip(".")) for text, form in parts if text]

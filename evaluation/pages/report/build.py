@@ -44,8 +44,11 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
     rules = {(card["detector"], card["profile"]): card["about"].get("rule", "") for card in scores["cards"]}
     name = "page.html.jinja"
     outline = template("trainwreck.evaluation.pages.report", name, number=number_text, breakable=breakable)
+    environment = dataset.manifest.get("environment", {})  # not every manifest has one, or names its plan
+    facts = {name: environment.get(name) for name in ("trainwreck", "revision", "processor")}
     page = outline.render(
-        manifest=dataset.manifest,
+        plan=dataset.manifest.get("plan", "custom"),
+        environment=facts | {"torch": environment.get("packages", {}).get("torch")},
         kinds=dataset.runs["kind"].value_counts().to_dict(),
         runs=len(dataset),
         boards=[_board(scores["rows"], table) for table in TABLES],

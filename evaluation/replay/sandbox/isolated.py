@@ -53,10 +53,10 @@ class Isolated:
         transcript, status, size = Transcript(nonfinite_losses(trace, profile)), OK, None
         stderr: tuple[str, ...] = ()
         if len(self._timeouts) >= GIVE_UP or self._seconds <= 0.0:
-            why = f"{GIVE_UP} runs in a row had timed out, the first: {self._timeouts[0]}"
-            return transcript.alarms(
-                trace.run_id, f"{TIMEOUT}: not tried, {why if self._seconds > 0.0 else OUT_OF_TIME}"
-            )
+            why = OUT_OF_TIME
+            if self._seconds > 0.0:
+                why = f"{GIVE_UP} runs in a row had timed out, the first: {self._timeouts[0]}"
+            return transcript.alarms(trace.run_id, f"{TIMEOUT}: not tried, {why}")
         begun = monotonic()
         try:
             remote = self._ready()

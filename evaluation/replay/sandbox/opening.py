@@ -9,7 +9,7 @@ from typing import Any
 from trainwreck.evaluation.detectors.base import Detector
 from trainwreck.evaluation.detectors.plugins import plugin, plugins
 from trainwreck.evaluation.detectors.registry import GROUP, builtin_detectors, is_builtin, load_detector
-from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.errors import InputError, printable, unknown
 from trainwreck.evaluation.replay.sandbox.command import PREFIX, words_of
 from trainwreck.evaluation.replay.sandbox.isolated import Isolated
 from trainwreck.evaluation.replay.sandbox.limits import Limits
@@ -79,5 +79,5 @@ def _loaded(isolated: Isolated, where: str) -> Isolated:
         isolated.load()
     except FailedError as error:
         last = f"; it printed last: {error.printed[-1]}" if error.printed else ""
-        raise InputError(f"{where}: does not load ({error}{last})") from None
+        raise InputError(printable(f"{where}: does not load ({error}{last})")) from None
     return isolated

@@ -5,6 +5,7 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from time import sleep
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MOST_FILES = 10_000  # in its folder
@@ -50,7 +51,18 @@ def files(folder: Path, most_bytes: float) -> tuple[int, int]:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder, however deep it is: what is in its folders is moved up first. What can't be removed stays."""
+    """Remove a folder, however deep it is: what is in its folders is moved up first. What can't be removed stays.
+
+    Tried for two seconds: a process that was killed may be at its last file still.
+    """
+    for _ in range(20):
+        _remove(folder)
+        if not folder.exists():
+            break
+        sleep(0.1)
+
+
+def _remove(folder: Path) -> None:
     number = 0
     with suppress(OSError):
         while inside := [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]:

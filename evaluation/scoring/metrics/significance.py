@@ -70,23 +70,30 @@ class Permutation:
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
     """p-values adjusted for their number (Holm 1979), in the order given."""
-    from statsmodels.stats.multitest import multipletests
+    given = np.asarray(p_values, dtype=float)
+    order = np.argsort(given)
+    adjusted = np.empty(len(given))
+    adjusted[order] = np.minimum(np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)), 1.0)
+    return adjusted
 
-    return np.asarray(multipletests(p_values, method="holm")[1]) if len(p_values) else np.zeros(0)
 
-
-def tied_ranks(count: int, p_values: Callable[[int], Sequence[float]], significance: float) -> list[int]:
+def tied_ranks(count: int, p_value: Callable[[int, int], float], significance: float) -> list[int]:
     """Ranks from 1 of `count` entries already sorted best first; entries that can't be told apart share one.
 
-    p_values(i): that each entry after i differs from it. A group is everything, from its best entry down, that does
-    not differ from that entry, by Holm's correction for the entries after it; the next group starts at the first that
-    does.
+    p_value(i, j): that entries i and j differ. A group is everything, from its best entry down, that does not differ
+    from that entry; the next begins at the first that does. As in a multiple range test (Newman 1939, Keuls 1952) the
+    correction, Holm's, is for the entries that the comparison spans: those after the best, down to the one compared.
+    So a rank is a function of the entry and of those above it, and no number of worse entries moves it.
+
+    >>> tied_ranks(4, lambda i, j: 0.01 if j - i > 1 else 0.5, 0.05)
+    [1, 1, 3, 3]
     """
     ranks: list[int] = []
-    leader = 0
-    while len(ranks) < count:
-        differ = holm(p_values(leader)) < significance
-        end = leader + 1 + (int(differ.argmax()) if differ.any() else len(differ))
-        ranks += [leader + 1] * (end - leader)
-        leader = end
+    leader, p_values = 0, list[float]()
+    for entry in range(count):
+        if entry > leader:
+            p_values.append(p_value(leader, entry))
+            if holm(p_values)[-1] < significance:
+                leader, p_values = entry, []
+        ranks.append(leader + 1)
     return ranks

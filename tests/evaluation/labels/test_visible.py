@@ -204,13 +204,24 @@ def test_a_profile_shows_it_when_its_rows_come(
     values = twin[name].copy()
     values[start:] = values[start:] * 1e4
     run = changed(twin, **{name: values})
-    assert by_profile(departures(run, twin, level, 10)) == expected
+    assert by_profile(departures(run, twin, level, 10), STEPS - 1) == expected
+
+
+def test_an_evaluation_is_shown_by_no_row_after_the_end(healthy: list[Trace], level: Spread) -> None:
+    """The run ends before the row that would have had it."""
+    twin = healthy[0]
+    values = twin["validation_loss"].copy()
+    values[21:] = values[21:] * 1e4
+    found = departures(changed(twin, validation_loss=values), twin, level, 10)
+    assert by_profile(found, 40) == {"full": 39, "common": 39, "standard": 40, "filtered": 39}
+    assert by_profile(found, 39) == {"full": 39, "common": 39, "filtered": 39}
 
 
 def test_a_filtered_loss_hides_that_it_is_not_finite(healthy: list[Trace], level: Spread) -> None:
     twin = healthy[0]
     run = changed(twin, loss=np.where(np.arange(STEPS) >= 21, np.nan, twin["loss"]))
-    assert by_profile(departures(run, twin, level, 10)) == {"full": 21, "common": 21, "standard": 30, "minimal": 30}
+    shown = {"full": 21, "common": 21, "standard": 30, "minimal": 30}
+    assert by_profile(departures(run, twin, level, 10), STEPS - 1) == shown
 
 
 @pytest.mark.parametrize(("runs", "rate"), [(8, 1 / 9), (9, 1 / 10), (16, 1 / 17), (17, 2 / 18), (26, 3 / 27)])

@@ -35,11 +35,24 @@ CHEATS = {
     "counts": BEGIN.format(reset="COUNT.append(0)")
     + "    def update(self, row):\n        return row['step'] == 15 and len(COUNT) - 1 in FAILING\n\n\n"
     "COUNT, FAILING = [], {failing!r}\n",
+    "links": MATCHES.format(reset="pass")
+    + "def find():\n    if not Path('door').is_symlink(): os.symlink({folder!r}, 'door')\n"
+    "    return Path('door', 'labels.json')\n",
+    "links_hard": MATCHES.format(reset="pass")
+    + "def find():\n    if not Path('own').exists(): os.link(os.path.join({folder!r}, 'labels.json'), 'own')\n"
+    "    return Path('own')\n",
+    "sends_a_child": MATCHES.format(reset="pass")
+    + "def find():\n    import subprocess\n    with open('own', 'wb') as out:\n"
+    "        subprocess.run(['cat', os.path.join({folder!r}, 'labels.json')], stdout=out, start_new_session=True)\n"
+    "    if not os.path.getsize('own'): raise FileNotFoundError\n    return Path('own')\n",
     "compares": BEGIN.format(reset="self.own = []; self.like = list(RUNS); RUNS.append(self.own)")
     + "    def update(self, row):\n        self.own.append(row['loss'])\n        at = len(self.own) - 1\n"
     "        like = [run for run in self.like if len(run) > at and run[at] == row['loss']]\n"
     "        left, self.like = at > 0 and len(like) < len(self.like), like\n        return left\n\n\nRUNS = []\n",
 }
+
+
+BY_LANDLOCK = ("knows_the_folder", "asks_proc", "links", "links_hard", "sends_a_child")
 
 
 @pytest.fixture
@@ -72,7 +85,7 @@ def test_no_cheat_is_better_than_one_that_never_alarms(data: DataSet, tmp_path: 
     assert len(board.cards) == len(entries) + 4
     for card in board.cards[: len(entries)]:
         layers = card.about[CONFINEMENT]
-        if card.detector in ("knows_the_folder.py:Mine", "asks_proc.py:Mine") and isinstance(layers["landlock"], str):
+        if card.detector.removesuffix(".py:Mine") in BY_LANDLOCK and isinstance(layers["landlock"], str):
             continue  # said on the scorecard
         alarmed = {alarms.run_id for alarms in card.alarms if alarms.first_alarm is not None}
         if card.detector == "counts.py:Mine":  # it alarms, but not where it should: runs come in an order that is drawn

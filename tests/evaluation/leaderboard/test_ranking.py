@@ -172,3 +172,17 @@ def test_entries_that_fail_have_no_rank_and_move_none(data_set: DataSet, monkeyp
     # One that failed on a few runs stays in.
     few = {"crashed": 1, "ok": sum(failing.statuses.values()) - 1}
     assert ranks(replace(failing, statuses=few)).notna().all()
+
+
+def test_worthless_entries_move_no_rank(data_set: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven more that find nothing made the correction of all wider: every entry shared the first rank."""
+    cards = [score(name, data_set) for name in (*ONE_LINERS, "never")]
+    monkeypatch.setattr(Permutation, "p_value", lambda self, difference: 0.012 if difference.any() else 1.0)
+
+    def ranks(*more: Scorecard) -> pd.Series:
+        return table([*cards, *more]).set_index("detector")["rank"]
+
+    alone = ranks()
+    assert len(set(alone)) > 1
+    worthless = (replace(cards[-1], detector=f"{letter}_worthless") for letter in "abcwxyz")
+    assert ranks(*worthless)[alone.index].tolist() == alone.tolist()

@@ -1,6 +1,7 @@
 """The leaderboard's page and files: alone, without markup from names, and with the numbers of the scores."""
 
 import csv
+import html
 import json
 import math
 import re
@@ -254,10 +255,14 @@ def test_heat_maps_have_every_scenario_with_its_colour(page: Page, scores: dict[
     assert len(colours) > 1
 
 
-def test_a_detector_that_failed_says_so_where_it_stands(page: Page, source: str) -> None:
+def test_a_detector_that_failed_says_so_where_it_stands(page: Page, source: str, scores: dict[str, Any]) -> None:
     board = boards(page)[0]
     row = next(row for row in board if row[0].startswith("mine.py:Mine"))
-    assert row[0] == "mine.py:Mine|failed on 20 of 20 runs"
+    confined = {row["confinement"] for row in scores["rows"] if row["detector"] == "mine.py:Mine"}
+    word = "confined" + " in part" * any("; without" in text for text in confined)
+    assert row[0] == f"mine.py:Mine|{word}|failed on 20 of 20 runs"
+    (text,) = confined
+    assert source.count(f"In a process of its own, confined by {html.escape(text)}.") == 2  # a panel for each profile
     assert "Failed on 20 of 20 runs, which are misses: crashed: ValueError" in source
 
 

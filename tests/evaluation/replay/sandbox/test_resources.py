@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.replay import replay
 from trainwreck.evaluation.replay.sandbox.isolated import Isolated
 from trainwreck.evaluation.replay.sandbox.limits import Limits
@@ -54,6 +55,14 @@ def test_each_harm_is_the_status_of_its_run_and_nothing_is_left(
     assert not any(Path(f"/proc/{pid}/cmdline").exists() for pid in processes)
 
 
+def test_so_is_the_name_of_a_file_that_does_not_load(tmp_path: Path) -> None:
+    file = tmp_path / "a\x1b[31m.py"
+    file.write_text("import os\nos._exit(30)\nclass D: pass\n")
+    with pytest.raises(InputError, match="does not load") as refused:
+        open_detector(f"{file}:D", Limits())
+    assert str(refused.value).isprintable()
+
+
 def test_what_it_says_of_itself_is_cleaned() -> None:
     with hostile("Surrogate") as detector:
         assert detector.about["rule"] == "a \\ud800 and"
@@ -67,6 +76,15 @@ def test_time_is_limited_over_all_runs(make_trace: Any) -> None:
     assert found[0].status == "timeout: all the time for its runs is spent"
     assert {one.status for one in found[1:]} == {"timeout: not tried, all the time for its runs is spent"}
     assert 0 < found[0].rows < 20
+
+
+def test_time_may_be_spent_without_a_timeout(make_trace: Any) -> None:
+    """By runs that crash, say. It was an IndexError, which ended the scoring of all entries."""
+    with hostile("Surrogate") as detector:
+        assert replay(detector, make_trace("r", steps=10)).outcome == "crashed"
+        detector.expect(1, share=0.0)
+        found = replay(detector, make_trace("s", steps=10))
+    assert found.status == "timeout: not tried, all the time for its runs is spent"
 
 
 def test_more_runs_have_more_time(make_trace: Any) -> None:

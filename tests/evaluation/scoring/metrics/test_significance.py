@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import permutation_test, t
+from scipy.stats import norm, permutation_test, t
 
 from trainwreck.evaluation.scoring.metrics.significance import Permutation, holm, tied_ranks
 
@@ -106,12 +106,41 @@ def test_holm_is_holms(p_values: list[float]) -> None:
 
 def test_ranks_with_ties() -> None:
     pairs = {(0, 2), (0, 3), (2, 3)}
+    assert tied_ranks(5, lambda best, other: 0.001 if (best, other) in pairs else 0.9, 0.05) == [1, 1, 3, 4, 4]
+    assert tied_ranks(3, lambda best, other: 1.0, 0.05) == [1, 1, 1]
+    assert tied_ranks(0, lambda best, other: 1.0, 0.05) == []
+    # 0.02 of the third of three is 0.06 after Holm, and is tested before the two of 0.03; of the first it is 0.02.
+    assert tied_ranks(4, lambda best, other: 0.02 if other == 3 else 0.03 + 0.5 * (other == 1), 0.05) == [1, 1, 1, 1]
+    assert tied_ranks(2, lambda best, other: 0.02, 0.05) == [1, 2]
 
-    def p_values(leader: int) -> list[float]:
-        return [0.001 if (leader, other) in pairs else 0.9 for other in range(leader + 1, 5)]
 
-    assert tied_ranks(5, p_values, 0.05) == [1, 1, 3, 4, 4]
-    assert tied_ranks(3, lambda leader: [1.0] * (2 - leader), 0.05) == [1, 1, 1]
-    assert tied_ranks(0, lambda leader: [], 0.05) == []
-    # 0.02 for each of three is 0.06 after Holm.
-    assert tied_ranks(4, lambda leader: [0.02] * (3 - leader), 0.05) == [1, 1, 1, 1]
+@given(st.integers(0, 8), st.integers(0, 5), st.lists(st.sampled_from([0.001, 0.02, 0.04, 0.9]), min_size=12))
+def test_no_entry_below_moves_a_rank(count: int, more: int, drawn: list[float]) -> None:
+    def p_value(best: int, other: int) -> float:
+        return drawn[(5 * best + 7 * other) % len(drawn)]
+
+    assert tied_ranks(count + more, p_value, 0.05)[:count] == tied_ranks(count, p_value, 0.05)
+
+
+def test_copies_above_an_entry_hide_nothing() -> None:
+    """Entries like one that differs from the best, put before it: the first of them is tested as it was."""
+
+    def ranks(copies: int) -> list[int]:
+        p_values = [0.9] * 5 + [0.004] * (copies + 1)
+        return tied_ranks(6 + copies + 1, lambda best, other: p_values[other - 1] if best == 0 else 0.9, 0.05)
+
+    assert ranks(0)[-1] == ranks(40)[-1] == 7
+
+
+def test_equal_entries_are_cut_as_often_as_by_all_that_are_there() -> None:
+    """Where all are equal, a correction for those above an entry finds as many differences as one for all below."""
+    draw, cut, cut_by_all = np.random.default_rng(0), 0, 0
+    for _ in range(500):
+        means = np.sort(draw.standard_normal(10))[::-1]
+
+        def p_value(best: int, other: int, means: np.ndarray = means) -> float:
+            return float(2 * norm.sf((means[best] - means[other]) / np.sqrt(2)))
+
+        cut += len(set(tied_ranks(10, p_value, 0.05))) > 1
+        cut_by_all += bool((holm([p_value(0, other) for other in range(1, 10)]) < 0.05).any())
+    assert cut_by_all <= cut <= cut_by_all + 5  # of 500
