@@ -2,15 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
+
+if TYPE_CHECKING:
+    from trainwreck.evaluation.detectors.playbook.log_rules import Bookkeeping
 
 CURVES = "Debugging Transformer Training Runs: Reading the Curves"
 INSTABILITY = "Debugging Training Instability"
 TRAINING = "Debugging training: interpreting training curves and gradient statistics"
 SYMPTOMS = "Recognizing the early signs of training instability"
 DIVERGENCE = "Debugging Divergent Loss During Training"
+LOGS = "threads on logs that are wrong (huggingface/transformers#35204, #13619; radixark/miles_diffusion#35)"
 
 STRONGEST = 100.0
 
@@ -21,6 +26,7 @@ class Seen:
 
     curves: Evidence
     facts: Integrity
+    log: "Bookkeeping"
 
 
 @dataclass(frozen=True)
