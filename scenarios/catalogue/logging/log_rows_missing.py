@@ -10,7 +10,7 @@ Injection: In the log each `every`-th row from the onset on is replaced by that 
 Also seen: The batch's hash says that data is replayed, at single steps and never two in a row.
 Cure: Write each row with the step that it was taken at, and refuse a step twice.
 Realism: A tracker that wants steps in ascending order drops what comes late, and a resumed run sends steps again.
-    Here the log has as many rows as there are steps, so that no reader is told of a gap; a log with gaps is what
+    Here the log has as many rows as there are steps, so that no reader sees a gap; a log with gaps is what
     `--every` and the profile `logged` are about.
 References: wandb/wandb#5913; wandb/wandb#9449; allenai/tango#152.
 """
