@@ -3,11 +3,12 @@
 import math
 
 from trainwreck.evaluation.detectors.base import Context, Detector, Row, Verdict
+from trainwreck.evaluation.detectors.playbook.bookkeeping import Bookkeeping
 from trainwreck.evaluation.detectors.playbook.curve_rules import CURVE_RULES
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.fact_rules import FACT_RULES
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
-from trainwreck.evaluation.detectors.playbook.log_rules import LOG_RULES, Bookkeeping
+from trainwreck.evaluation.detectors.playbook.log_rules import LOG_RULES
 from trainwreck.evaluation.detectors.playbook.rules import (
     CURVES,
     DIVERGENCE,

@@ -2,13 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from trainwreck.evaluation.detectors.playbook.bookkeeping import Bookkeeping
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
-
-if TYPE_CHECKING:
-    from trainwreck.evaluation.detectors.playbook.log_rules import Bookkeeping
 
 CURVES = "Debugging Transformer Training Runs: Reading the Curves"
 INSTABILITY = "Debugging Training Instability"
@@ -26,7 +23,7 @@ class Seen:
 
     curves: Evidence
     facts: Integrity
-    log: "Bookkeeping"
+    log: Bookkeeping
 
 
 @dataclass(frozen=True)

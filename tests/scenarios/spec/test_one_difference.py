@@ -165,7 +165,7 @@ def fields(part, prefix):
 
 
 def logged(job, steps):
-    """Rows as they are logged of some steps; what happened is told by the step's number."""
+    """Rows as they are logged of some steps; what happened is a function of the step's number."""
     rows = []
     for step in range(steps.stop):
         happened = {"loss": np.float32(step + 1), "grad_norm": np.float32(step + 2 if step % 3 else np.inf)}
