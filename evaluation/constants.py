@@ -34,6 +34,8 @@ LARGEST_STOPPED = 0.1  # up to where the curve of recall over the share stopped 
 # Metric 5.
 TOP = (1, 3)
 UNKNOWN = "unknown"  # the right answer for a cause that no training run had
+# Causes of the family `logging`: an alarm that names one first, on a run that is healthy and logged wrongly, is right.
+LOG_FAULTS = ("log_loss_summed", "log_nan_as_zero", "log_norm_of_one_shard", "log_rows_missing")
 
 # Metric 6, as shares of the run's last step.
 RESPONSE = 0.01  # r: what it takes to act on a true alarm

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from trainwreck.evaluation.dataset.runs_table import parsed, shown
-from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, UNDER_FAULT, UNHARMED, Harm, Outcome, RunKind
+from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, LOGGING, UNDER_FAULT, UNHARMED, Harm, Outcome, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 
@@ -71,12 +71,14 @@ def _complaints(runs: pd.DataFrame) -> dict[str, np.ndarray]:
     failing = np.isin(kind, FAILURES)
     healthy = np.isin(kind, [RunKind.HEALTHY.value, LOOK_ALIKE])
     onset, last, planned = (_numbers(runs, name) for name in ("onset_step", "last_step", "planned_steps"))
-    cause = runs["cause"].fillna("").to_numpy(dtype=object)
+    cause, family = (runs[name].fillna("").to_numpy(dtype=object) for name in ("cause", "family"))
+    wrong_log = (kind == LOOK_ALIKE) & (family == LOGGING)
     kinds = tuple(kind.value for kind in RunKind)
     return {
         f"kind is not allowed; allowed: {', '.join(kinds)}": ~np.isin(kind, kinds),
         "a failing run without a cause; allowed: the scenario that was injected": failing & (cause == ""),
-        "a healthy run with a cause; allowed: none": healthy & (cause != ""),
+        "a healthy run with a cause; allowed: none": healthy & ~wrong_log & (cause != ""),
+        "a wrong log without a cause; allowed: the scenario that was injected": wrong_log & (cause == ""),
         "last_step before step 0; allowed: 0 and more": last < 0,
         "onset_step before step 0; allowed: 0 to last_step": onset < 0,
         "onset_step after last_step; allowed: 0 to last_step": failing & (onset > last),
@@ -139,7 +141,7 @@ def _of_its_spec(row: Row, pages: Pages) -> Right:
         yield from (("family", ""), ("harm", ""), ("twin_id", ""), ("tolerance", None))
     elif page and JOINT not in row["scenario"]:
         yield "family", page["family"]
-    if row["kind"] in (LOOK_ALIKE, RunKind.HEALTHY.value):
+    if row["kind"] in (LOOK_ALIKE, RunKind.HEALTHY.value) and row["family"] != LOGGING:
         yield "cause", ""
     elif JOINT not in row["scenario"]:
         yield "cause", row["scenario"]

@@ -181,6 +181,10 @@ UNDER_FAULT = (*FAILURES, RunKind.LATENT.value, RunKind.NOT_SHOWN.value)
 UNHARMED = (RunKind.LATENT.value, RunKind.NOT_SHOWN.value)
 
 
+# Family of scenarios whose runs are healthy and logged wrongly: look-alikes with a cause, which is right to name.
+LOGGING = "logging"
+
+
 class Harm(Enum):
     """On which side of the twin's loss a run is harmed."""
 
@@ -205,7 +209,11 @@ HELD_OUT = ("look-alike", "cause", "severity", "pair", "shape", "base")
 RUN_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("run_id", "string", "name of the run; a hash of what was run"),
     ("scenario", "string", "catalogue entry, two joined by + in a compound run; empty for healthy runs"),
-    ("cause", "string", "true cause, two joined by + in a compound run; empty for healthy and look-alike runs"),
+    (
+        "cause",
+        "string",
+        "true cause, two joined by + in a compound run; empty for healthy runs, and for look-alikes whose log is right",
+    ),
     ("causes", "string", "JSON: each true cause to its first step, the earliest first"),
     ("family", "string", "family of each cause, joined by +; a look-alike's own; empty for healthy runs"),
     (

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from trainwreck.evaluation.constants import LOG_FAULTS
 from trainwreck.evaluation.detectors.playbook.playbook import RULES, Playbook
 from trainwreck.evaluation.diagnosis.findings import Finding
 from trainwreck.evaluation.diagnosis.observed import Observed
@@ -16,7 +17,7 @@ NEARBY = 0.5  # weight of the labelled runs that are alike
 # Rules of the playbook about what is either so or not, in whatever unit the loss is.
 CERTAIN = frozenset({
     "ddp_same_data", "ddp_gradients_not_averaged", "document_mask_missing", "padding_attended", "mask_missing",
-    "mask_off_by_one", "loss_scale_stuck_high", "loss_detached", "effective_lr_zero",
+    "mask_off_by_one", "loss_scale_stuck_high", "loss_detached", "effective_lr_zero", *LOG_FAULTS,
 })  # fmt: skip
 POORER = {"common": "minimal", "full": "standard"}  # whose sets are taken where those of a profile are not measured
 RICHER = tuple(reversed([name for name in PROFILES if name != "filtered"]))  # the poorest first

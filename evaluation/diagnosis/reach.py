@@ -23,6 +23,7 @@ from trainwreck.evaluation.diagnosis.findings import findings
 from trainwreck.evaluation.diagnosis.observed import Observed
 from trainwreck.evaluation.files import write_json
 from trainwreck.evaluation.scoring import equivalence_sets
+from trainwreck.evaluation.scoring.outcomes import is_excused
 from trainwreck.evaluation.scoring.run_labels import scored
 
 RECORD = "reach.json"
@@ -79,7 +80,7 @@ def measure(data: DataSet) -> dict[str, dict[str, dict[str, list[int]]]]:
         for profile in MEASURED:
             run = Observed(data.trace(str(run_id)), profile)
             steps = [one.since for one in findings(run) if one.decides]
-            steps += [one.step for one in evidence(run) if one.decides]
+            steps += [one.step for one in evidence(run) if one.decides and not is_excused(row["family"], one.causes)]
             by = counts["found" if failing else "wrong"][profile]
             count = by.setdefault(row["cause"] if failing else row["kind"], [0, 0])
             count[0] += any(step >= (row["onset_step"] if failing else 0) for step in steps)

@@ -1,11 +1,12 @@
 """Alarms of a detector on many runs with their labels: the input of every metric."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from trainwreck.evaluation.dataset.schema import FAILURES
+from trainwreck.evaluation.constants import LOG_FAULTS
+from trainwreck.evaluation.dataset.schema import FAILURES, LOGGING
 from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.scoring.run_labels import RunLabels
 
@@ -42,9 +43,30 @@ class Outcomes(RunLabels):
         return found
 
 
+def is_excused(family: str, causes: Sequence[str]) -> bool:
+    """Whether an alarm says what is wrong with a run that is healthy and logged wrongly: the log is named first."""
+    return family == LOGGING and bool(causes) and causes[0] in (*LOG_FAULTS, LOGGING)
+
+
+def excused(one: Alarms) -> Alarms:
+    """Alarms on such a run, without those that name the log: at no threshold is it stopped while that answer stands."""
+    if is_excused(LOGGING, one.causes):
+        one = replace(one, first_alarm=None, edges=one.edges[:0], causes=())
+    scores = one.scores.copy()
+    for place, (since, causes) in enumerate(one.answers, start=1):
+        until = one.answers[place][0] if place < len(one.answers) else np.inf
+        if is_excused(LOGGING, causes):
+            scores[(since <= one.steps) & (one.steps < until)] = -np.inf
+    return replace(one, scores=scores)
+
+
 def outcomes(labels: RunLabels, alarms: Mapping[str, Alarms]) -> Outcomes:
-    """Join labels with a detector's alarms, by run_id."""
+    """Join labels with a detector's alarms, by run_id. On wrong logs those that name the log are left out."""
     given = [alarms[run_id] for run_id in labels.run_id.tolist()]
+    given = [
+        excused(one) if wrong else one
+        for one, wrong in zip(given, (labels.look_alike & (labels.family == LOGGING)).tolist(), strict=True)
+    ]
     first = np.array([np.inf if one.first_alarm is None else one.first_alarm for one in given], dtype=np.float64)
     crashed = np.array([one.crashed for one in given], dtype=bool)
     missed = crashed & np.isin(labels.kind, FAILURES) & (first >= labels.onset)

@@ -9,3 +9,8 @@ DEBUGGING = "10.16 Debugging training"
 MUON = 'Liu et al. 2025, "Muon is scalable for LLM training"'
 KIMI_K2 = 'Kimi Team 2025, "Kimi K2: open agentic intelligence"'
 LION = 'Chen et al. 2023, "Symbolic discovery of optimization algorithms"'
+
+TRANSFORMERS_35204 = "huggingface/transformers#35204, logged loss is not correct with gradient accumulation"
+TRANSFORMERS_13619 = "huggingface/transformers#13619, Add nan/inf logging filter"
+MILES_35 = "radixark/miles_diffusion#35, materialize clip_grad_norm's DTensor before logging"
+WANDB_5913 = "wandb/wandb#5913, Wandb stores wrong step, drops all following logs"

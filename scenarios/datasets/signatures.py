@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from trainwreck.evaluation.dataset.diff import compare
-from trainwreck.evaluation.dataset.schema import UNDER_FAULT, RunKind
+from trainwreck.evaluation.dataset.schema import LOGGING, UNDER_FAULT, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.spec import outside
@@ -26,7 +26,9 @@ def with_signatures(rows: list[dict[str, Any]], trace: Callable[[str], Trace]) -
     present = {row["run_id"] for row in rows}
     judged = [
         {**row, "signatures": json.dumps(signatures(spec.entry, trace(row["run_id"]), trace(row["twin_id"]), spec))}
-        if row["kind"] in UNDER_FAULT and row["twin_id"] in present and (spec := _same_run(row)) is not None
+        if (row["kind"] in UNDER_FAULT or (row["kind"] == RunKind.LOOK_ALIKE.value and row["family"] == LOGGING))
+        and row["twin_id"] in present
+        and (spec := _same_run(row)) is not None
         else row
         for row in rows
     ]

@@ -12,6 +12,9 @@ A look-alike is proven where at least 95 % of its runs end within tolerance of t
 source's entropy, where nothing is changed), and at least half of them fool a one-line detector:
 it alarms at or after the onset and not before. (On one seed alone, a quick look, nobody has to be fooled.)
 
+A wrong log is proven as a failure is, and the training behind it must be bitwise the twin's to the end: so it has no
+cured run, and its losses on held-out rows are the twin's.
+
 A predicate is found on the seeds of the proof. So as many fresh seeds are drawn when it is finished, and the record has
 both halves: `fresh_seed`, `predicate`, `both_halves`. With one run of sixteen without the signature a scenario stays
 proven, at the rate that the record has; 95 % of sixteen would be all of them. A run without its signature is
@@ -35,7 +38,7 @@ import pandas as pd
 
 from trainwreck.evaluation.constants import ONE_LINERS
 from trainwreck.evaluation.dataset.dataset import DataSet
-from trainwreck.evaluation.dataset.schema import JOINT, SIGNALS
+from trainwreck.evaluation.dataset.schema import EVALUATIONS, JOINT, SIGNALS
 from trainwreck.evaluation.detectors.registry import load_detector
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, write_json
@@ -48,7 +51,7 @@ from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.proofs import enter_here
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, Split, family_of, unique
-from trainwreck.scenarios.spec.scenario import Severity
+from trainwreck.scenarios.spec.scenario import Family, Severity
 from trainwreck.scenarios.training.backend import CPU, Backend
 
 FAULTY_SHARE, HEALTHY_SHARE, CURED_SHARE, FOOLED_SHARE = 0.95, 0.02, 0.90, 0.5
@@ -189,15 +192,17 @@ def judge(
     gaps = rows["final_gap"].astype(float)
     within = float(((gaps.abs() <= entry.tolerance) & (rows["outcome"] != "non_finite")).mean())
     bitwise = entry.own_twin or all(_same_before(dataset, f, t) for f, t in zip(faulty, twins, strict=True))
+    if entry.family is Family.LOGGING:
+        bitwise &= all(_same_evaluations(dataset, f, t) for f, t in zip(faulty, twins, strict=True))
     rates: dict[str, float | None] = {"faulty": None, "twin": None, "healthy": None}
-    if not entry.look_alike:
+    if entry.has_signature:
         onsets = [s.onset or 0 for s in faulty]
         rates["faulty"] = _rate(entry, dataset, faulty, twins, onsets)
         rates["twin"] = _rate(entry, dataset, twins, _turned(twins) if seeds > 1 else healthy, onsets)
         rates["healthy"] = _rate(entry, dataset, healthy, _turned(healthy) if seeds > 1 else twins, onsets)
     cure_gaps = table.loc[[s.run_id for s in cured], "final_gap"].astype(float)
     cure_rate = float((cure_gaps.abs() <= entry.tolerance).mean()) if cured else None
-    fooled = _fooled(dataset, faulty) if entry.look_alike else {}
+    fooled = {} if entry.has_signature else _fooled(dataset, faulty)
     signals = Counter(f for f in (_first_signal(row) for _, row in rows.iterrows()) if f)
     delays = (rows["visible_step"] - rows["onset_step"]).astype(float).dropna()
     holds = _reached(
@@ -248,7 +253,7 @@ def fresh_seed(out: Path) -> int:
 def predicate(name: str) -> str:
     """A hash of a signature's source without words: another one has to be tried on fresh seeds again."""
     entry = scenario(name)
-    if entry.look_alike:
+    if not entry.has_signature:
         return ""
     function = ast.parse(textwrap.dedent(inspect.getsource(type(entry).signature))).body[0]
     for node in ast.walk(function):
@@ -297,6 +302,12 @@ def _same_before(dataset: DataSet, faulty: RunSpec, twin: RunSpec) -> bool:
     onset = faulty.onset or 0
     a, b = dataset.trace(faulty.run_id), dataset.trace(twin.run_id)
     return all(np.array_equal(a[name][:onset], b[name][:onset], equal_nan=True) for name in COMPARED)
+
+
+def _same_evaluations(dataset: DataSet, faulty: RunSpec, twin: RunSpec) -> bool:
+    """Whether the losses on held-out rows are the twin's to the end: nothing of the training was touched."""
+    a, b = dataset.trace(faulty.run_id), dataset.trace(twin.run_id)
+    return all(np.array_equal(a[name], b[name], equal_nan=True) for name in EVALUATIONS)
 
 
 def _fooled(dataset: DataSet, specs: list[RunSpec]) -> dict[str, float]:
@@ -349,7 +360,7 @@ def _reached(
         _at_least(signature_faulty, faulty_share)
         and max(signature_twin or 0.0, signature_healthy or 0.0) <= HEALTHY_SHARE
         and bitwise
-        and _at_least(cured, CURED_SHARE)
+        and (_at_least(cured, CURED_SHARE) if cured is not None else within_tolerance == 1.0)  # a wrong log has no cure
     )
 
 

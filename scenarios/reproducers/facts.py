@@ -109,6 +109,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "told": {f"c.{name}" for name, usual in SELDOM.items() if some(name, usual)},
         "sampled": some("evaluated_rows", 0),
         "look_alike": program.entry.look_alike,
+        "wrong_log": program.entry.look_alike and program.entry.has_signature,
         "own_twin": program.entry.own_twin,
         "ranks": ranks,
         "shared": "shared(state)" in "".join(places.values()),

@@ -29,6 +29,7 @@ ORDINARY = {
     "rate": "rate = ",
     "parametrization": "parametrization = ",
     "clock": "taken = ",
+    "log": "rows.append(row)",
 }
 
 

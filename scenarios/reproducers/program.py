@@ -14,7 +14,7 @@ from trainwreck.scenarios.spec.scenario import Severity
 
 INDENT = " " * 8
 STEP = {"fault": "ONSET", "cure": "CURED"}
-PLACES = ("settings", "state", "batch", "rate", "parametrization", "clock")  # of the loop
+PLACES = ("settings", "state", "batch", "rate", "parametrization", "clock", "log")  # of the loop
 
 
 class Program:
@@ -85,6 +85,9 @@ class Program:
             return "rate", f"rate = learning_rate(c, {harvest.call(change.position, 'step', first)})"
         if isinstance(change, faults.Clock):
             return "clock", f"taken = {harvest.call(change.edit, 'taken', since)}"
+        if isinstance(change, faults.LogEdit):
+            made = harvest.call(change.edit, "row", "rows[:-1]", since)
+            return "log", f'rows[-1] = {{**{made}, "validation_loss": row["validation_loss"]}}'
         if isinstance(change, faults.ParametrizationEdit):
             place = "parametrization"
             harvest.known.add(place)

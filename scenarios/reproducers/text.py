@@ -23,7 +23,7 @@ def text(program: Program) -> str:
     """The file, of at most LONGEST lines where that can be had."""
     entry, harvest = program.entry, program.harvest
     places = program.places()
-    if not entry.look_alike:
+    if entry.has_signature:
         harvest.function(type(entry).signature, {"self": entry})
     known = facts.gathered(program, places) | places | {"wide": max(15, len(f"  faulty {entry.telling}"))}
     names = ("data", "model", "train", *(("ranks",) if known["ranks"] else ()), "main")

@@ -61,12 +61,16 @@ class Compound(Scenario):
     @property
     def family_name(self) -> str:
         """The families of the failures, in the order of the causes."""
-        failures = [part for part in self.parts if not part.look_alike] or self.parts[:1]
-        return JOINT.join(part.family_name for part in failures)
+        return JOINT.join(part.family_name for part in self._labelled)
+
+    @property
+    def _labelled(self) -> tuple[Scenario, ...]:
+        """The failures, whose causes are the run's; of two look-alikes the first, whose family the run has."""
+        return tuple(part for part in self.parts if not part.look_alike) or self.parts[:1]
 
     @property
     def cause(self) -> str:
-        return JOINT.join(part.cause for part in self.parts if part.cause)
+        return JOINT.join(part.cause for part in self._labelled if part.cause)
 
     def base(self, setup: Setup) -> Setup:
         """What either scenario changes in a setup. InputError where they contradict each other."""
@@ -106,7 +110,7 @@ class Compound(Scenario):
         )
 
     def causes(self, seed: int, steps: int) -> dict[str, int]:
-        found = {name: step for part in self.parts for name, step in part.causes(seed, steps).items()}
+        found = {name: step for part in self._labelled for name, step in part.causes(seed, steps).items()}
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
     def changes(
@@ -123,7 +127,7 @@ class Compound(Scenario):
         return tuple(sorted(every, key=lambda at: at.step))
 
     def signatures(self, run: Trace, healthy: Trace, seed: int, steps: int) -> dict[str, bool]:
-        return {k: v for part in self.parts for k, v in part.signatures(run, healthy, seed, steps).items()}
+        return {k: v for part in self._labelled for k, v in part.signatures(run, healthy, seed, steps).items()}
 
     def checked(self) -> dict[str, str]:  # type: ignore[override]
         return {f"{part.id}: {clause}": by for part in self.parts for clause, by in part.checked().items()}

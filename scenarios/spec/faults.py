@@ -1,4 +1,4 @@
-"""The six kinds of change that a fault or a cure can be made of, behind one interface.
+"""The seven kinds of change that a fault or a cure can be made of, behind one interface.
 
 The training loop asks every change the same questions and knows no scenario. A change is in force from its
 step on, to the end of the run or until another step (`At`). A later one acts on what an earlier one left.
@@ -35,10 +35,13 @@ class FaultKind(Enum):
     DATA = "data transform"  # batch to batch
     STATE = "state edit"  # checkpoint to checkpoint, at a resume
     PROCESS = "process"  # the ranks' rows and what the ranks send each other
+    LOG = "log"  # what is written of a step, and nothing of the training
 
 
 # Parameters, moments and counters of one run by name; what a checkpoint holds.
 State = dict[str, "torch.Tensor"]
+# What is logged of one step, by signal: a number, or as many as the signal has. Losses on held-out rows are not in it.
+Row = dict[str, Any]
 
 
 class Change:
@@ -82,6 +85,10 @@ class Change:
     def state(self, state: State, earlier: dict[int, State], step: int) -> State:
         """The state that training goes on with after the resume at `step`."""
         return state
+
+    def logged(self, row: Row, before: list[Row], step: int, start: int) -> Row:
+        """What is logged of a step; before: the rows logged so far, of the steps up to it. Must not write into them."""
+        return row
 
     def needs(self, step: int) -> tuple[int, ...]:
         """Steps before `step` whose state `state` wants to see."""
@@ -229,6 +236,17 @@ class Stream(Change):
 
     def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
         return self.edit(batch, step, start, seed)
+
+
+@dataclass(frozen=True)
+class LogEdit(Change):
+    """A log that is wrong while training is right: edit(row of the step, rows logged so far, steps since the start)."""
+
+    edit: Callable[[Row, list[Row], int], Row]
+    kind: ClassVar[FaultKind] = FaultKind.LOG
+
+    def logged(self, row: Row, before: list[Row], step: int, start: int) -> Row:
+        return self.edit(row, before, step - start)
 
 
 RESUME_STEPS = 4.0  # what a resume from a checkpoint takes on the modelled clock, in steps

@@ -14,7 +14,7 @@ from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, check, essence, fingerprint
 from trainwreck.scenarios.data.batches import Batch, stacked, training_block
 from trainwreck.scenarios.spec.exchange import Exchange
-from trainwreck.scenarios.spec.faults import At, StateEdit
+from trainwreck.scenarios.spec.faults import At, LogEdit, Row, StateEdit
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,17 @@ class Job:
         for at in self.active(step):
             rate = at.change.learning_rate(rate, step, at.step, setup)
         return rate
+
+    @cached_property
+    def edits_log(self) -> bool:
+        """Whether what is logged of some step is not what happened."""
+        return any(isinstance(at.change, LogEdit) for at in self.changes)
+
+    def logged(self, row: Row, before: list[Row], step: int) -> Row:
+        """What is logged of a step; before: the rows logged so far, of the steps up to it."""
+        for at in self.active(step):
+            row = at.change.logged(row, before, step, at.step)
+        return row
 
     def _segment(self, start: int) -> Segment:
         setup = self.setup

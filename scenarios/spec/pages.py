@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from trainwreck.evaluation.dataset.schema import JOINT
+from trainwreck.evaluation.dataset.schema import JOINT, LOGGING
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.config.settings import as_dict
 from trainwreck.scenarios.spec import outside
@@ -55,7 +55,7 @@ def causes(dataset: "DataSet", *, whole_catalogue: bool = True) -> tuple[dict[st
     titles = {name: pages[name]["title"] for name in families if name in pages}
     if whole_catalogue:
         for row in summary():
-            if row["kind"] == "failing":
+            if row["kind"] == "failing" or row["family"] == LOGGING:
                 families.setdefault(row["id"], row["family"])
                 titles.setdefault(row["id"], row["title"])
     return families, titles

@@ -92,7 +92,10 @@ def _check(cls: type[Scenario], id: str | None = None) -> None:
         raise wrong("knobs", "not a subclass of Knobs")
     if cls.look_alike != bool(cls.imitates):
         raise wrong("imitates", "needs the failures that a look-alike is taken for, and is for look-alikes only")
-    needed = ["fault"] if cls.look_alike else ["fault", "signature"]
+    in_log = cls.family is Family.LOGGING
+    if in_log != (set(cls.kinds) == {FaultKind.LOG}) or (in_log and not cls.look_alike):
+        raise wrong("family", f"{Family.LOGGING.value} is for faults of the log alone, in look-alikes")
+    needed = ["fault"] if cls.look_alike and not in_log else ["fault", "signature"]
     if not cls.look_alike and set(cls.kinds) == {FaultKind.STATE}:  # which ends by itself and has to be mended
         needed.append("cure")
     for method in needed:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trainwreck.evaluation.dataset.schema import SECTIONS, Harm
+from trainwreck.evaluation.dataset.schema import LOGGING, SECTIONS, Harm
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
@@ -34,6 +34,7 @@ class Family(Enum):
     STATE = "state, resume, evaluation"
     DISTRIBUTED = "distributed"
     COMPONENTS = "components"
+    LOGGING = LOGGING  # healthy runs whose log is wrong: look-alikes with a cause
     LOOK_ALIKE = "look-alikes"
 
 
@@ -166,8 +167,13 @@ class Scenario:
 
     @property
     def cause(self) -> str:
-        """The label: what a detector should name; empty for a look-alike."""
-        return "" if self.look_alike else self.id
+        """The label: what a detector should name; empty for a look-alike, unless it is the log that is wrong."""
+        return self.id if self.has_signature else ""
+
+    @property
+    def has_signature(self) -> bool:
+        """Whether there is a fault to see: in the run, or, of a look-alike, in its log alone."""
+        return not self.look_alike or self.family is Family.LOGGING
 
     @property
     def family_name(self) -> str:
@@ -176,7 +182,7 @@ class Scenario:
 
     def causes(self, seed: int, steps: int) -> dict[str, int]:
         """Each cause to its first step, the earliest first."""
-        return {} if self.look_alike else {self.id: self.onset_step(seed, steps)}
+        return {self.id: self.onset_step(seed, steps)} if self.has_signature else {}
 
     def signatures(self, run: Trace, healthy: Trace, seed: int, steps: int) -> dict[str, bool]:
         """Whether the signature of each cause holds."""

@@ -21,7 +21,7 @@ from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import carried_over, initial_parameters, layout, norm_names
 from trainwreck.scenarios.config.settings import as_dict
-from trainwreck.scenarios.spec.faults import State
+from trainwreck.scenarios.spec.faults import Row, State
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training.block import Recorded, start_block
 from trainwreck.scenarios.training.bundle import BLOCK, Place
@@ -245,9 +245,21 @@ def _result(run: Run, record: bool) -> Result:
     return Result(Trace(run.job.run_id, trace.signals, trace.evaluated), run.entered, kept)
 
 
+def _logged(run: Run, stop: int) -> dict[str, np.ndarray]:
+    """Signals of a run whose log is edited, from where it was entered to before `stop`, as they are logged."""
+    rows: list[Row] = []
+    columns = {name: np.concatenate([part[name] for part in run.parts]) for name in run.parts[0]}
+    for index in range(stop - run.entered):
+        row = {name: values[index] for name, values in columns.items()}
+        rows.append(run.job.logged(row, rows, run.entered + index))
+    return {name: np.stack([row[name] for row in rows]).astype(np.float32) for name in columns}
+
+
 def _recorded(run: Run, parts: list[dict[str, np.ndarray]], first: int, stop: int) -> Trace:
     """Telemetry from step `first` to before `stop`, of blocks that begin there; no signal where there are none."""
     count = max(stop - first, 0)
+    if parts and run.job.edits_log:
+        parts = [{name: values[first - run.entered :] for name, values in _logged(run, stop).items()}]
     evaluated = np.zeros(count, bool)
     signals: dict[str, np.ndarray] = {}
     if parts:

@@ -129,7 +129,7 @@ def run(
     first = specs[0]
     onset = next((spec.onset for spec in specs if spec.onset is not None), None)
     held: dict[str, bool] = {}
-    if not entry.look_alike and {"faulty", "twin"} <= set(traces):
+    if entry.has_signature and {"faulty", "twin"} <= set(traces):
         faulty = next(spec for spec in specs if spec.role is Role.FAULTY)
         held = signatures(entry, traces["faulty"], traces["twin"], faulty)
     return Experiment(
@@ -197,7 +197,7 @@ def run_live(
     traces = {role: result.trace for role, result in zip(by_role, results, strict=True)}
     steps = {"s": faulty.onset, "cure": cured.cure_step if cured else None}
     save(Story(title, traces, entry.telling, steps, floor=floor, called=_called(entry)), picture)
-    held = {} if entry.look_alike else signatures(entry, traces["faulty"], traces["twin"], faulty)
+    held = signatures(entry, traces["faulty"], traces["twin"], faulty) if entry.has_signature else {}
     if live:
         print(_plot({role: reduced(t, "loss") for role, t in traces.items()}, 72, 16))
     facts = {
@@ -227,6 +227,8 @@ def _called(entry: Scenario) -> str:
 
 def _kind(entry: Scenario, traces: dict[str, Trace], held: dict[str, bool]) -> str:
     """Of the faulty run, by its end alone: without healthy runs of other seeds, harm for a time is not known."""
+    if entry.look_alike:
+        return RunKind.LOOK_ALIKE.value
     run, twin = traces[Role.FAULTY.value], traces[Role.TWIN.value]
     outcome = outcome_of(run, _gap(run, twin), entry.tolerance, entry.harm)
     return kind_of(is_harmed(outcome, None), any(held.values()), compound=isinstance(entry, Compound)).value

@@ -29,9 +29,9 @@ def catalogue_facts() -> dict[str, Any]:
 def symptoms(entry: Scenario) -> list[str]:
     """Names of the functions of `evaluation.shapes` in the signature's file, in the order of that module.
 
-    A look-alike, which has no signature, has those of the failures that it imitates.
+    A look-alike without a signature has those of the failures that it imitates.
     """
-    if entry.look_alike:
+    if not entry.has_signature:
         found = {name for other in entry.imitates for name in symptoms(scenario(other))}
     else:
         found = _asked_for(entry)

@@ -24,6 +24,7 @@ WIDTH = {Axis.LAYERS: 4, Axis.BLOCKS: 2, Axis.HEADS: 4, Axis.POSITIONS: 8, Axis.
 
 # Level of each signal in a healthy run; the loss and the gradient norm have curves of their own.
 LEVEL = {
+    "layer_grad_norm": 0.5,
     "clip_coef": 1.0, "lr": 1e-2, "loss_scale": 1.0, "skipped": 0.0, "tokens_per_second": 1e4,
     "token_entropy": 3.2, "unique_share": 0.9, "pad_share": 0.0, "nonfinite_grads": 0.0, "zero_grads": 0.0,
     "nonfinite_weights": 0.0, "log_z": 4.0, "output_max": 6.0, "dead_share": 0.0,
@@ -54,6 +55,13 @@ def _trace(run_id: str, *, seed: int = 0, steps: int = STEPS, **changed: np.ndar
         signals[name] = np.asarray(values, dtype=np.float32)
     if "row_loss_max" not in changed:
         signals["row_loss_max"] = 1.3 * signals["loss"]  # no batch loses more than its worst row
+    # A log that is right agrees with itself: the norm is that of all layers, the loss the mean of its positions.
+    if "grad_norm" not in changed:
+        signals["grad_norm"] = np.linalg.norm(signals["layer_grad_norm"], axis=1).astype(np.float32)
+    elif "layer_grad_norm" not in changed:
+        signals["layer_grad_norm"] = np.repeat(signals["grad_norm"][:, None] / 2.0, 4, axis=1)
+    if "position_loss" not in changed:
+        signals["position_loss"] *= (signals["loss"] / signals["position_loss"].mean(1))[:, None]
     return Trace(run_id, signals, evaluated)
 
 

@@ -34,6 +34,7 @@ FAMILIES = (
     "state, resume, evaluation",
     "distributed",
     "components",
+    "logging",
     "look-alikes",
 )
 LOG_FORMATS = ("csv", "jsonl", "tensorboard", "trainer_state", "lightning", "mlflow", "wandb", "neptune", "text")

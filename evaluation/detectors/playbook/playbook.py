@@ -3,14 +3,24 @@
 import math
 
 from trainwreck.evaluation.detectors.base import Context, Detector, Row, Verdict
+from trainwreck.evaluation.detectors.playbook.bookkeeping import Bookkeeping
 from trainwreck.evaluation.detectors.playbook.curve_rules import CURVE_RULES
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.fact_rules import FACT_RULES
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
-from trainwreck.evaluation.detectors.playbook.rules import CURVES, DIVERGENCE, INSTABILITY, SYMPTOMS, TRAINING, Seen
+from trainwreck.evaluation.detectors.playbook.log_rules import LOG_RULES
+from trainwreck.evaluation.detectors.playbook.rules import (
+    CURVES,
+    DIVERGENCE,
+    INSTABILITY,
+    LOGS,
+    SYMPTOMS,
+    TRAINING,
+    Seen,
+)
 from trainwreck.evaluation.detectors.registry import register
 
-RULES = (*FACT_RULES, *CURVE_RULES)
+RULES = (*LOG_RULES, *FACT_RULES, *CURVE_RULES)
 READ = tuple(dict.fromkeys(name for rule in RULES for name in rule.reads))
 
 
@@ -30,7 +40,7 @@ class Playbook(Detector):
 
     name = "playbook"
     rule = f"an ordered list of {len(RULES)} rules that debugging guides teach, each naming a cause"
-    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE))
+    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS))
     blind_spots = (
         "Causes without a rule; faults that leave a lower or slower curve of the usual shape, since it knows no "
         "healthy run to compare with; the first 8 to 32 rows, which are its baseline. Planned jumps look like faults."
@@ -42,11 +52,11 @@ class Playbook(Detector):
         "layer_grad_norm", "layer_weight_norm", "layer_weight_max", "layer_update_ratio", "layer_moment_rms",
         "activation_max", "dead_share", "attention_entropy", "head_entropy", "attention_logit_max",
         "attention_mass_self", "attention_mass_future", "attention_mass_other_document", "attention_mass_padding",
-        "attention_distance", "age_loss", "rank_batch_hash", "rank_weight_hash",
+        "attention_distance", "age_loss", "position_loss", "rank_batch_hash", "rank_weight_hash",
     )  # fmt: skip
 
     def reset(self, context: Context | None) -> None:
-        self.seen = Seen(Evidence(), Integrity())
+        self.seen = Seen(Evidence(), Integrity(), Bookkeeping())
         self.strengths = [0.0] * len(RULES)
         self.row = 0
         self.judged = [0] * len(RULES)  # the latest row that said anything to the rule
@@ -55,6 +65,7 @@ class Playbook(Detector):
     def update(self, row: Row) -> Verdict:
         self.seen.curves.see(row)
         self.seen.facts.see(row)
+        self.seen.log.see(row)
         self.row += 1
         logged = {name for name in READ if row.get(name) is not None}
         for i, rule in enumerate(RULES):

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from trainwreck.evaluation.detectors.playbook.bookkeeping import Bookkeeping
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
 
@@ -11,6 +12,7 @@ INSTABILITY = "Debugging Training Instability"
 TRAINING = "Debugging training: interpreting training curves and gradient statistics"
 SYMPTOMS = "Recognizing the early signs of training instability"
 DIVERGENCE = "Debugging Divergent Loss During Training"
+LOGS = "threads on logs that are wrong (huggingface/transformers#35204, #13619; radixark/miles_diffusion#35)"
 
 STRONGEST = 100.0
 
@@ -21,6 +23,7 @@ class Seen:
 
     curves: Evidence
     facts: Integrity
+    log: Bookkeeping
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from trainwreck.evaluation.constants import HEADLINE_BUDGET
+from trainwreck.evaluation.constants import HEADLINE_BUDGET, LOG_FAULTS
 from trainwreck.evaluation.dataset.dataset import DataSet, load, telemetry_digest
 from trainwreck.evaluation.dataset.documents import Pages
 from trainwreck.evaluation.dataset.schema import SIGNALS
@@ -151,6 +151,7 @@ def _page(
     everything = {
         "scenarios": facts,
         "rules": listed(),
+        "log_faults": list(LOG_FAULTS),
         "shapes": catalogue.shapes,
         "signals": signals(),
         "budget": HEADLINE_BUDGET,

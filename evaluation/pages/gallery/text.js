@@ -40,14 +40,15 @@ function factsHtml(scenario, run) {
 
 function alarmsHtml(scenario, run) {
   if (!run.alarms.length) return "<p>Of this run no alarms are stored.</p>";
-  const since = (step) => {
+  const since = (step, causes = []) => {
     if (step === null || step === undefined) return "none";
+    if (scenario.family === "logging" && causes.length && (causes[0] === "logging" || facts.log_faults.includes(causes[0]))) return `${step}, names the log`;
     if (scenario.kind === "look-alike") return `${step}, a false alarm`;
     return run.s !== null && step < run.s ? `${step}, before the onset` : `${step}${run.v === null ? "" : ` (visible ${step >= run.v ? "+" : "-"} ${Math.abs(step - run.v)})`}`;
   };
   const rows = run.alarms.map((one) =>
     together(html`<tr><th scope="row">${one.detector}${one.failed ? html` <small>failed: ${one.failed}</small>` : ""}</th><td>${since(one.frozen)}</td>`,
-    html`<td>${since(one.default[0])}${one.default.length > 1 ? `, and ${one.default.length - 1} more` : ""}</td><td>${one.causes.length ? joined(one.causes.slice(0, 3).map(linked), ", ") : "-"}</td></tr>`));
+    html`<td>${since(one.default[0], one.causes)}${one.default.length > 1 ? `, and ${one.default.length - 1} more` : ""}</td><td>${one.causes.length ? joined(one.causes.slice(0, 3).map(linked), ", ") : "-"}</td></tr>`));
   const frozen = facts.calibration ? `threshold frozen at ${100 * facts.budget} %` : "frozen: no calibration runs";
   return html`<div class="scroll" tabindex="0" role="region" aria-label="alarms of each detector"><table class="facts"><thead><tr><th scope="col">detector</th><th scope="col">${frozen}</th><th scope="col">published default</th><th scope="col">names</th></tr></thead><tbody>${rows}</tbody></table></div>`;
 }

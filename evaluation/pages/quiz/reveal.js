@@ -11,8 +11,9 @@ const KINDS = {
 };
 
 /** The verdict on an answer, in a line. */
-function verdict(truth, answer) {
+function verdict(truth, answer, familyOf) {
   const stopped = answer.said === "stop";
+  if (stopped && isExcused(truth, answer.named, familyOf)) return ["good", "Right: the run was fine, and its log is wrong."];
   if (isNegative(truth) || ["healthy", "look-alike", "cured", "latent"].includes(truth.kind)) {
     return stopped ? ["bad", `A false alarm at step ${answer.step}: this run was fine.`] : ["good", "Right: nothing to stop here."];
   }
@@ -38,7 +39,7 @@ function clocks(truth) {
   if (truth.onset === null) return [];
   const found = [[truth.causes.length ? "s" : "event", truth.causes.length ? "onset" : "onset", truth.onset, truth.causes.length ? "the fault begins" : "what looks like a fault begins"]];
   if (truth.visible !== null) found.push(["v", "visible", truth.visible, `first seen in ${truth.shows.map(([name, step]) => `${name} (${step})`).join(", ") || "no outcome signal"}`]);
-  if (truth.causes.length && truth.visible !== null) {
+  if (truth.causes.length && truth.kind !== "look-alike" && truth.visible !== null) {
     found.push(["p", "point of no return", truth.no_return, truth.no_return_measured ? "the last step at which the cure still saves the run" : "not measured: the end of the run"]);
   }
   return found;
@@ -47,7 +48,7 @@ function clocks(truth) {
 function pointsLine(truth, answer, scale, familyOf) {
   if (!truth.measured) return "A calibration run, which gives no points.";
   const naming = namingPoints(truth, answer.step, answer.named, scale, familyOf);
-  return `${signed(points(truth, answer.step, scale))} points${naming ? `, and ${signed(naming)} for the cause` : ""}.`;
+  return `${signed(points(truth, isExcused(truth, answer.named, familyOf) ? null : answer.step, scale))} points${naming ? `, and ${signed(naming)} for the cause` : ""}.`;
 }
 
 /** The cause that was guessed, where it is not the truth and there is a run of it; of a family the first that has one. */
@@ -60,7 +61,7 @@ function guessed(truth, answer, examples, familyOf) {
 
 /** The labels of a run, compared with the answer. */
 function revealed(truth, answer, scale, familyOf) {
-  const [tone, line] = verdict(truth, answer);
+  const [tone, line] = verdict(truth, answer, familyOf);
   const pages = truth.pages.map((page) =>
     together(html`<section class="page"><h3>${page.id}: ${page.title}</h3><p class="note">Family: ${page.family}. Most diagnostic signal: ${page.telling}.</p><dl>`,
     page.sections.map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`), html`</dl></section>`));

@@ -3,9 +3,17 @@
    `trainwreck quiz grade` gives the same numbers with intervals. */
 
 const FAILING = ["failing", "compound"];
+const LOGGING = "logging"; // family of causes that are in the log alone
 
 const isFailing = (truth) => truth.measured && FAILING.includes(truth.kind) && truth.visible !== null;
 const isNegative = (truth) => truth.measured && (truth.kind === "healthy" || truth.kind === "look-alike");
+
+/** Whether a stop names the log of a healthy run that is logged wrongly: no false alarm. */
+const isExcused = (truth, names, familyOf) =>
+  truth.kind === "look-alike" && truth.families.includes(LOGGING) && names.length > 0 && (names[0] === LOGGING || familyOf(names[0]) === LOGGING);
+
+/** An answer, {truth, first, named}, as it counts. */
+const counted = (run, familyOf) => (isExcused(run.truth, run.named, familyOf) ? { ...run, first: null } : run);
 
 /** Metric 2: under the fault, and while the run can still be saved. */
 const inTime = (truth, first) => first !== null && truth.onset <= first && first < truth.no_return;
@@ -38,7 +46,7 @@ function namingPoints(truth, first, names, scale, familyOf) {
 }
 
 /** All points of one answer: {truth, first, named}. */
-const answerPoints = (run, scale, familyOf) => points(run.truth, run.first, scale) + namingPoints(run.truth, run.first, run.named, scale, familyOf);
+const answerPoints = (run, scale, familyOf) => points(run.truth, counted(run, familyOf).first, scale) + namingPoints(run.truth, run.first, run.named, scale, familyOf);
 
 const mean = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null);
 
@@ -54,6 +62,7 @@ function macro(runs, group, value) {
 
 /** A row of the table. results: one {truth, first, named} for each run. */
 function scored(results, scale, familyOf) {
+  results = results.map((run) => counted(run, familyOf));
   const failing = results.filter((run) => isFailing(run.truth)), negative = results.filter((run) => isNegative(run.truth));
   const stopped = (kind) => mean(negative.filter((run) => run.truth.kind === kind).map((run) => (run.first === null ? 0 : 1)));
   const found = (run) => inTime(run.truth, run.first);

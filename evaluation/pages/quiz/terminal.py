@@ -10,12 +10,13 @@ import numpy as np
 
 from trainwreck.evaluation.constants import UNKNOWN
 from trainwreck.evaluation.dataset.dataset import DataSet
-from trainwreck.evaluation.dataset.schema import FAILURES
+from trainwreck.evaluation.dataset.schema import FAILURES, LOGGING
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.pages.quiz.answers import HEALTHY, MOST_NAMED, NAME, NOTHING, STOP, Answer, Sheet, is_name
 from trainwreck.evaluation.pages.quiz.curves import FIRST, curves
 from trainwreck.evaluation.pages.quiz.quiz import Quiz
 from trainwreck.evaluation.pages.quiz.truth import truths
+from trainwreck.evaluation.scoring.outcomes import is_excused
 
 ROWS = 10  # that Enter shows
 HELP = f"""Enter        {ROWS} more rows; a number: so many
@@ -167,7 +168,8 @@ def _truth(truth: dict[str, Any], answer: Answer) -> str:
         if stop is not None and answer.named:
             lines.append(f"named {', '.join(answer.named)}: {_judged(truth, answer.named)}")
     elif stop is not None:
-        lines.append("a false alarm")
+        named_log = LOGGING in truth["families"] and is_excused(LOGGING, answer.named)
+        lines.append("no false alarm: the run was fine, and its log is wrong" if named_log else "a false alarm")
     for page in truth["pages"]:
         lines += [f"{name}: {text}" for name, text in page["sections"] if name in SHOWN]
     alarms = sorted((one["first"], one["name"]) for one in truth["detectors"] if one["first"] is not None)

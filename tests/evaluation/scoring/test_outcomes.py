@@ -1,6 +1,7 @@
 """The runs table and the alarms, joined."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from trainwreck.evaluation.replay.alarms import labelled_alarms
 from trainwreck.evaluation.replay.oracles import oracle_alarms
 from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.scoring.breakdown import exposure
+from trainwreck.evaluation.scoring.metrics.recall import firsts_above
 from trainwreck.evaluation.scoring.outcomes import outcomes
 from trainwreck.evaluation.scoring.reference import baseline
 from trainwreck.evaluation.scoring.run_labels import run_labels
@@ -111,6 +113,39 @@ def test_labels_that_contradict_themselves(make_run: Any, label: dict[str, Any],
     runs = frame(make_run("h"), make_run("bad", **(good | label)))
     with pytest.raises(InputError, match=f"runs: bad: {complaint}"):
         outcomes(run_labels(runs), {run: labelled_alarms(run, 119, None) for run in ("h", "bad")})
+
+
+def test_an_alarm_that_names_a_wrong_log_is_no_false_alarm(make_run: Any) -> None:
+    """At the default as at thresholds, whichever fault of the log is named; otherwise it is one."""
+    wrong = {"kind": "look-alike", "scenario": "log_loss_summed", "cause": "log_loss_summed", "family": "logging"}
+    alike = {"kind": "look-alike", "scenario": "benign_bimodal_loss", "family": "look-alikes"}
+    failing = {"kind": "failing", "cause": "high_lr", "family": "optimisation", "onset_step": 20, "visible_step": 30}
+    runs = frame(
+        make_run("right", **wrong, onset_step=20), make_run("kin", **wrong, onset_step=20),
+        make_run("family", **wrong, onset_step=20), make_run("else", **wrong, onset_step=20),
+        make_run("nothing", **wrong, onset_step=20), make_run("alike", **alike), make_run("f", **failing),
+    )  # fmt: skip
+    named = {
+        "right": ("log_loss_summed", "high_lr"), "kin": ("log_rows_missing",), "family": ("logging",),
+        "else": ("high_lr", "log_loss_summed"), "nothing": (), "alike": ("log_loss_summed",), "f": ("log_loss_summed",),
+    }  # fmt: skip
+    found = outcomes(run_labels(runs), {run: labelled_alarms(run, 119, 40, causes) for run, causes in named.items()})
+    assert found.negative.tolist() == [True] * 6 + [False]
+    assert found.first.tolist() == [math.inf] * 3 + [40.0] * 4
+    assert [len(one) for one in found.edges] == [0, 0, 0, 1, 1, 1, 1]
+    assert firsts_above(found.steps, found.scores, np.array([0.5])).tolist() == [found.first.tolist()]
+
+
+def test_a_later_answer_that_is_not_the_log_stops_the_run(make_run: Any) -> None:
+    wrong = {"kind": "look-alike", "scenario": "log_loss_summed", "cause": "log_loss_summed", "family": "logging"}
+    one = labelled_alarms("r", 119, 40, ("log_loss_summed",))
+    scores = np.where(one.steps < 40, 0.0, np.where(one.steps < 60, 1.0, 2.0))
+    answers = ((40, ("log_loss_summed",)), (60, ("high_lr",)))
+    found = outcomes(
+        run_labels(frame(make_run("r", **wrong, onset_step=20))), {"r": replace(one, scores=scores, answers=answers)}
+    )
+    assert found.first.tolist() == [math.inf]
+    assert firsts_above(found.steps, found.scores, np.array([0.5, 1.5])).ravel().tolist() == [60.0, 60.0]
 
 
 def test_a_compound_run_is_a_positive(make_run: Any) -> None:

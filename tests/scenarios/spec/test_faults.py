@@ -21,6 +21,7 @@ from trainwreck.scenarios.spec.faults import (
     Curve,
     DataTransform,
     FaultKind,
+    LogEdit,
     ParametrizationEdit,
     Scaled,
     SchedulePosition,
@@ -56,6 +57,10 @@ def frozen(updates, plan):
     return dataclasses.replace(updates, reaches_NP=torch.zeros(1, plan.size, dtype=torch.bool))
 
 
+def halved(row, before, since):
+    return {**row, "loss": row["loss"] / 2}
+
+
 CHANGES = {
     "setting": (Setting("optimizer.lr", 0.5), FaultKind.SETTING, "setup"),
     "scaled": (Scaled("optimizer.lr", 3.0), FaultKind.SETTING, "setup"),
@@ -66,6 +71,7 @@ CHANGES = {
     "curve": (Curve(lambda rate, since, setup: rate + since), FaultKind.TENSOR, "learning_rate"),
     "data transform": (DataTransform(shuffled, "shuffled"), FaultKind.DATA, "batch"),
     "state edit": (StateEdit(swapped, since=-3), FaultKind.STATE, "state"),
+    "log edit": (LogEdit(halved), FaultKind.LOG, "log"),
     "undo": (Undo(), None, ""),
     "none": (Change(), None, ""),
 }
@@ -80,7 +86,7 @@ def test_a_change_touches_its_own_part_alone(entry, tiny):
     change, kind, touched = entry
     tables, state, earlier = healthy_tables(tiny.model, 1), {"second": 1}, {4: {"second": 2}}
     parametrization, updates = Parametrization(), Updates()
-    batch = training_block(tiny, 3, range(7, 8)).at(0)
+    batch, row = training_block(tiny, 3, range(7, 8)).at(0), {"loss": 3.0}
     left = {
         "setup": change.setup(tiny) is tiny,
         "tables": change.tables(tables, tiny) is tables,
@@ -89,6 +95,7 @@ def test_a_change_touches_its_own_part_alone(entry, tiny):
         "learning_rate": change.learning_rate(0.25, 7, 5, tiny) == 0.25,
         "batch": change.batch(batch, 7, 5, 3) is batch,
         "state": change.state(state, earlier, 7) is state,
+        "log": change.logged(row, [], 7, 5) is row,
     }
     assert [name for name, same in left.items() if not same] == ([touched] if touched else [])
     assert getattr(change, "kind", None) is kind

@@ -36,6 +36,7 @@ ALONE = {
     "exchange.shards": "ddp_same_data",
     "exchange.summed": "ddp_gradients_not_averaged",
     "label_smoothing": "label_smoothing_too_high",
+    "log": "log_loss_summed log_nan_as_zero log_norm_of_one_shard log_rows_missing",
     "learning rate": "high_lr lr_jump benign_decay_phase benign_warm_restart",
     "model.attention": "softmax_unshifted",
     "model.init.head_std": "output_init_too_large",
@@ -163,6 +164,15 @@ def fields(part, prefix):
     return {f"{prefix}.{f.name}": getattr(part, f.name) for f in dataclasses.fields(part)}
 
 
+def logged(job, steps):
+    """Rows as they are logged of some steps; what happened is a function of the step's number."""
+    rows = []
+    for step in range(steps.stop):
+        happened = {"loss": np.float32(step + 1), "grad_norm": np.float32(step + 2 if step % 3 else np.inf)}
+        rows.append(job.logged(happened, rows, step))
+    return [{name: float(value) for name, value in rows[step].items()} for step in steps]
+
+
 def given(job, steps):
     """All that the loop is given for a range of steps in a segment, but the setup, by name."""
     segment = job.segment(steps.start)
@@ -171,6 +181,7 @@ def given(job, steps):
         found |= fields(getattr(segment, name), name)
     found |= fields(job.batches(steps), "batch")
     found["learning rate"] = [job.learning_rate(step) for step in steps]
+    found["log"] = logged(job, steps)
     found["clock"] = [job.seconds(1.0, step) for step in steps]
     return found
 
@@ -217,14 +228,20 @@ def declared(name):
 
 def group(what, resumed):
     """What a difference is made of; a setting and a variant are both configured."""
-    known = {"batch": "data", "learning rate": "tensor", "clock": "state" if resumed else "data", "state": "state"}
+    known = {
+        "batch": "data",
+        "log": "log",
+        "learning rate": "tensor",
+        "clock": "state" if resumed else "data",
+        "state": "state",
+    }
     known |= dict.fromkeys(("tables", "parametrization", "updates"), "tensor") | {"exchange": "process"}
     return known.get(what, known.get(what.split(".")[0], "setup"))
 
 
 GROUPS = {
     FaultKind.SETTING: "setup", FaultKind.VARIANT: "setup", FaultKind.TENSOR: "tensor", FaultKind.DATA: "data",
-    FaultKind.STATE: "state", FaultKind.PROCESS: "process",
+    FaultKind.STATE: "state", FaultKind.PROCESS: "process", FaultKind.LOG: "log",
 }  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""Logs that are wrong while training is right."""
