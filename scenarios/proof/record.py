@@ -206,10 +206,10 @@ faulty run, its twin and the cured run are trained, and as many healthy runs of 
 - **seeds**: those from 0 on, and as many fresh ones (`trainwreck verify --fresh --record`), which are drawn by the
   command when the predicate is finished; a predicate that is touched loses its fresh half. Shares are of each half,
   with the exact binomial interval (95 %) of both together, by which **proven** is decided.
-- `8*`: a first half that an earlier predicate judged. Today's asks for all that the earlier one did, and mostly more: where
-  no twin or healthy run met that one, none meets today's, but a faulty run may have lost its signature. In the record
-  (`scenarios/spec/proofs.json`) `judged_at` is the commit of a half that is older than the hashes of predicates; its
-  predicate was compared with today's clause by clause, with every function that it calls.
+- `8*`: a first half that an earlier predicate judged. Today's asks for all that the earlier one did, and mostly more:
+  where no twin or healthy run met that one, none meets today's, but a faulty run may have lost its signature. In the
+  record (`scenarios/spec/proofs.json`) `judged_at` is the commit of a half that is older than the hashes of predicates;
+  its predicate was compared with today's clause by clause, with every function that it calls.
 - **signature**: share of runs on which the scenario's predicate holds: at least 95 % of faulty runs of the first half
   and 90 % of both, so that one of sixteen may lack it; at most 2 % of twins and of healthy runs (each compared with a
   run of another seed).
