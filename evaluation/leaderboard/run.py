@@ -44,7 +44,7 @@ TRACKS = (BLIND, "informed")
 SHOWN = ("profile", "rank", "detector", f"recall_{HEADLINE_BUDGET}", f"stopped_{HEADLINE_BUDGET}", "skill", "top1")
 Progress = Callable[[int, int, str], None]
 """Called as progress(runs done, runs in all, run_id)."""
-Finished = Callable[[Scorecard], None]
+Finished = Callable[[Scorecard], object]
 """Called with each scorecard as soon as its detector has seen every run."""
 
 

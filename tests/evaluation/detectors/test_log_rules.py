@@ -57,3 +57,12 @@ def test_a_log_that_contradicts_itself_is_named(cause: str, make_trace: Any) -> 
     assert alarms.first_alarm is not None
     assert ONSET <= alarms.first_alarm <= ONSET + 8
     assert cause not in replay(Playbook, make_trace("right", steps=S, **right)).causes
+
+
+def test_rows_of_few_digits_are_alike_by_chance(make_trace: Any) -> None:
+    """As in a public log of 20,000 rows with four decimals of the loss and two of the gradient norm."""
+    cause = "log_rows_missing"
+    logged = {"loss": LOSS[LATE].round(3), "grad_norm": NORM[LATE].round(2)}
+    assert cause not in replay(Playbook, make_trace("rounded", steps=S, **logged)).causes
+    finer = {"loss": LOSS[LATE].round(5), "grad_norm": NORM[LATE].round(5)}
+    assert cause in replay(Playbook, make_trace("finer", steps=S, **finer)).causes
