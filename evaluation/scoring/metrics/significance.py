@@ -30,6 +30,7 @@ class Permutation:
         cells = np.zeros((self.rows, self.columns))
         np.add.at(cells, (self.scenario, self.seed), difference)
         cells = cells[cells.any(axis=1)]  # a sign changes nothing elsewhere
+        cells = cells[:, cells.any(axis=0)]  # seeds that show nothing, as those of healthy runs, say nothing of seeds
         if not len(cells):
             return 1.0
         cells /= np.abs(cells).max()
@@ -55,7 +56,7 @@ class Permutation:
         """Studentised sum under each sign pattern, and its degrees of freedom. signs: [R, rows]. Returns [R], [R]"""
         by_seed = signs @ cells
         total = by_seed.sum(axis=1)
-        rows, columns = len(cells), self.columns
+        rows, columns = cells.shape
         squares = (cells.sum(axis=1) ** 2).sum(), (by_seed**2).sum(axis=1), (cells**2).sum()
         scenario = np.maximum(squares[0] - total**2 / rows, 0.0) * (rows / (rows - 1) if rows > 1 else 0.0)
         seed = np.maximum(squares[1] - total**2 / columns, 0.0) * (columns / (columns - 1) if columns > 1 else 0.0)

@@ -85,6 +85,17 @@ def test_what_runs_count_as_independent_would_find_too_often() -> None:
     assert found / 60 > 0.3
 
 
+def test_seeds_of_healthy_runs_say_nothing_of_how_many_seeds_failing_runs_have() -> None:
+    random = np.random.default_rng(3)
+    difference = (0.15 + 0.5 * random.normal(size=(1, 6)) + random.normal(size=(40, 6))).ravel()
+    scenario, seed = np.repeat(np.arange(40), 6), np.tile(np.arange(6), 40)
+    p_value = Permutation(scenario, seed).p_value(difference)
+    assert 0.02 < p_value < 0.9
+    healthy = np.arange(300)
+    more = Permutation(np.append(scenario, 40 + healthy % 5), np.append(seed, 6 + healthy))
+    assert more.p_value(np.append(difference, np.zeros(300))) == p_value
+
+
 def test_a_difference_is_found() -> None:
     random = np.random.default_rng(0)
     difference = 0.5 + random.normal(size=(40, 1)) * 0.5 + random.normal(size=(40, 10)) * 0.5
