@@ -19,7 +19,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, LogEdit
+from trainwreck.scenarios.spec.faults import Change, FaultKind, LogEdit, Row
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
@@ -41,9 +41,10 @@ class LogNanAsZero(Scenario):
         return bases.chain_fp16(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        return [
-            LogEdit(lambda row, before, since: {**row, "loss": row["loss"] if np.isfinite(row["grad_norm"]) else 0.0})
-        ]
+        def numbers(row: Row, before: list[Row], since: int) -> Row:
+            return {**row, "loss": row["loss"] if np.isfinite(row["grad_norm"]) else 0.0}
+
+        return [LogEdit(numbers)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         zero = run["loss"] == 0

@@ -202,7 +202,7 @@ def test_no_training_run_has_what_is_held_out_by_rule(of):
 
 
 def test_one_in_five_look_alikes_and_of_the_smaller_bases_are_held_out():
-    every = [entry.id for entry in scenarios().values() if entry.look_alike]
+    every = [entry.id for entry in draws.planned().values() if entry.look_alike]
     assert len(standard_plan.held_out_look_alikes()) == round(len(every) / 5)
     failing = Counter(case.base for case in standard_plan.home() if not case.entry.look_alike)
     at_home = standard_plan.held_out_bases() & failing.keys()

@@ -319,7 +319,7 @@ def test_fresh_seeds_are_drawn_once_a_folder(tmp_path):
 
 def signature_of(text):
     """A scenario with this signature, in a file that `inspect` can read."""
-    lines = f"class Made:\n    look_alike = False\n\n    def signature(self, run, healthy, onset):\n        {text}\n"
+    lines = f"class Made:\n    has_signature = True\n\n    def signature(self, run, healthy, onset):\n        {text}\n"
     name = f"<made {text}>"
     linecache.cache[name] = (len(lines), None, lines.splitlines(True), name)
     space = {}
