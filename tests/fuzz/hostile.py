@@ -76,6 +76,8 @@ def mutated(draw: random.Random, content: Any) -> Any:
                 visit(child)
 
     visit(content)
+    if not nodes:
+        return value(draw)  # an earlier edit left nothing to edit
     # The nodes near the root are few: half of the edits are of those.
     near = [(content, key) for key in content] if isinstance(content, dict) else nodes
     parent, key = draw.choice(near if draw.random() < 0.5 and near else nodes)
