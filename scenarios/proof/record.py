@@ -209,7 +209,8 @@ faulty run, its twin and the cured run are trained, and as many healthy runs of 
 - `8*`: a first half that an earlier predicate judged. Today's asks for all that the earlier one did, and mostly more:
   where no twin or healthy run met that one, none meets today's, but a faulty run may have lost its signature. In the
   record (`scenarios/spec/proofs.json`) `judged_at` is the commit of a half that is older than the hashes of predicates;
-  its predicate was compared with today's clause by clause, with every function that it calls.
+  its predicate was compared with today's clause by clause, with every function that it calls, in part by reading:
+  no command does that. `trainwreck verify ID --record` trains and judges the half anew.
 - **signature**: share of runs on which the scenario's predicate holds: at least 95 % of faulty runs of the first half
   and 90 % of both, so that one of sixteen may lack it; at most 2 % of twins and of healthy runs (each compared with a
   run of another seed).

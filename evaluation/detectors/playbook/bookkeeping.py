@@ -19,9 +19,8 @@ class Bookkeeping:
     """Whether the latest rows agree with themselves and with those before.
 
     summed: rows in a row whose loss is the same whole number of times the mean of its own positions; at_once: and in
-    the row before the first of them it was that mean. norm_share: the
-    norm over that of the layers' norms. again: of the latest `WITHIN` rows, those that repeat an older one, in
-    `FEWEST_DIGITS` and more, and not the row before.
+    the row before the first of them it was that mean. norm_share: the norm over that of the layers' norms. again: of
+    the latest `WITHIN` rows, those that repeat an older one, in `FEWEST_DIGITS` and more, and not the row before.
     """
 
     def __init__(self) -> None:
