@@ -12,6 +12,15 @@ V = TypeVar("V")
 LINES, WIDTH = 30, 110  # of what is printed, at most
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things, in the singular where it is one.
+
+    >>> count(1, "run"), count(12, "run")
+    ('1 run', '12 runs')
+    """
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def few(lines: Iterable[str]) -> str:
     """Lines as one text, of which the last is "..." where there are more than `LINES`."""
     every = list(lines)

@@ -20,6 +20,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.schema import UNDER_FAULT, UNHARMED, Harm, Outcome, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.labels.visible import Departure
+from trainwreck.evaluation.short_forms import count
 
 LOSSES = ("loss", "validation_loss")
 
@@ -79,4 +80,4 @@ def counted(rows: Iterable[Mapping[Any, Any]]) -> str:
     counts = ", ".join(f"{kinds[kind]} {kind}" for kind in UNDER_FAULT if kinds[kind] or kind in always)
     held = [held for row in faulty if (held := signature_held(row)) is not None]
     judged = f"; the signature holds in {sum(held)} of {len(held)}" if held else ""
-    return f"{len(faulty)} run{'s' * (len(faulty) != 1)} under a fault: {counts}{judged}"
+    return f"{count(len(faulty), 'run')} under a fault: {counts}{judged}"

@@ -40,7 +40,7 @@ from trainwreck.evaluation.scoring.operating_points import (
 )
 from trainwreck.evaluation.scoring.outcomes import Outcomes, outcomes
 from trainwreck.evaluation.scoring.reference import Baseline
-from trainwreck.evaluation.short_forms import Series, few
+from trainwreck.evaluation.short_forms import Series, count, few
 
 # The numbers that summarise a scorecard, attribute to unit; each is defined by the attribute's docstring.
 HEADLINES = {
@@ -369,10 +369,10 @@ def _notes(frame: Baseline, one: Outcomes) -> list[str]:
     if guessed:
         notes.append(f"the point of no return was not measured for {guessed} failing runs: there p = T")
     if one.never_visible.any():
-        notes.append(f"{int(one.never_visible.sum())} failing runs never become visible and are left out")
+        notes.append(f"{count(int(one.never_visible.sum()), 'failing run')} left out, never visible")
     not_shown = int((~frame.everything.tuning & (frame.everything.kind == RunKind.NOT_SHOWN.value)).sum())
     if not_shown:
-        notes.append(f"{not_shown} runs whose fault is not shown count neither as failing nor as healthy")
+        notes.append(f"{count(not_shown, 'run')} whose fault is not shown: neither failing nor healthy")
     if not one.failing.any():
         notes.append("no failing run with a visible step: recall, delay, lead, diagnosis and skill are undefined")
     scenarios, seeds = (len(np.unique(values[one.failing])) for values in (one.subject, one.seed))

@@ -9,6 +9,7 @@ from typing import TypeVar
 from trainwreck.evaluation.dataset.documents import read_plan
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.short_forms import count
 from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.small_plans import demo, sample
@@ -73,17 +74,18 @@ def planned(specs: Sequence[RunSpec]) -> str:
     """How many runs of a sweep will be trained and what each is for, in one line.
 
     >>> planned(resolve(["scenario=mask_missing", "seed=range(2)"])[1])
-    '14 runs: 2 faulty, 2 twins, 2 cured, 8 healthy ones more (8 a base, for visible steps and thresholds); 1 base'
+    '14 runs: 2 faulty, 2 twins, 2 cured, 8 healthy runs more (8 a base, for visible steps and thresholds); 1 base'
     """
     measured = [spec for spec in specs if spec.split is not Split.CALIBRATION]
     roles = Counter("look-alike" if s.role is Role.FAULTY and s.entry.look_alike else s.role.value for s in measured)
     parts = [f"{roles[role]} {role}" for role in (Role.FAULTY.value, "look-alike") if roles[role]]
-    parts += [f"{roles[Role.TWIN.value]} twins"] if roles[Role.TWIN.value] else []
+    parts += [count(roles[Role.TWIN.value], "twin")] if roles[Role.TWIN.value] else []
     parts += [f"{roles[Role.CURED.value]} cured"] if roles[Role.CURED.value] else []
     if more := len(specs) - len(measured):
-        parts.append(f"{more} healthy ones more ({len(CALIBRATION_SEEDS)} a base, for visible steps and thresholds)")
+        each = len(CALIBRATION_SEEDS)
+        parts.append(f"{count(more, 'healthy run')} more ({each} a base, for visible steps and thresholds)")
     bases = len({spec.base for spec in specs})
-    return f"{len(specs)} runs: {', '.join(parts)}; {bases} base{'s' * (bases != 1)}"
+    return f"{count(len(specs), 'run')}: {', '.join(parts)}; {count(bases, 'base')}"
 
 
 def _refuse_drafts(spec: RunSpec) -> None:

@@ -22,7 +22,7 @@ def test_import_and_score(call, here, log):
     assert result.code == 0, result.err
     assert "60 decimal commas" in result.out
     assert "ignored: note (no known signal)" in result.out
-    assert "mine: 1 runs" in result.out
+    assert "mine: 1 run" in result.out
     (run_id,) = load("mine").runs["run_id"]
     result = call("score", "mine", "--detector", "nonfinite_loss", "--detector", "zclip")
     assert result.code == 0, result.err

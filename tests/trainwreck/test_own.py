@@ -29,7 +29,7 @@ def test_a_sweep_of_a_file_says_what_it_trains_and_that_it_is_not_proven(own, ca
     sweep = (f"scenario={own}", "fault.factor=0.01,0.03", *longer, "--text", "mine.txt")
     made = call("generate", *sweep, "--out", "made", "--workers", "1")
     assert made.code == 0, made.err
-    assert made.err.startswith("13 runs: 2 faulty, 1 twins, 2 cured, 8 healthy ones more")
+    assert made.err.startswith("13 runs: 2 faulty, 1 twin, 2 cured, 8 healthy runs more")
     assert "not proven on this machine, so flagged in the labels: stuck_rate" in made.out
     runs = trainwreck.load("made").runs
     faulty = runs["scenario"] == "stuck_rate"

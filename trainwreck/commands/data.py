@@ -26,6 +26,7 @@ from trainwreck.commands.score import replayed, write_page
 from trainwreck.commands.tables import number, print_board, print_json, print_table, shortened
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.progress import progress
+from trainwreck.evaluation.short_forms import count
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.dataset import DataSet
@@ -105,7 +106,7 @@ def generate(
     kinds = dataset.runs["kind"].value_counts().to_dict()
     if as_json:
         return print_json({"data_set": str(out), "runs": len(dataset), "kinds": kinds})
-    print(f"{out}: {len(dataset)} runs ({', '.join(f'{v} {k}' for k, v in kinds.items())})")
+    print(f"{out}: {count(len(dataset), 'run')} ({', '.join(f'{v} {k}' for k, v in kinds.items())})")
     print(counted(dataset.runs.to_dict("records")))
     if UNPROVEN in dataset.runs and (ids := sorted(set(dataset.runs.loc[dataset.runs[UNPROVEN], "scenario"]))):
         print(f"not proven on this machine, so flagged in the labels: {', '.join(ids)}; see `trainwreck verify`")
@@ -282,7 +283,7 @@ def _print_differences(one: "DataSet", apart: "list[Comparison]", summary: "Summ
     print(summary.text())
     for ids, name in zip(missing, ("first", "second"), strict=True):
         if ids:
-            print(f"{len(ids)} runs only in the {name}: {shortened(ids)}")
+            print(f"{count(len(ids), 'run')} only in the {name}: {shortened(ids)}")
     changed = sorted({part for c in apart for part in c.changed})
     if changed:
         print(f"environments differ in: {', '.join(changed)}")
@@ -332,7 +333,7 @@ def release(
     splits = dataset.manifest["release"]["splits"]
     if as_json:
         return print_json({"release": str(out), "runs": len(dataset), "splits": splits})
-    print(f"{out}: {len(dataset)} runs ({', '.join(f'{runs} {split}' for split, runs in splits.items())})")
+    print(f"{out}: {count(len(dataset), 'run')} ({', '.join(f'{runs} {split}' for split, runs in splits.items())})")
 
 
 def train_plan(
@@ -354,7 +355,7 @@ def train_plan(
     from trainwreck.scenarios.datasets.generate import generate as run_plan
 
     engine = engine or EngineOptions(workers=workers).settings(out, where.device)
-    with progress(f"train {len(specs)} runs", quiet=quiet) as tick:
+    with progress(f"train {count(len(specs), 'run')}", quiet=quiet) as tick:
 
         def report(done: int, total: int, steps: int, all_steps: int, left: float | None) -> None:
             nonlocal counts

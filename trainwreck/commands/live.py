@@ -99,7 +99,7 @@ def watch(
     """
     for option, value in (("--pid", pid), ("--idle", idle)):
         if value is not None and not follow:
-            raise InputError(f"{option}: {value:g} is not allowed without --follow; allowed: both")
+            raise InputError(f"{option}: {value} is not allowed without --follow; allowed: both")
     if kill_after is not None and (pid is None or on_alarm != "stop"):
         raise InputError(f"--kill-after: {kill_after:g} is not allowed; allowed: with --pid and --on-alarm stop")
     from trainwreck.evaluation.live.actions import at_command_line

@@ -25,6 +25,7 @@ from trainwreck.evaluation.errors import InputError, printable
 from trainwreck.evaluation.intervals import interval_text
 from trainwreck.evaluation.progress import progress
 from trainwreck.evaluation.replay.sandbox.limits import Limits
+from trainwreck.evaluation.short_forms import count
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.dataset import DataSet
@@ -94,7 +95,7 @@ def import_(
     for entry in entries:
         if entry["blanks"] and entry["blanks"]["since"]:
             print(printable(_blanks(entry)))
-    print(f"{out}: {len(entries)} runs")
+    print(f"{out}: {count(len(entries), 'run')}")
 
 
 def _blanks(entry: dict[str, Any]) -> str:

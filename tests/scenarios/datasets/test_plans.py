@@ -149,6 +149,6 @@ def test_small_plans_have_a_train_split_that_a_detector_can_learn_from(plan, run
 def test_what_a_sweep_will_train_is_told_before():
     swept = ["scenario=mask_missing,benign_clean_resume", "seed=range(2)", "optimizer.lr=0.01,0.02"]
     assert planned(resolve(swept)[1]) == (
-        "32 runs: 4 faulty, 4 look-alike, 4 twins, 4 cured, 16 healthy ones more (8 a base, for visible steps and "
+        "32 runs: 4 faulty, 4 look-alike, 4 twins, 4 cured, 16 healthy runs more (8 a base, for visible steps and "
         "thresholds); 2 bases"
     )

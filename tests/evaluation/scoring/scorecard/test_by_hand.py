@@ -109,7 +109,7 @@ def test_cost_skill_by_hand(by_hand: DataSet, at_loss: Any) -> None:
 def test_what_the_notes_say(by_hand: DataSet, at_loss: Any) -> None:
     notes = score(at_loss, by_hand).notes
     assert "the point of no return was not measured for 1 failing runs: there p = T" in notes
-    assert "1 failing runs never become visible and are left out" in notes
+    assert "1 failing run left out, never visible" in notes
     assert "a budget of 1% needs 300 calibration runs; here are 20, with which no recall is above 0.21" in notes
     assert any("1 by scenario, 4 by seed" in note for note in notes)
 

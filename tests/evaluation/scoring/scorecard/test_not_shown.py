@@ -53,5 +53,5 @@ def test_it_is_neither_positive_nor_negative_and_a_note_counts_it(beside: Any, l
     for one in (labels.failing, labels.never_visible, labels.healthy, labels.look_alike, labels.negative):
         assert not one[mine].any()
     notes = score(at_loss, data).notes
-    assert "1 runs whose fault is not shown count neither as failing nor as healthy" in notes
+    assert "1 run whose fault is not shown: neither failing nor healthy" in notes
     assert not any("not shown" in note for note in score(at_loss, beside(None, levels())).notes)
