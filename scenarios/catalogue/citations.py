@@ -14,3 +14,6 @@ TRANSFORMERS_35204 = "huggingface/transformers#35204, logged loss is not correct
 TRANSFORMERS_13619 = "huggingface/transformers#13619, Add nan/inf logging filter"
 MILES_35 = "radixark/miles_diffusion#35, materialize clip_grad_norm's DTensor before logging"
 WANDB_5913 = "wandb/wandb#5913, Wandb stores wrong step, drops all following logs"
+TRL_3526 = "huggingface/trl#3526, packing with flash attention kwargs to avoid cross-contamination"
+TRANSFORMERS_29285 = "huggingface/transformers#29285, RoPE loses precision for Llama and Gemma"
+GPT_NEOX_1003 = "EleutherAI/gpt-neox#1003, RotaryEmbedding is wrong for certain pairs in reduced precision"

@@ -76,6 +76,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "mlp_bias": some("mlp_bias", 0.0),
         "scale_residual": values["scale_residual"] == [True],
         "rope_base": program.base.model.rope_base,
+        "learned": some("positions", "rotary"),
         "qk_norm": some("qk_norm", False),
         "placement": values["placement"],
         "half": how_often("format", "fp16"),
