@@ -17,3 +17,4 @@ WANDB_5913 = "wandb/wandb#5913, Wandb stores wrong step, drops all following log
 TRL_3526 = "huggingface/trl#3526, packing with flash attention kwargs to avoid cross-contamination"
 TRANSFORMERS_29285 = "huggingface/transformers#29285, RoPE loses precision for Llama and Gemma"
 GPT_NEOX_1003 = "EleutherAI/gpt-neox#1003, RotaryEmbedding is wrong for certain pairs in reduced precision"
+MARIN_1803 = "marin-community/marin#1803, controlled comparison of Feistel and linear shuffle"

@@ -91,6 +91,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "at": dropout or noise or some("evaluated_rows", 0),
         "q_positions": "q_positions" in varied,
         "k_positions": "k_positions" in varied,
+        "rounded_angles": "angle_format" in varied,
         "fp16_scores": "fp16_scores" in values["attention"],
         "unshifted": "softmax_unshifted" in values["attention"],
         "scale": "c.scale" if "scale" in varied else "(c.width // c.heads) ** -0.5",
