@@ -18,3 +18,5 @@ TRL_3526 = "huggingface/trl#3526, packing with flash attention kwargs to avoid c
 TRANSFORMERS_29285 = "huggingface/transformers#29285, RoPE loses precision for Llama and Gemma"
 GPT_NEOX_1003 = "EleutherAI/gpt-neox#1003, RotaryEmbedding is wrong for certain pairs in reduced precision"
 MARIN_1803 = "marin-community/marin#1803, controlled comparison of Feistel and linear shuffle"
+ACCELERATE_1451 = "huggingface/accelerate#1451, permanent skipping of batches with skip_first_batches"
+ACCELERATE_2016 = "huggingface/accelerate#2016, dataloader yields incorrect sequence after resuming"

@@ -157,6 +157,8 @@ def _signal_lines(signals: set[str], clock: str, ranks: bool) -> list[str]:
         found.append("row |= {name: [float(x) for x in values] for name, values in seen.items()}")
     if ranks:
         found += lines.OF_RANKS
+    elif "rank_batch_hash" in signals:
+        found.append('row["rank_batch_hash"] = [zlib.crc32(batch.inputs.tobytes()) % 2**24]')
     return found
 
 

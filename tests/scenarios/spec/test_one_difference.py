@@ -125,6 +125,7 @@ TOGETHER = {
         "one factor on every spread",
     ),
     "data_replayed": ("batch, clock", "a resume, and what it loses"),
+    "resume_skips_data": ("batch, clock", "a resume, and what it loses"),
     "unseeded_runs": ("batch, clock", "a resume, and what it loses"),
     "late_finetune_divergence": (
         "clock, learning rate, optimizer.clip",
