@@ -20,3 +20,4 @@ GPT_NEOX_1003 = "EleutherAI/gpt-neox#1003, RotaryEmbedding is wrong for certain 
 MARIN_1803 = "marin-community/marin#1803, controlled comparison of Feistel and linear shuffle"
 ACCELERATE_1451 = "huggingface/accelerate#1451, permanent skipping of batches with skip_first_batches"
 ACCELERATE_2016 = "huggingface/accelerate#2016, dataloader yields incorrect sequence after resuming"
+TORCHTITAN_4324 = "pytorch/torchtitan#4324, deterministic replay for silent data corruption detection"

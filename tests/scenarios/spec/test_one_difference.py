@@ -65,7 +65,7 @@ ALONE = {
     "reduction": "loss_wrong_reduction",
     "schedule.calls": "schedule_wrong_total",
     "schedule.warmup_steps": "no_warmup warmup_too_long warmup_too_short",
-    "state.parameters": "nan_weight_spread output_reinitialised",
+    "state.parameters": "nan_weight_spread output_reinitialised sdc_weight_bit",
     "tables.allowed_NTS": "mask_missing mask_off_by_one mask_inverted",
     "tables.bare_NL2": "missing_branch_norm",
     "tables.branch_gain_NL2": "residual_bypassed",
