@@ -12,8 +12,8 @@ Realism: Stands for position ids that a packing collator leaves out, so that the
     the attention kernel reads documents off the same ids, and then documents see each other too
     (`document_mask_missing`). Simplified: learned positions. Under rotary ones and the right mask the same counter
     changes nothing but rounding, as scores depend on distances within a document alone.
-References: huggingface/trl#3526 (packing without position ids that say where documents begin); Krell et al. 2021, "Efficient sequence packing
-    without cross-contamination"; Vaswani et al. 2017 (learned positions).
+References: huggingface/trl#3526 (packing without position ids that say where documents begin); Krell et al. 2021,
+    "Efficient sequence packing without cross-contamination"; Vaswani et al. 2017 (learned positions).
 """
 
 import numpy as np

@@ -10,7 +10,7 @@ Injection: From the onset on positions, frequencies and their products are round
 Cure: The angles in float32.
 Realism: Stands for `model.to(bfloat16)` with `inv_freq` among the buffers, and for caches of sines that are built
     within a mixed-precision context. The rows are the longest of the catalogue, 384 tokens, and short documents are
-    packed into them, so that no distance is large. In models of thousands of positions every pair but the slowest is off.
+    packed into them, so that no distance is large. At thousands of positions slower pairs are off as well.
 References: huggingface/transformers#29285 (RoPE in bfloat16); huggingface/transformers#29496; EleutherAI/gpt-neox#1003.
 """
 

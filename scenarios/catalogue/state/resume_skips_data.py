@@ -11,8 +11,8 @@ Injection: The run is resumed at the onset. From there on each epoch skips the f
 Cure: The loader is rewound: each step has its own batch of its own epoch again.
 Realism: Stands for samplers that keep their offset and lose their epoch at a second resume. Simplified: the loader
     begins at the offset at once, and epochs are short, of 50 steps.
-References: huggingface/accelerate#1451 (batches skipped in every epoch), huggingface/accelerate#2016 (a resume in a later
-    epoch goes on in the order of the first).
+References: huggingface/accelerate#1451 (batches skipped in every epoch); huggingface/accelerate#2016 (a resume in a
+    later epoch goes on in the order of the first).
 """
 
 from dataclasses import dataclass
