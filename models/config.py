@@ -42,6 +42,18 @@ class Activation(Enum):
     SWIGLU = "swiglu"
 
 
+class Positions(Enum):
+    """How a token knows its place: rotary embedding (Su et al. 2021), or a learned vector that is added to its own.
+
+    Learned vectors (Vaswani et al. 2017) are looked up by the place in the document; by that in the row, on packed
+    documents, is wrong on purpose.
+    """
+
+    ROTARY = "rotary"
+    DOCUMENT = "document"
+    ROW = "row"
+
+
 class Format(Enum):
     """The number format of matrix products, or of what is kept between steps."""
 
@@ -111,6 +123,7 @@ class ModelConfig:
     norm_eps: float = 1e-5
     residual_gain: float = 1.0
     rope_base: float = 10000.0
+    positions: Positions = field(default=Positions.ROTARY, metadata=LATER)
     attention: str = "reference"
     init: Init = field(default_factory=Init)
 

@@ -14,7 +14,7 @@ from trainwreck.kernels.attention import Mask
 from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.random import dropout_mask, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
-from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement
+from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions
 from trainwreck.models.hooks import Hooks
 from trainwreck.models.precision import linear
 from trainwreck.models.probe import Probe
@@ -73,7 +73,10 @@ def forward(model: Model, tokens_NBT: Tensor, documents_NBT: Tensor) -> Tensor:
     tokens: int64. documents: int64, the document of each token, -1 for padding.
     """
     mask = model.tables.mask(documents_NBT)
-    x = drop(model, embed(model.params["embedding.weight"], tokens_NBT.flatten(1)), "embedding")
+    x = embed(model.params["embedding.weight"], tokens_NBT.flatten(1))
+    if model.config.positions is not Positions.ROTARY:
+        x = x + embed(model.params["positions.weight"], places(documents_NBT, model.config.positions).flatten(1))
+    x = drop(model, x, "embedding")
     for i in range(model.config.layers):
         x = block(model, x, f"layer_{i}", mask)
     return model.hooks.branch(norm_linear(model, x, "final_norm", "head"), "head")
@@ -147,6 +150,16 @@ def embed(table_NVD: Tensor, tokens_NM: Tensor) -> Tensor:
     n, v, d = table_NVD.shape
     offset = torch.arange(n, device=tokens_NM.device).unsqueeze(1) * v
     return F.embedding((tokens_NM + offset).view(-1), table_NVD.reshape(n * v, d)).view(n, -1, d)
+
+
+def places(documents_NBT: Tensor, positions: Positions) -> Tensor:
+    """The place of each token in its document or in its row, from 0 on, int64 [N, B, T]. Padding is a document."""
+    place = torch.arange(documents_NBT.shape[-1], device=documents_NBT.device).expand(documents_NBT.shape)
+    if positions is Positions.ROW:
+        return place
+    begins = torch.ones_like(documents_NBT, dtype=torch.bool)
+    begins[..., 1:] = documents_NBT[..., 1:] != documents_NBT[..., :-1]
+    return place - torch.where(begins, place, 0).cummax(-1).values
 
 
 def standardise(x_NMD: Tensor, name: str, config: ModelConfig, hooks: Hooks) -> Tensor:

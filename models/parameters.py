@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainwreck.kernels.random import generator
-from trainwreck.models.config import Activation, ModelConfig, Norm, Placement
+from trainwreck.models.config import Activation, ModelConfig, Norm, Placement, Positions
 
 if TYPE_CHECKING:
     import torch
@@ -109,6 +109,8 @@ def layout(config: ModelConfig) -> Layout:
         result.segments.append((name, start, result.slots[-1].stop))
 
     add("embedding.weight", config.vocab_size, d, std=init.embedding_std)
+    if config.positions is not Positions.ROTARY:
+        add("positions.weight", config.context, d, std=init.embedding_std)
     close("embedding")
     for i in range(config.layers):
         norm(f"layer_{i}.attention_norm")

@@ -15,13 +15,15 @@ def rotary_table(
     *,
     offset: int = 0,
     stretch: float = 1.0,
+    angles: torch.dtype = torch.float64,
 ) -> Tensor:
     """exp(i * (position + offset) / stretch * base ** (-2 j / head_width)), complex, [T, K/2].
 
-    stretch is the factor of position interpolation (Chen et al. 2023).
+    stretch is the factor of position interpolation (Chen et al. 2023). angles: the format in which positions,
+    frequencies and their products are rounded before sine and cosine are taken.
     """
     exponent = torch.arange(0, head_width, 2, dtype=torch.float64) / head_width
     position = (torch.arange(context, dtype=torch.float64) + offset) / stretch
-    angle = torch.outer(position, base**-exponent)
+    angle = torch.outer(position.to(angles), (base**-exponent).to(angles)).double()
     table = torch.polar(torch.ones_like(angle), angle)
     return table.to(torch.complex128 if dtype == torch.float64 else torch.complex64)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainwreck.kernels.attention import Mask
-from trainwreck.models.config import ModelConfig
+from trainwreck.models.config import ModelConfig, Positions
 from trainwreck.models.rotary import rotary_table
 
 
@@ -50,10 +50,14 @@ class Tables:
 
 
 def healthy_tables(config: ModelConfig, runs: int, dtype: torch.dtype = torch.float32) -> Tables:
-    """Causal mask, document mask, 1/sqrt(K) and matching rotary tables for every run."""
+    """Causal mask, document mask, 1/sqrt(K) and matching rotary tables for every run.
+
+    With learned positions the rotation is none: a factor of 1, which changes no bit.
+    """
     t = config.context
     causal = torch.ones(t, t, dtype=torch.bool).tril()
-    rotary = rotary_table(t, config.head_width, config.rope_base, dtype).expand(runs, -1, -1)
+    table = rotary_table(t, config.head_width, config.rope_base, dtype)
+    rotary = (table if config.positions is Positions.ROTARY else torch.ones_like(table)).expand(runs, -1, -1)
     return Tables(
         allowed_NTS=causal.expand(runs, t, t),
         documents_N=torch.ones(runs, dtype=torch.bool),

@@ -7,7 +7,7 @@ what the pages of its scenarios call the base.
 import numpy as np
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.models.config import Format, Init, OptimizerKind, Placement
+from trainwreck.models.config import Format, Init, OptimizerKind, Placement, Positions
 from trainwreck.scenarios.config.settings import Decay, Dialect, Setup, SourceKind, replaced
 from trainwreck.scenarios.data.batches import source, source_key
 from trainwreck.scenarios.data.language import Language
@@ -92,6 +92,28 @@ def echo_muon(setup: Setup) -> Setup:
 def echo_lion(setup: Setup) -> Setup:
     """Two narrow layers on the echo dialect, trained by Lion without weight decay."""
     return replaced(echo(setup), optimizer__kind=OptimizerKind.LION, optimizer__lr=0.004, optimizer__weight_decay=0.0)
+
+
+def echo_learned_positions(setup: Setup) -> Setup:
+    """Two narrow layers on the echo dialect with learned positions, in rows of two or three documents.
+
+    A position is a vector of its own, looked up by the place in the document. Larger sizes keep their shape and batch.
+    """
+    setup = replaced(echo(setup), model__positions=Positions.DOCUMENT)
+    if setup.model.width > WIDEST:
+        return setup
+    return replaced(setup, model__context=64, data__rows=4)
+
+
+def echo_long_rows(setup: Setup) -> Setup:
+    """Two layers of two narrow heads on the echo dialect, in rows of 384 tokens, one a batch.
+
+    Larger sizes keep their shape and batch, and have rows as long.
+    """
+    setup = replaced(echo(setup), model__context=384, steps=240)
+    if setup.model.width > WIDEST:
+        return setup
+    return replaced(setup, model__width=32, model__heads=2, data__rows=1, evaluation__rows=4)
 
 
 def chain_four_layers(setup: Setup) -> Setup:

@@ -76,6 +76,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "mlp_bias": some("mlp_bias", 0.0),
         "scale_residual": values["scale_residual"] == [True],
         "rope_base": program.base.model.rope_base,
+        "learned": some("positions", "rotary"),
         "qk_norm": some("qk_norm", False),
         "placement": values["placement"],
         "half": how_often("format", "fp16"),
@@ -90,6 +91,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "at": dropout or noise or some("evaluated_rows", 0),
         "q_positions": "q_positions" in varied,
         "k_positions": "k_positions" in varied,
+        "rounded_angles": "angle_format" in varied,
         "fp16_scores": "fp16_scores" in values["attention"],
         "unshifted": "softmax_unshifted" in values["attention"],
         "scale": "c.scale" if "scale" in varied else "(c.width // c.heads) ** -0.5",
@@ -155,6 +157,8 @@ def _signal_lines(signals: set[str], clock: str, ranks: bool) -> list[str]:
         found.append("row |= {name: [float(x) for x in values] for name, values in seen.items()}")
     if ranks:
         found += lines.OF_RANKS
+    elif "rank_batch_hash" in signals:
+        found.append('row["rank_batch_hash"] = [zlib.crc32(batch.inputs.tobytes()) % 2**24]')
     return found
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.parametrization import Updates
 from trainwreck.models.rotary import rotary_table
@@ -100,8 +101,7 @@ def _tables(tables: Tables, setup: Setup) -> dict[str, Any]:
         "noise": 0.0 if tables.noise_N is None else _rounded(tables.noise_N.item()),
         "without_norm": _without_norm(tables.bare_NL2),
         **_mask(tables.allowed_NTS[0]),
-        "q_positions": _positions(tables.rotary_q_NTK[0], model.rope_base, model.head_width),
-        "k_positions": _positions(tables.rotary_k_NTK[0], model.rope_base, model.head_width),
+        **_angles(tables.rotary_q_NTK[0], tables.rotary_k_NTK[0], model),
     }
 
 
@@ -113,6 +113,19 @@ def _mask(allowed: Tensor) -> dict[str, Any]:
             if torch.equal(torch.ones_like(allowed).tril(diagonal), allowed ^ inverted):
                 return {"diagonal": diagonal, "inverted": inverted}
     raise NotPlainError("reproducer: this mask is not in the plain program")
+
+
+def _angles(q: Tensor, k: Tensor, model: ModelConfig) -> dict[str, Any]:
+    """angle_format: in which the angles were formed; the positions that the rows of the rotary tables stand for."""
+    base, width = model.rope_base, model.head_width
+    exact, rounded = (rotary_table(len(q), width, base, angles=x) for x in (torch.float64, torch.bfloat16))
+    half = all(torch.equal(table, rounded) and not torch.equal(table, exact) for table in (q, k))
+    q, k = (exact, exact) if half else (q, k)
+    return {
+        "angle_format": "bf16" if half else "fp32",
+        "q_positions": _positions(q, base, width),
+        "k_positions": _positions(k, base, width),
+    }
 
 
 def _positions(table: Tensor, base: float, width: int) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trainwreck.kernels.cross_entropy import cross_entropy
 from trainwreck.models import gpt
-from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement
+from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import layout, norm_names
 from trainwreck.models.tables import Tables, healthy_tables
@@ -50,6 +50,16 @@ def _rotate(x: Tensor, angle: Tensor) -> Tensor:
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
 
 
+def _places(documents: Tensor, positions: Positions) -> Tensor:
+    """The place of each token in its row, or in its stretch of one document, counted token by token; [B, T]."""
+    found = torch.zeros_like(documents)
+    for b, row in enumerate(documents.tolist()):
+        for t in range(1, len(row)):
+            goes_on = positions is Positions.ROW or row[t] == row[t - 1]
+            found[b, t] = found[b, t - 1] + 1 if goes_on else 0
+    return found
+
+
 def _logits(
     w: Weights,
     tokens: Tensor,
@@ -66,6 +76,7 @@ def _logits(
     if o.by_document:
         allowed = allowed & (documents[:, :, None] == documents[:, None, :])
     scale = 1 / math.sqrt(c.head_width) if o.scale is None else o.scale
+    learned = c.positions is not Positions.ROTARY
     angle_q, angle_k = (_angles(c) if angle is None else angle for angle in (o.angle_q, o.angle_k))
 
     def norm(x: Tensor, name: str, bare: bool = False) -> Tensor:
@@ -89,7 +100,9 @@ def _logits(
         if c.qk_norm:
             gain = w[f"{name}.qk_gain"]
             q, k = (F.rms_norm(y, (c.head_width,), gain[i].to(y.dtype), c.norm_eps) for i, y in enumerate((q, k)))
-        scores = _rotate(q, angle_q) @ _rotate(k, angle_k).transpose(-1, -2) * scale
+        if not learned:
+            q, k = _rotate(q, angle_q), _rotate(k, angle_k)
+        scores = q @ k.transpose(-1, -2) * scale
         probs = torch.softmax(scores.masked_fill(~allowed[:, None], -torch.inf), -1)
         merged = (drop(probs, f"{name}/probs") @ v).transpose(1, 2).reshape(b, t, c.width)
         return drop(dense(merged, f"{name}.attention_out"), f"{name}/attention")
@@ -106,7 +119,10 @@ def _logits(
         hidden = fired * up
         return drop(dense(hidden, f"{name}.mlp_out"), f"{name}/mlp")
 
-    x = drop(F.embedding(tokens, w["embedding.weight"]), "embedding")
+    x = F.embedding(tokens, w["embedding.weight"])
+    if learned:
+        x = x + F.embedding(_places(documents, c.positions), w["positions.weight"])
+    x = drop(x, "embedding")
     for i in range(c.layers):
         for j, (branch, norm_name) in enumerate(((attend, "attention_norm"), (mlp, "mlp_norm"))):
             name, gain = f"layer_{i}", 1.0 if o.branch_gain is None else o.branch_gain[i, j]

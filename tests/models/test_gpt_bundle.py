@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trainwreck.models import gpt
-from trainwreck.models.config import Activation, Format, Norm, Placement
+from trainwreck.models.config import Activation, Format, Norm, Placement, Positions
 
 # Sizes in whole cache lines of 16 floats, as the lab's are: elsewhere MKL's sums depend on how a run's
 # first number is aligned, which is another one in a bundle.
@@ -18,6 +18,7 @@ CASES = [
     EVEN | {"context": 64, "width": 48, "heads": 4, "vocab_size": 64},
     EVEN | {"placement": Placement.POST, "norm": Norm.RMS, "activation": Activation.SWIGLU, "bias": False},
     EVEN | {"qk_norm": True, "z_loss": 1e-3, "activation": Activation.RELU, "layers": 3},
+    EVEN | {"positions": Positions.DOCUMENT},
 ]
 SITES = (0, 3, 4)  # of 5 runs: first, last, and beside the sick one
 
@@ -30,7 +31,7 @@ def alone(problem: Any, i: int) -> Any:
 
 @pytest.mark.parametrize("value", [None, torch.nan, torch.inf], ids=str)
 @pytest.mark.parametrize("format", Format)
-@pytest.mark.parametrize("case", CASES, ids=["even", "micro", "post-swiglu", "qk-norm"])
+@pytest.mark.parametrize("case", CASES, ids=["even", "micro", "post-swiglu", "qk-norm", "learned-positions"])
 def test_a_run_is_bitwise_the_same_alone_and_beside_others(
     case: dict[str, Any],
     format: Format,

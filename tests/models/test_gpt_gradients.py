@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainwreck.models.config import Activation, Norm, Placement
+from trainwreck.models.config import Activation, Norm, Placement, Positions
 
 EPS32, EPS64 = (torch.finfo(dtype).eps for dtype in (torch.float32, torch.float64))
 
@@ -31,6 +31,8 @@ OPTIONS = [
     {"residual_gain": 0.5},
     {"rope_base": 100.0},
     {"norm_eps": 0.1, "qk_norm": True},
+    {"positions": Positions.DOCUMENT},
+    {"positions": Positions.ROW, "placement": Placement.POST, "bias": False},
 ]
 
 

@@ -41,6 +41,16 @@ def test_masks(of):
         of(table("allowed_NTS", whole.tril(5)))
 
 
+def test_angles_that_were_formed_in_bfloat16_are_told_from_other_tables(of, tiny):
+    model = tiny.model
+    rounded = rotary_table(32, model.head_width, model.rope_base, angles=torch.bfloat16)[None]
+    both = of(table("rotary_q_NTK", rounded), table("rotary_k_NTK", rounded))
+    assert (both["angle_format"], of()["angle_format"]) == ("bf16", "fp32")
+    assert both["q_positions"] == both["k_positions"] == tuple(range(32))
+    with pytest.raises(NotPlainError, match="this rotary table"):
+        of(table("rotary_q_NTK", rounded))
+
+
 @pytest.mark.parametrize(
     ("told_positions", "expression"),
     [

@@ -20,8 +20,8 @@ ALONE = {
     "batch": (
         "augmentation_noise bad_batch_document bad_batch_foreign bad_batch_repeats corrupt_tokens "
         "degenerate_batches distribution_shift gradient_dominated label_leak label_noise labels_detached "
-        "labels_one_class labels_shifted sequence_length_explosion sequences_truncated token_to_empty "
-        "tokenizer_mismatch unshuffled_epochs validation_leak vocabulary_drift catastrophic_forgetting "
+        "labels_one_class labels_shifted sequence_length_explosion sequences_truncated shuffle_correlated "
+        "token_to_empty tokenizer_mismatch unshuffled_epochs validation_leak vocabulary_drift catastrophic_forgetting "
         "benign_batch_ramp benign_bimodal_loss benign_curriculum benign_huge_transient benign_late_drop "
         "benign_length_ramp benign_mixture_change benign_single_spike benign_spike_recovers"
     ),
@@ -43,6 +43,7 @@ ALONE = {
     "model.norm": "batchnorm_in_transformer",
     "model.norm_eps": "norm_eps_zero",
     "model.placement": "post_ln_depth",
+    "model.positions": "packed_positions_not_reset",
     "model.variance": "loss_scale_collapse",
     "optimizer.beta1": "momentum_too_high",
     "optimizer.beta2": "adam_beta2_low",
@@ -64,7 +65,7 @@ ALONE = {
     "reduction": "loss_wrong_reduction",
     "schedule.calls": "schedule_wrong_total",
     "schedule.warmup_steps": "no_warmup warmup_too_long warmup_too_short",
-    "state.parameters": "nan_weight_spread output_reinitialised",
+    "state.parameters": "nan_weight_spread output_reinitialised sdc_weight_bit",
     "tables.allowed_NTS": "mask_missing mask_off_by_one mask_inverted",
     "tables.bare_NL2": "missing_branch_norm",
     "tables.branch_gain_NL2": "residual_bypassed",
@@ -114,6 +115,7 @@ TOGETHER = {
     ),
     "padding_attended": ("batch, tables.documents_N", "padding is neither masked nor left out of the loss"),
     "rope_wrong_frequency": ("tables.rotary_k_NTK, tables.rotary_q_NTK", "queries and keys alike"),
+    "rope_low_precision": ("tables.rotary_k_NTK, tables.rotary_q_NTK", "queries and keys alike"),
     "position_shifted": ("tables.rotary_k_NTK, tables.rotary_q_NTK", "queries and keys alike"),
     "position_truncated": ("tables.rotary_k_NTK, tables.rotary_q_NTK", "queries and keys alike"),
     "capacity_too_small": ("model.mlp_ratio, model.width", "one smaller model"),
@@ -123,6 +125,7 @@ TOGETHER = {
         "one factor on every spread",
     ),
     "data_replayed": ("batch, clock", "a resume, and what it loses"),
+    "resume_skips_data": ("batch, clock", "a resume, and what it loses"),
     "unseeded_runs": ("batch, clock", "a resume, and what it loses"),
     "late_finetune_divergence": (
         "clock, learning rate, optimizer.clip",
