@@ -14,3 +14,7 @@ TRANSFORMERS_35204 = "huggingface/transformers#35204, logged loss is not correct
 TRANSFORMERS_13619 = "huggingface/transformers#13619, Add nan/inf logging filter"
 MILES_35 = "radixark/miles_diffusion#35, materialize clip_grad_norm's DTensor before logging"
 WANDB_5913 = "wandb/wandb#5913, Wandb stores wrong step, drops all following logs"
+
+TRL_6668 = "huggingface/trl#6668, SFTTrainer reports loss 0.0 when every label in the batch is masked"
+MEGATRON_BRIDGE_3359 = "NVIDIA-NeMo/Megatron-Bridge#3359, SFT chat loss masking silently falls back to all-ones"
+UNSLOTH_416 = "unslothai/unsloth#416, Llama 3 Finetuned model is not generating EOS token"
