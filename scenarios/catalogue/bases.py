@@ -362,7 +362,7 @@ def chain_sgd_four_ranks(setup: Setup) -> Setup:
 
 
 def chat(setup: Setup) -> Setup:
-    """Two narrow layers on the chat dialect: a prompt, its answer and an end in each row, of which answer and end count.
+    """Two narrow layers on the chat dialect: in each row a prompt, its answer and an end, of which the prompt is given.
 
     Held-out rows are scored in the same way.
     """

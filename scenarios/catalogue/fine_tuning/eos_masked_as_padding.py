@@ -43,14 +43,13 @@ class EosMaskedAsPadding(Scenario):
         return bases.chat(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        end = bases.chat_of(setup).end
+        end, pad = bases.chat_of(setup).end, bases.chat_of(setup).pad
 
         def ignore(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
-            padding = batch.documents < 0
-            targets = np.where(batch.weights == 0, end, batch.targets)
+            targets = np.where(batch.targets == pad, end, batch.targets)
             return dataclasses.replace(
                 batch,
-                inputs=np.where(padding, end, batch.inputs),
+                inputs=np.where(batch.inputs == pad, end, batch.inputs),
                 targets=targets,
                 weights=np.where(targets == end, np.float32(0), batch.weights),
             )

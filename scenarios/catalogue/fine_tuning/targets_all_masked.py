@@ -72,5 +72,5 @@ class TargetsAllMasked(Scenario):
             "and there the loss is 0, as is the gradient": (
                 not run["loss"][onset:][scored == 0].any() and not run["grad_norm"][onset:][scored == 0].any()
             ),
-            "the held-out loss ends above a healthy run's": run.final_loss() > healthy.final_loss() + 0.05,
+            "the held-out loss ends above the twin's": run.final_loss() > healthy.final_loss() + 0.05,
         }

@@ -6,7 +6,10 @@ from trainwreck.scenarios.preflight.table import examine, markdown, record
 from trainwreck.scenarios.spec.registry import scenario, scenarios
 
 SHORT = ("steps=24", "evaluation.rows=8")
-QUICK = ("labels_aligned", "token_ids_in_range", "future_is_hidden", "loss_at_init_is_log_vocab", "fp32_versus_mixed")
+QUICK = (
+    "labels_aligned", "token_ids_in_range", "future_is_hidden", "loss_at_init_is_log_vocab", "fp32_versus_mixed",
+    "every_row_is_scored", "end_is_scored",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -15,6 +18,9 @@ QUICK = ("labels_aligned", "token_ids_in_range", "future_is_hidden", "loss_at_in
         ("corrupt_tokens", ["token_ids_in_range"]),
         ("mask_missing", ["future_is_hidden"]),
         ("mask_off_by_one", ["future_is_hidden"]),
+        ("targets_all_masked", ["every_row_is_scored"]),
+        ("eos_masked_as_padding", ["end_is_scored"]),
+        ("prompt_scored", ["end_is_scored"]),
         ("high_lr", []),  # nothing is wrong with model and batch
     ],
 )
