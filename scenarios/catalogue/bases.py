@@ -90,6 +90,22 @@ def echo(setup: Setup) -> Setup:
     return replaced(chain(setup), data__dialect=Dialect.ECHO)
 
 
+def echo_short_rows(setup: Setup) -> Setup:
+    """Two narrow layers on the echo dialect, in batches of 16 rows of which some two are whole and the others short.
+
+    A short row has two scored targets. Held-out rows are whole.
+    """
+    return replaced(echo(setup), data__rows=16, data__short=0.85)
+
+
+def check_parts(setup: Setup, parts: int) -> None:
+    """InputError where a batch can't be split into so many parts of as many rows."""
+    if parts < 1 or setup.data.rows % parts:
+        raise InputError(
+            f"micro_batches: {parts} is not allowed; allowed: 1 or more, a divisor of data.rows, {setup.data.rows}"
+        )
+
+
 def echo_muon(setup: Setup) -> Setup:
     """Two narrow layers on the echo dialect, trained by Muon without weight decay."""
     return replaced(
