@@ -25,14 +25,14 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 
 @dataclass(kw_only=True)
 class MicroBatches(Knobs):
     """Parts of the batch whose means are averaged: a divisor of its rows."""
 
-    micro_batches: int
+    micro_batches: int = 16
 
 
 @register
@@ -46,11 +46,7 @@ class GradAccumulationTokenMean(Scenario):
     sources = (citations.TRANSFORMERS_24725,)
     telling = "row_grad_share"
     onset = None
-    severities = {
-        Severity.SUBTLE: MicroBatches(micro_batches=4),
-        Severity.CLEAR: MicroBatches(micro_batches=8),
-        Severity.SEVERE: MicroBatches(micro_batches=16),
-    }
+    knobs = MicroBatches()
     cure_after = 10
 
     def base(self, setup: Setup) -> Setup:
