@@ -98,12 +98,10 @@ def echo_short_rows(setup: Setup) -> Setup:
     return replaced(echo(setup), data__rows=16, data__short=0.85)
 
 
-def check_parts(setup: Setup, parts: int) -> None:
-    """InputError where a batch can't be split into so many parts of as many rows."""
-    if parts < 1 or setup.data.rows % parts:
-        raise InputError(
-            f"micro_batches: {parts} is not allowed; allowed: 1 or more, a divisor of data.rows, {setup.data.rows}"
-        )
+def check_parts(setup: Setup, rows: int) -> None:
+    """InputError where a batch can't be split into micro-batches of so many rows."""
+    if rows < 1 or setup.data.rows % rows:
+        raise InputError(f"micro_rows: {rows} is not allowed; allowed: divisors of data.rows, {setup.data.rows}")
 
 
 def echo_muon(setup: Setup) -> Setup:

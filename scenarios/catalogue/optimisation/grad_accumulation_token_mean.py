@@ -5,7 +5,7 @@ Failure: With accumulation a run ends above the same run without it, and the gap
 Mechanism: (1 / k) sum_j (1 / n_j) sum_i l_ij is the mean over tokens only where all n_j are the same. A token of
     micro-batch j has the weight 1 / (k n_j) in place of 1 / sum n: where n_j is a tenth of the mean, ten times as
     much. Short rows take over the gradient, and what only long rows teach is learnt late.
-Injection: From step 0 on the weights of the targets of each of `micro_batches` parts of the batch add up to the same.
+Injection: From step 0 on the weights of the targets of each `micro_rows` rows of a batch add up to the same.
 Also seen: The logged loss is the mean of means too, and so another number for the same weights and batch.
 Cure: The sum over all tokens divided by their number, after ten steps.
 Realism: Chat data in practice differ in length as much. Here some 14 rows of 16 have two scored targets and the others
@@ -30,9 +30,9 @@ from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 
 @dataclass(kw_only=True)
 class MicroBatches(Knobs):
-    """Parts of the batch whose means are averaged: a divisor of its rows."""
+    """Rows of each micro-batch: a divisor of the batch's."""
 
-    micro_batches: int = 16
+    micro_rows: int = 1
 
 
 @register
@@ -48,15 +48,16 @@ class GradAccumulationTokenMean(Scenario):
     onset = None
     knobs = MicroBatches()
     cure_after = 10
+    tolerance = 0.09  # 16 healthy runs of this base end 0.082 nats apart
 
     def base(self, setup: Setup) -> Setup:
         return bases.echo_short_rows(setup)
 
     def fault(self, knobs: MicroBatches, setup: Setup) -> list[Change]:
-        bases.check_parts(setup, knobs.micro_batches)
+        bases.check_parts(setup, knobs.micro_rows)
 
         def average(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
-            parts = batch.weights.reshape(knobs.micro_batches, -1)
+            parts = batch.weights.reshape(len(batch.weights) // knobs.micro_rows, -1)
             means = parts / np.maximum(parts.sum(1, keepdims=True), 1e-9)
             return dataclasses.replace(batch, weights=means.reshape(batch.weights.shape).astype(np.float32))
 
