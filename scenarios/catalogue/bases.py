@@ -90,20 +90,6 @@ def echo(setup: Setup) -> Setup:
     return replaced(chain(setup), data__dialect=Dialect.ECHO)
 
 
-def echo_short_rows(setup: Setup) -> Setup:
-    """Two narrow layers on the echo dialect, in batches of 16 rows of which some two are whole and the others short.
-
-    A short row has two scored targets. Held-out rows are whole.
-    """
-    return replaced(echo(setup), data__rows=16, data__short=0.85)
-
-
-def check_parts(setup: Setup, rows: int) -> None:
-    """InputError where a batch can't be split into micro-batches of so many rows."""
-    if rows < 1 or setup.data.rows % rows:
-        raise InputError(f"micro_rows: {rows} is not allowed; allowed: divisors of data.rows, {setup.data.rows}")
-
-
 def echo_muon(setup: Setup) -> Setup:
     """Two narrow layers on the echo dialect, trained by Muon without weight decay."""
     return replaced(

@@ -17,5 +17,4 @@ WANDB_5913 = "wandb/wandb#5913, Wandb stores wrong step, drops all following log
 
 TRL_6668 = "huggingface/trl#6668, SFTTrainer reports loss 0.0 when every label in the batch is masked"
 MEGATRON_BRIDGE_3359 = "NVIDIA-NeMo/Megatron-Bridge#3359, SFT chat loss masking silently falls back to all-ones"
-TRANSFORMERS_24725 = "huggingface/transformers#24725, Sum loss instead of mean loss with gradient accumulation"
 UNSLOTH_416 = "unslothai/unsloth#416, Llama 3 Finetuned model is not generating EOS token"

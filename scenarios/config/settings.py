@@ -64,8 +64,7 @@ class DataConfig:
     that are kept, the rest is padding; 0 for all.
     padded: a row has one document and then padding, in place of packed documents.
     one_token_every, padding_every: of so many training batches one, drawn, repeats a single token, or has a row
-    that ends in padding; 0 for none. short: of the rows of a training batch such a share, drawn, ends after three
-    tokens, and the rest is padding.
+    that ends in padding; 0 for none.
     """
 
     source: SourceKind = SourceKind.LANGUAGE
@@ -78,7 +77,6 @@ class DataConfig:
     padded: bool = field(default=False, metadata=LATER)
     one_token_every: int = field(default=0, metadata=LATER)
     padding_every: int = field(default=0, metadata=LATER)
-    short: float = field(default=0.0, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -212,7 +210,6 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "data.longest": (0, 10**6, True),
     "data.one_token_every": (0, 10**6, True),
     "data.padding_every": (0, 10**6, True),
-    "data.short": (0, 1, True),
     "distributed.ranks": (1, 64, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),

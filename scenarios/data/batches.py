@@ -14,7 +14,6 @@ from trainwreck.scenarios.data.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
 PADDING = 4  # positions of padding at the end of a row that has some
-SHORT = 3  # tokens of a short row
 
 
 @dataclass(frozen=True)
@@ -114,16 +113,6 @@ def end_padded(batch: Batch, pad: int) -> Batch:
     return replace(batch, **parts)
 
 
-def shortened(batch: Batch, short: np.ndarray) -> Batch:
-    """A batch [B, T] of which the rows that are `short`, [B], are cut to SHORT tokens."""
-    part = cut(batch, SHORT)
-    return replace(
-        batch,
-        weights=np.where(short[:, None], part.weights, batch.weights),
-        documents=np.where(short[:, None], part.documents, batch.documents),
-    )
-
-
 def drawn(seed: int, stream: str, step: int, every: int) -> bool:
     """Whether a step is the one drawn of its stretch of `every` steps; of 0 steps none is."""
     return every > 0 and int(generator(seed, f"data/{stream}", step // every).integers(every)) == step % every
@@ -146,7 +135,7 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
     if data.padded:
         block = one_document(block, source(key).vocabulary)
     block = cut(block, data.longest) if data.longest else block
-    if not data.one_token_every and not data.padding_every and not data.short:
+    if not data.one_token_every and not data.padding_every:
         return block
     batches = []
     for place, step in enumerate(steps):
@@ -155,8 +144,6 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
             batch = one_token(batch)
         if drawn(seed, "padding", step, data.padding_every):
             batch = end_padded(batch, setup.model.vocab_size - 1)
-        if data.short:
-            batch = shortened(batch, generator(seed, "data/short", step).random(data.rows) < data.short)
         batches.append(batch)
     return stacked(batches)
 

@@ -4,7 +4,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from trainwreck.scenarios.config.settings import Dialect
-from trainwreck.scenarios.data.batches import PADDING, SHORT, SPECS
+from trainwreck.scenarios.data.batches import PADDING, SPECS
 from trainwreck.scenarios.data.chat import Chat
 from trainwreck.scenarios.data.language import LanguageSpec
 from trainwreck.scenarios.reproducers import signals as lines
@@ -44,7 +44,6 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
     pooled = "always" if 0 not in values["pool"] else "sometimes" if some("pool", 0) else ""
     padded = some("padded", False)
     one_token, end_padded = some("one_token_every", 0), some("padding_every", 0)
-    short = some("short", 0.0)
     scaled = any(t["dynamic"] or t["loss_scale"] != 1.0 for t in program.told.values())
     clip = "" if values["clip"] == [None] else "sometimes" if None in values["clip"] else "always"
     if "clip_coef" in signals and not clip:
@@ -70,16 +69,9 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "one_token": one_token,
         "end_padded": end_padded,
         "padding": PADDING,
-        "short": SHORT if short else 0,
         "zero_padding": some("zero_padding", False),
         "residual_std": some("residual_std", 0.0),
-        "feeds": "training_batch" in known
-        or bool(pooled)
-        or padded
-        or some("longest", 0)
-        or one_token
-        or end_padded
-        or short,
+        "feeds": "training_batch" in known or bool(pooled) or padded or some("longest", 0) or one_token or end_padded,
         "evaluates": evaluates,
         "held_out": "validation(c)" if evaluates else "held_out",
         "fresh": some("fresh_rows", False),
