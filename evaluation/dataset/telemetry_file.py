@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trainwreck.evaluation.dataset.schema import SIGNALS, column_type
-from trainwreck.evaluation.dataset.trace import LISTS, SCALARS, Columns, Trace
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, SIGNALS, column_type
+from trainwreck.evaluation.dataset.trace import LISTS, SCALARS, Columns, Trace, with_added
 from trainwreck.evaluation.errors import InputError, printable
 
 KEPT = 32
@@ -32,16 +32,19 @@ class TelemetryFile:
             schema = self._file.schema_arrow
         except DAMAGE as error:
             raise self._damaged(error) from None
-        missing = sorted({"run_id", "step", *SCALARS, *LISTS} - set(schema.names))
+        missing = sorted({"run_id", "step", *SCALARS, *LISTS} - {*schema.names, *ADDED_SIGNALS})
         if missing:
             raise InputError(f"{path}: damaged, it has no column {', '.join(missing)}")
         for name, kind in [("run_id", pa.string()), *((signal.name, column_type(signal)) for signal in SIGNALS)]:
+            if name in ADDED_SIGNALS and name not in schema.names:
+                continue
             if schema.names.count(name) > 1:
                 raise InputError(f"{path}: damaged, it has column {name} twice")
             if not schema.field(name).type.equals(kind):
                 raise InputError(f"{path}: column {name}: {schema.field(name).type} is not allowed; allowed: {kind}")
         if schema.names.count("step") > 1 or not pa.types.is_integer(schema.field("step").type):
             raise InputError(f"{path}: damaged, it has no column step of whole numbers")
+        self._columns = set(schema.names)
         try:
             self._places = self._find_runs()
         except DAMAGE as error:
@@ -64,8 +67,11 @@ class TelemetryFile:
 
     def _read(self, group: int, columns: list[str]) -> pa.Table:
         try:
-            one = group != WHOLE
+            one, asked = group != WHOLE, columns
+            columns = [name for name in asked if name not in ADDED_SIGNALS or name in self._columns]
             table = self._file.read_row_group(group, columns=columns) if one else self._file.read(columns=columns)
+            if len(columns) < len(asked):
+                table = with_added(table)
             if "step" in columns and table.column("step").null_count:
                 raise ValueError("a row without a step")
         except DAMAGE as error:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS, Axis, column_type, telemetry_schema
+from trainwreck.evaluation.dataset.schema import (
+    ADDED_SIGNALS,
+    EVALUATIONS,
+    SIGNALS,
+    Axis,
+    column_type,
+    telemetry_schema,
+)
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.short_forms import AsText
 
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
 
 NO_STEPS = np.zeros(0, int)
 
+GAPS = (*EVALUATIONS, *ADDED_SIGNALS)  # whose missing values say nothing of where the others are
 SCALARS = tuple(signal.name for signal in SIGNALS if signal.axis is Axis.SCALAR)
 LISTS = tuple(signal.name for signal in SIGNALS if signal.axis is not Axis.SCALAR)
 
@@ -26,7 +34,7 @@ class Trace(AsText):
 
     `validation_loss` is NaN where there was no evaluation; `evaluated` tells those steps apart
     from an evaluation that gave NaN. `fresh_loss` is NaN there too, and at every step of a run
-    without a second held-out set.
+    without a second held-out set. So are the signals of `schema.ADDED_SIGNALS` where a run has nothing for them.
 
     A run of the lab has every signal at every step, and its steps are 0, 1, 2 ... An imported one
     has the steps and signals of its log: `logged` tells at which of the steps a signal was, where
@@ -93,7 +101,7 @@ class Trace(AsText):
             missing = ~self.logged[signal.name] if signal.name in self.logged else None
             if signal.name == "validation_loss":
                 columns.append(pa.array(values, mask=~self.evaluated, from_pandas=False))
-            elif signal.name in EVALUATIONS:
+            elif signal.name in GAPS:
                 columns.append(pa.array(values, from_pandas=True))
             elif signal.axis is Axis.SCALAR:
                 columns.append(pa.array(values, mask=missing, from_pandas=False))
@@ -104,6 +112,7 @@ class Trace(AsText):
     @classmethod
     def from_table(cls, table: "pa.Table") -> "Trace":
         """The inverse of `to_table`, for a table with the rows of one run in order."""
+        table = with_added(table)
         table = table.select(["run_id", "step", *SCALARS, *LISTS])  # a KeyError for one that is missing
         return Columns(table.select).trace(table.column("run_id")[0].as_py(), 0, len(table))
 
@@ -116,6 +125,16 @@ class Trace(AsText):
         _, values = self.evaluations
         last = (*values[-1:], *self.signals["loss"][-1:])
         return float(last[0]) if len(values) and np.isfinite(last).all() else float("nan")
+
+
+def with_added(table: "pa.Table") -> "pa.Table":
+    """A table of telemetry with the columns of `schema.ADDED_SIGNALS`, null where it is from before them."""
+    import pyarrow as pa
+
+    for signal in SIGNALS:
+        if signal.name in ADDED_SIGNALS and signal.name not in table.column_names:
+            table = table.append_column(signal.name, pa.nulls(len(table), column_type(signal)))
+    return table
 
 
 def _lists(values: np.ndarray, missing: np.ndarray | None) -> "pa.ListArray":
@@ -180,7 +199,7 @@ class Columns:
         table = read(["step", *SCALARS])
         self._steps = table.column("step").to_numpy().astype(np.int64)
         self._scalars = {name: table.column(name).to_numpy() for name in SCALARS}
-        self._whole = not any(table.column(name).null_count for name in SCALARS if name not in EVALUATIONS)
+        self._whole = not any(table.column(name).null_count for name in SCALARS if name not in GAPS)
         self._evaluated = table.column("validation_loss").is_valid().to_numpy()
         self._lists: dict[
             str, tuple[np.ndarray, np.ndarray, np.ndarray]

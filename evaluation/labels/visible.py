@@ -39,7 +39,7 @@ import numpy as np
 from scipy.ndimage import maximum_filter1d
 
 from trainwreck.evaluation.constants import COMMON_SIGNALS, LIST_EVERY, LOG_EVERY
-from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS, Axis, Role, Signal
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, EVALUATIONS, SIGNALS, Axis, Role, Signal
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 
@@ -147,12 +147,16 @@ def spreads(healthy: Mapping[str, Sequence[Trace]]) -> dict[str, Spread]:
 
 
 def pooled(alone: Mapping[str, Spread]) -> dict[str, Spread]:
-    """The same spreads with kappa and lambda of all bases together, but where one is far wilder than the others."""
+    """The same spreads with kappa and lambda of all bases together, but where one is far wilder than the others.
+
+    A signal that few bases have keeps the kappa of each.
+    """
     usual = np.median([list(one.kappa.values()) for one in alone.values()], 0)
+    few = np.array([view.signal.name in ADDED_SIGNALS for view in VIEWS])  # what most bases have nothing for
     excess, kappas = [], {}
     for base, one in alone.items():
         own = np.array(list(one.kappa.values()))
-        wild = own > WILD * usual
+        wild = few | (own > WILD * usual)
         kappas[base] = np.where(wild, own, usual)
         excess += list((one.ratios / np.where(wild, one.without, usual)).max(1))
     joint = _level(np.array(excess))

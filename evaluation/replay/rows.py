@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, EVALUATIONS, SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
 
 __all__ = ["Block", "LoggedRow", "blank", "logged_at", "rows"]
@@ -130,7 +130,7 @@ def logged_at(trace: Trace, name: str) -> np.ndarray | None:
     # An evaluation of the validation set that gave NaN was logged; of the second set none is told apart.
     if name == "validation_loss":
         return trace.evaluated
-    if name in EVALUATIONS:
+    if name in EVALUATIONS or (name in ADDED_SIGNALS and name not in trace.logged):
         return np.asarray(~np.isnan(trace.signals[name]))
     return trace.logged.get(name)
 

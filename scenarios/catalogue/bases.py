@@ -10,6 +10,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import Format, Init, OptimizerKind, Placement, Positions
 from trainwreck.scenarios.config.settings import Decay, Dialect, Setup, SourceKind, replaced
 from trainwreck.scenarios.data.batches import source, source_key
+from trainwreck.scenarios.data.chat import Chat
 from trainwreck.scenarios.data.language import Language
 
 WIDEST = 64  # of the sizes whose shape a base may make its own
@@ -69,6 +70,17 @@ def language_of(setup: Setup) -> Language:
         raise InputError(
             f"data.source: {setup.data.source.value!r} is not allowed for a fault in the language's own tokens; "
             f"allowed: {SourceKind.LANGUAGE.value}"
+        )
+    return found
+
+
+def chat_of(setup: Setup) -> Chat:
+    """The exchanges that rows are; InputError where they come from elsewhere."""
+    found = source(source_key(setup.data))
+    if not isinstance(found, Chat):
+        raise InputError(
+            f"data.dialect: {setup.data.dialect.value!r} is not allowed for a fault in the end of answers; "
+            f"allowed: {Dialect.CHAT.value}, of data.source {SourceKind.LANGUAGE.value}"
         )
     return found
 
@@ -369,3 +381,11 @@ def chain_sgd_four_ranks(setup: Setup) -> Setup:
         schedule__decay=Decay.CONSTANT,
         steps=200,
     )
+
+
+def chat(setup: Setup) -> Setup:
+    """Two narrow layers on the chat dialect: in each row a prompt, its answer and an end, of which the prompt is given.
+
+    Held-out rows are scored in the same way.
+    """
+    return replaced(chain(setup), data__dialect=Dialect.CHAT, data__rows=16, evaluation__rows=96)

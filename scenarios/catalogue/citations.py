@@ -21,3 +21,6 @@ MARIN_1803 = "marin-community/marin#1803, controlled comparison of Feistel and l
 ACCELERATE_1451 = "huggingface/accelerate#1451, permanent skipping of batches with skip_first_batches"
 ACCELERATE_2016 = "huggingface/accelerate#2016, dataloader yields incorrect sequence after resuming"
 TORCHTITAN_4324 = "pytorch/torchtitan#4324, deterministic replay for silent data corruption detection"
+TRL_6668 = "huggingface/trl#6668, SFTTrainer reports loss 0.0 when every label in the batch is masked"
+MEGATRON_BRIDGE_3359 = "NVIDIA-NeMo/Megatron-Bridge#3359, SFT chat loss masking silently falls back to all-ones"
+UNSLOTH_416 = "unslothai/unsloth#416, Llama 3 Finetuned model is not generating EOS token"

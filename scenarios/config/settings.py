@@ -30,6 +30,7 @@ class Dialect(Enum):
     RECALL = "recall"  # short documents full of names whose attribute holds for the document
     ECHO = "echo"  # a chain with triggers that copy the token three back: needs attention, learnt soon
     FAR_ECHO = "far_echo"  # triggers that copy the token two or sixteen back, in documents of 33 tokens
+    CHAT = "chat"  # rows of a prompt, an answer to it and its end, then padding; the answer alone is scored
 
 
 class Reduction(Enum):

@@ -8,7 +8,8 @@ import numpy as np
 
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import DataConfig, Dialect, Setup, SourceKind
-from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall
+from trainwreck.scenarios.data.chat import Chat
+from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, Structure, chain, echo, far_echo, recall
 from trainwreck.scenarios.data.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
@@ -34,11 +35,14 @@ class Batch:
 
 
 def from_rows(rows: Rows) -> Batch:
-    """Inputs and next-token targets; a document's first token is nobody's target."""
+    """Inputs and next-token targets; a document's first token is nobody's target, nor are a prompt and padding."""
+    scored = rows.documents[..., 1:] == rows.documents[..., :-1]
+    if rows.structure.max(initial=0) >= Structure.PROMPT:
+        scored &= np.isin(rows.structure[..., 1:], (Structure.ANSWER, Structure.END))
     return Batch(
         inputs=rows.tokens[..., :-1],
         targets=rows.tokens[..., 1:],
-        weights=(rows.documents[..., 1:] == rows.documents[..., :-1]).astype(np.float32),
+        weights=scored.astype(np.float32),
         documents=rows.documents[..., :-1],
     )
 
@@ -73,12 +77,20 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
 
 
 @lru_cache(maxsize=16)
-def source(key: SourceKey) -> Language | Text:
+def source(key: SourceKey) -> Language | Text | Chat:
     """The source that a key names."""
     kind, dialect, seed, text = key
     if kind is SourceKind.TEXT:
         return open_text(text)
+    if dialect is Dialect.CHAT:
+        return Chat(seed)
     return Language(SPECS[dialect](seed))
+
+
+def end_token(data: DataConfig) -> int | None:
+    """The id of the token that ends an answer; None for data without answers."""
+    found = source(source_key(data)) if data.dialect is Dialect.CHAT else None
+    return found.end if isinstance(found, Chat) else None
 
 
 def sample(language: Language, seed: int, stream: str, step: int, rows: int, context: int) -> Batch:

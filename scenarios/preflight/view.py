@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from trainwreck.models.config import Format
 from trainwreck.scenarios.config.settings import replaced
-from trainwreck.scenarios.data.batches import source, source_key
+from trainwreck.scenarios.data.batches import end_token, source, source_key
 from trainwreck.scenarios.preflight.subject import Preflight, share
 from trainwreck.scenarios.spec.faults import At, Setting, State
 from trainwreck.scenarios.spec.job import Job
@@ -136,7 +136,8 @@ def _view(job: Job, state: State, step: int) -> Preflight:
         torch.from_numpy(np.ascontiguousarray(x)) for x in (batch.inputs, batch.targets, batch.weights, batch.documents)
     )
     fp32, mixed = _precisions(job, state, step)
-    pads = setup.data.padded or setup.data.padding_every  # whose id is a token's like any other
+    end = end_token(setup.data)
+    pads = setup.data.padded or setup.data.padding_every or end is not None  # whose id is a token's like any other
     return Preflight(
         Run(job, state, step),
         {"input_ids": inputs, "documents": documents},
@@ -144,6 +145,7 @@ def _view(job: Job, state: State, step: int) -> Preflight:
         step=one_step,
         vocab_size=setup.model.vocab_size if pads else source(source_key(setup.data)).vocabulary,
         ignore_index=IGNORED,
+        end=end,
         trained=step > 0,
         mixed=mixed,
         fp32=fp32,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwreck.scenarios.config.settings import Dialect
 from trainwreck.scenarios.data.batches import PADDING, SPECS
+from trainwreck.scenarios.data.chat import Chat
 from trainwreck.scenarios.data.language import LanguageSpec
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.values import NotPlainError
@@ -56,6 +57,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "clauses": bool(program.entry.checked()),
         "sharpened": any(spec.sharpness != 1 for spec in specs.values()),
         "operators": operators,
+        "chat": Dialect.CHAT.value in specs,
         "nats": "pool" in known,
         "structures": triggers or names or operators,
         "triggers": triggers,
@@ -176,7 +178,8 @@ def _languages(program: "Program") -> dict[str, LanguageSpec]:
     harvest = program.harvest
     text = "".join([*harvest.constants.values(), *harvest.functions.values()])
     spoken = {program.base.data.dialect.value} | {d.value for d in Dialect if f'"{d.value}"' in text}
-    return {name: SPECS[Dialect(name)](0) for name in sorted(spoken)} | harvest.languages
+    of_prompts = {Dialect.CHAT.value: Chat().language.spec}
+    return {name: of_prompts.get(name) or SPECS[Dialect(name)](0) for name in sorted(spoken)} | harvest.languages
 
 
 def _kinds(entry: Scenario) -> str:

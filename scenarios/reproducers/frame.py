@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from trainwreck.scenarios.data.batches import entropy_floor
+from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.syntax import WIDTH, value
 from trainwreck.scenarios.reproducers.values import NotPlainError
@@ -98,8 +99,12 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
     sizes: dict[str, float] = {"CONTENT": 28, "TOPICS": 6}
     sizes |= {"NAMES": 3, "ATTRIBUTES": 6} if facts["names"] else {}
     sizes |= {"OPERATORS": 8} if facts["operators"] else {}
-    sizes |= {"NOISE": 0.05} if facts["structures"] else {}
+    sizes |= {"NOISE": 0.05} if facts["structures"] or facts["chat"] else {}
     text += f"{', '.join(sizes)} = {', '.join(map(str, sizes.values()))}  # of the synthetic language\n"
+    if facts["chat"]:
+        ids = Chat()
+        text += f"PROMPT, SHORTEST = {PROMPT}, {SHORTEST}  # tokens of a prompt, and of the shortest answer\n"
+        text += f"STOP, TURN, END, PAD = {ids.stop}, {ids.turn}, {ids.end}, {ids.pad}  # ids beside the language's\n"
     rows = []
     for name, spec in facts["specs"].items():
         fields = {"tokens": spec.vocabulary, "bigram_share": spec.bigram_share, "shortest": spec.shortest}

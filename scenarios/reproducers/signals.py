@@ -52,6 +52,11 @@ LINES: dict[str, tuple[str, ...]] = {
         'row["age_loss"] = (sums[0] / sums[1])[: 1 + (c.context - 1).bit_length()].tolist()',
     ),
     "tokens": ('row["tokens"] = int((batch.documents >= 0).sum())',),
+    "scored_tokens": ('row["scored_tokens"] = int((batch.weights > 0).sum())',),
+    "end_probability": (
+        "ends = torch.from_numpy((batch.targets == END) & (batch.inputs != END)).flatten()",
+        'row["end_probability"] = float(torch.exp(-nll.detach())[ends].mean())',
+    ),
     "step_seconds": ('row["step_seconds"] = seconds',),
     "tokens_per_second": ('row["tokens_per_second"] = (batch.documents >= 0).sum() / seconds',),
 }

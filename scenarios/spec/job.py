@@ -12,7 +12,7 @@ from trainwreck.models.parametrization import Parametrization, Updates
 from trainwreck.models.tables import Tables, healthy_tables
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, check, essence, fingerprint
-from trainwreck.scenarios.data.batches import Batch, stacked, training_block
+from trainwreck.scenarios.data.batches import Batch, end_token, stacked, training_block
 from trainwreck.scenarios.spec.exchange import Exchange
 from trainwreck.scenarios.spec.faults import At, LogEdit, Row, StateEdit
 
@@ -41,6 +41,7 @@ class Program:
     update_clip: bool
     ranks: int
     late: bool
+    end: int | None  # the token that ends an answer, of data with answers
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,7 @@ def program(
         update_clip=setup.optimizer.update_clip is not None,
         ranks=setup.distributed.ranks,
         late=exchange is not None and exchange.is_late,
+        end=end_token(setup.data),
     )
 
 

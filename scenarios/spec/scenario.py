@@ -33,6 +33,7 @@ class Family(Enum):
     ARCHITECTURE = "architecture and initialisation"
     STATE = "state, resume, evaluation"
     DISTRIBUTED = "distributed"
+    FINE_TUNING = "fine-tuning"
     COMPONENTS = "components"
     LOGGING = LOGGING  # healthy runs whose log is wrong: look-alikes with a cause
     LOOK_ALIKE = "look-alikes"

@@ -55,6 +55,7 @@ def inputs(jobs: list[Job], steps: range, rank: int, device: torch.device, dtype
     host = [
         telemetry.input_signals(s.exchange.every_row(batch), table)
         | {"lr": np.array([job.learning_rate(s) for s in steps])}
+        | telemetry.answer_signals(s.exchange.every_row(batch), s.program.end is not None)
         | clock(job, batch, steps)
         | {"rank_batch_hash": telemetry.hashed(torch.from_numpy(own.inputs.reshape(len(steps), 1, -1))).numpy()}
         for job, s, batch, own in zip(jobs, segments, whole, batches, strict=True)

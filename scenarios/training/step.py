@@ -72,6 +72,7 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
                     flat=bundle.computing(),
                     probe=probe,
                     rank_grad_norm=None if own_norm is None else own_norm / factor,
+                    ends_NM=_ends(bundle.program.end, block.inputs[index], block.targets[index]),
                 )
             )
         grads.mul_(coefficient.unsqueeze(1))
@@ -112,3 +113,10 @@ def _losses(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe |
         objective = loss + bundle.z_loss * weighted_mean(log_z**2, weights)
         loss = torch.where(bundle.log_objective, objective, loss)
     return Losses(loss, objective, nll, log_z, largest)
+
+
+def _ends(end: int | None, inputs_NBT: Tensor, targets_NM: Tensor) -> Tensor | None:
+    """Which targets end an answer, scored or not, [N, M]; None for data without answers."""
+    if end is None:
+        return None
+    return (targets_NM == end) & (inputs_NBT.flatten(1) != end)

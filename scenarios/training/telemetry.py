@@ -21,7 +21,7 @@ from trainwreck.scenarios.data.batches import Batch
 # Signals that the host knows without asking the device.
 HOST_SIGNALS = (
     "lr", "tokens", "step_seconds", "tokens_per_second", "token_entropy", "unique_share", "pad_share",
-    "rank_batch_hash",
+    "rank_batch_hash", "scored_tokens",
 )  # fmt: skip
 DEVICE_SIGNALS = tuple(s for s in SIGNALS if s.name not in (*HOST_SIGNALS, *EVALUATIONS))
 HASH_BITS = 24  # as many as float32 holds exactly
@@ -66,6 +66,7 @@ class StepFacts:
     flat: Tensor
     probe: Probe
     rank_grad_norm: Tensor | None = None  # where there are several ranks
+    ends_NM: Tensor | None = None  # of rows with answers: whether the target is an answer's end
 
 
 class Recorder:
@@ -110,6 +111,7 @@ class Recorder:
             values.update(rank_weight_hash=nothing, rank_grad_norm=nothing)
         else:
             values.update(rank_weight_hash=weight_hash(facts.flat), rank_grad_norm=facts.rank_grad_norm)
+        values["end_probability"] = end_probability(facts.nll_NM, facts.ends_NM)
         values.update(facts.probe.reduce())
         losses = bucket_losses(
             facts.nll_NM,
@@ -157,6 +159,19 @@ def row_statistics(nll_NM: Tensor, weight_NM: Tensor, context: int) -> dict[str,
         "row_loss_max": torch.where(count > 0, loss, -torch.inf).amax(1),
         "row_grad_share": grad.amax(1) / grad.sum(1),
     }
+
+
+def end_probability(nll_NM: Tensor, ends_NM: Tensor | None) -> Tensor:
+    """Mean probability of the target where it is an answer's end, [N]; NaN without any."""
+    if ends_NM is None:
+        return torch.full_like(nll_NM[:, 0], torch.nan)
+    return torch.where(ends_NM, torch.exp(-nll_NM), 0.0).sum(1) / ends_NM.sum(1)
+
+
+def answer_signals(batch: Batch, answers: bool) -> dict[str, np.ndarray]:
+    """scored_tokens of a block of batches [S, B, T], [S]; NaN where rows have no answers."""
+    scored = (batch.weights > 0).sum((1, 2)) if answers else np.full(len(batch.weights), np.nan)
+    return {"scored_tokens": scored}
 
 
 def ages(documents: np.ndarray) -> np.ndarray:

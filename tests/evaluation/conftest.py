@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
-from trainwreck.evaluation.dataset.schema import FAILURES, RUN_FIELDS, SIGNALS, Axis
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, FAILURES, RUN_FIELDS, SIGNALS, Axis
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.files import write_json
 
@@ -37,11 +37,12 @@ EXACT = {"clip_coef", "lr", "loss_scale", "skipped", "pad_share", "nonfinite_gra
 
 
 def _trace(run_id: str, *, seed: int = 0, steps: int = STEPS, **changed: np.ndarray) -> Trace:
-    random = np.random.default_rng(seed)
+    random, apart = np.random.default_rng(seed), np.random.default_rng(seed + 10**6)
     signals: dict[str, np.ndarray] = {}
     for signal in SIGNALS:
+        draw = apart if signal.name in ADDED_SIGNALS else random  # a signal that is added moves no other
         shape = (steps,) if signal.axis is Axis.SCALAR else (steps, WIDTH[signal.axis])
-        noise = np.zeros(shape) if signal.name in EXACT else 0.02 * random.standard_normal(shape)
+        noise = np.zeros(shape) if signal.name in EXACT else 0.02 * draw.standard_normal(shape)
         signals[signal.name] = (LEVEL.get(signal.name, 1.0) * (1.0 + noise)).astype(np.float32)
     fall = 2.0 + 2.0 * np.exp(-np.arange(steps) / 25.0)
     signals["loss"] = (fall * (1.0 + 0.01 * random.standard_normal(steps))).astype(np.float32)

@@ -33,6 +33,7 @@ FAMILIES = (
     "architecture and initialisation",
     "state, resume, evaluation",
     "distributed",
+    "fine-tuning",
     "components",
     "logging",
     "look-alikes",

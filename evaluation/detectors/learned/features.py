@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainwreck.evaluation.dataset.schema import BY_NAME, SIGNALS, Axis, Role
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, BY_NAME, SIGNALS, Axis, Role
 from trainwreck.evaluation.detectors.base import Row
 
 FAST, FAST_SHARE = 4.0, 0.03  # steps, and share of the steps so far
@@ -35,8 +35,10 @@ BY_FACTOR = frozenset((
     "step_seconds", "position_loss", "age_loss", *(signal.name for signal in SIGNALS if signal.positive),
 ))  # fmt: skip
 
-SCALARS = tuple(signal.name for signal in SIGNALS if signal.axis is Axis.SCALAR)
-LISTS = tuple(s.name for s in SIGNALS if s.axis is not Axis.SCALAR and s.role is not Role.HASH)
+# Its weights were learnt before some signals were added.
+KNOWN = tuple(signal for signal in SIGNALS if signal.name not in ADDED_SIGNALS)
+SCALARS = tuple(signal.name for signal in KNOWN if signal.axis is Axis.SCALAR)
+LISTS = tuple(s.name for s in KNOWN if s.axis is not Axis.SCALAR and s.role is not Role.HASH)
 HASHES = tuple(s.name for s in SIGNALS if s.role is Role.HASH)
 REDUCTIONS = ("mean", "spread", "largest", "first", "tilt")
 RELATIONS = (

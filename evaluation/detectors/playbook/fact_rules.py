@@ -9,6 +9,7 @@ from trainwreck.evaluation.detectors.playbook.rules import (
     CURVES,
     DIVERGENCE,
     INSTABILITY,
+    MASKS,
     SYMPTOMS,
     TRAINING,
     Rule,
@@ -136,6 +137,23 @@ def _better_in_training(s: Seen) -> float:
     return both(s.facts.kept, s.facts.kept_at_once) / 0.12
 
 
+def _nothing_scored(s: Seen) -> float:
+    return _certain(s.facts.scored == 0)
+
+
+def _end_never_comes(s: Seen) -> float:
+    """The training loss has fallen to 0.6 of its first value, and an end is no more likely than one in a hundred."""
+    return ratio(0.01, s.facts.end) if s.facts.train.value < 0.6 * s.facts.first_loss else 0.0
+
+
+def _end_alone_is_missing(s: Seen) -> float:
+    return 0.0 if s.facts.validated > 0.6 * s.facts.first_loss else _end_never_comes(s)
+
+
+def _answers_are_missing(s: Seen) -> float:
+    return _end_never_comes(s) if s.facts.validated > 0.7 * s.facts.first_loss else 0.0
+
+
 def _validation_alone_rises(s: Seen) -> float:
     return _validation_rises(s) if s.facts.train.value <= s.facts.train_best else 0.0
 
@@ -184,6 +202,21 @@ FACT_RULES: tuple[Rule, ...] = (
         "loss_scale_stuck_high", 2, _always_skipped,
         "one step after the other is skipped: every gradient overflows",
         INSTABILITY, ("loss_scale_collapse",), ("skipped",),
+    ),
+    Rule(
+        "targets_all_masked", 1, _nothing_scored,
+        "no target of the batch is scored",
+        MASKS, ("loss_detached",), ("scored_tokens",),
+    ),
+    Rule(
+        "prompt_scored", 4, _answers_are_missing,
+        "the training loss falls, the validation loss does not, and where an answer ends no end is expected",
+        MASKS, ("eos_masked_as_padding",), ("end_probability",),
+    ),
+    Rule(
+        "eos_masked_as_padding", 4, _end_alone_is_missing,
+        "the loss falls, and where an answer ends no end is expected",
+        MASKS, ("prompt_scored",), ("end_probability",),
     ),
     Rule(
         "labels_one_class", 2, _all_but_nothing,

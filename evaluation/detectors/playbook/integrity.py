@@ -50,6 +50,7 @@ class Integrity:
         self.latest: deque[float] = deque(maxlen=3)  # losses
         self.train_then = self.train_best = self.kept = math.nan
         self.kept_at_once = 0.0
+        self.scored = self.end = self.validated = math.nan
         self.batches: deque[float] = deque(maxlen=REMEMBERED)
 
     def see(self, row: Row) -> None:
@@ -60,6 +61,7 @@ class Integrity:
         self._see_layers(row)
         self._see_ranks(row)
         self._see_evaluation(row)
+        self.scored, self.end = number(row.get("scored_tokens")), number(row.get("end_probability"))
 
     def _see_loss(self, row: Row) -> None:
         self.loss = loss = number(row.get("loss"))
@@ -128,6 +130,7 @@ class Integrity:
         if not math.isfinite(value):
             return
         self.validation.push(row["step"], value)
+        self.validated = value
         level = self.train.value
         if self.validation.rows == 1:
             self.train_then = sum(self.latest) / len(self.latest) if self.latest else math.nan  # an average lags behind

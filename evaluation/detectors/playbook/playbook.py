@@ -14,6 +14,7 @@ from trainwreck.evaluation.detectors.playbook.rules import (
     DIVERGENCE,
     INSTABILITY,
     LOGS,
+    MASKS,
     SYMPTOMS,
     TRAINING,
     Seen,
@@ -40,7 +41,7 @@ class Playbook(Detector):
 
     name = "playbook"
     rule = f"an ordered list of {len(RULES)} rules that debugging guides teach, each naming a cause"
-    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS))
+    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS))
     blind_spots = (
         "Causes without a rule; faults that leave a lower or slower curve of the usual shape, since it knows no "
         "healthy run to compare with; the first 8 to 32 rows, which are its baseline. Planned jumps look like faults."
@@ -52,7 +53,8 @@ class Playbook(Detector):
         "layer_grad_norm", "layer_weight_norm", "layer_weight_max", "layer_update_ratio", "layer_moment_rms",
         "activation_max", "dead_share", "attention_entropy", "head_entropy", "attention_logit_max",
         "attention_mass_self", "attention_mass_future", "attention_mass_other_document", "attention_mass_padding",
-        "attention_distance", "age_loss", "position_loss", "rank_batch_hash", "rank_weight_hash",
+        "attention_distance", "age_loss", "position_loss", "rank_batch_hash", "rank_weight_hash", "scored_tokens",
+        "end_probability",
     )  # fmt: skip
 
     def reset(self, context: Context | None) -> None:

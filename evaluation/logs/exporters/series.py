@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SIGNALS, Axis
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, RUN_FIELDS, SIGNALS, Axis
 from trainwreck.evaluation.dataset.trace import Trace
 
 # Labels of a run, for a tool that has a field for them; the rest is in the data set.
@@ -34,7 +34,7 @@ def series(trace: Trace) -> Iterator[Series]:
         values = trace.signals[signal.name]
         if signal.name == "validation_loss":
             present = trace.evaluated
-        elif signal.name == "fresh_loss":
+        elif signal.name == "fresh_loss" or (signal.name in ADDED_SIGNALS and signal.name not in trace.logged):
             present = ~np.isnan(values)
         else:
             present = trace.logged.get(signal.name, np.ones(len(trace), bool))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS, Axis, Role
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, EVALUATIONS, SIGNALS, Axis, Role
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.pages.gallery.pack import COARSE, FINE, Column, thinned
 
@@ -17,7 +17,9 @@ def columns(trace: Trace, every: int) -> list[Column]:
     for signal in SIGNALS:
         values = np.asarray(trace[signal.name], dtype=np.float32)
         gap = ~trace.evaluated if signal.name in EVALUATIONS else np.zeros(len(values), bool)
-        nothing = np.isnan(values).all() and (signal.axis is not Axis.SCALAR or signal.name in EVALUATIONS)
+        nothing = np.isnan(values).all() and (
+            signal.axis is not Axis.SCALAR or signal.name in (*EVALUATIONS, *ADDED_SIGNALS)
+        )
         if nothing or (signal.axis is Axis.RANKS and values.shape[1] == 1):
             continue
         if signal.role is Role.HASH:
@@ -30,7 +32,7 @@ def columns(trace: Trace, every: int) -> list[Column]:
 
 
 def _absent(trace: Trace, name: str) -> np.ndarray:
-    """Where a run without a second held-out set has no loss on it, though it was evaluated."""
-    if name != "fresh_loss":
+    """Where a run without a second held-out set has no loss on it, though it was evaluated; where none has answers."""
+    if name not in ("fresh_loss", *ADDED_SIGNALS):
         return np.zeros(len(trace), bool)
     return np.asarray(np.isnan(trace[name]))

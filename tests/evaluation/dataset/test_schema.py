@@ -4,11 +4,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from trainwreck.evaluation.dataset.dataset import DataSet, load, write_telemetry
 from trainwreck.evaluation.dataset.schema import (
+    ADDED_SIGNALS,
     BY_NAME,
     RUN_FIELDS,
     SCHEMA_VERSION,
@@ -20,7 +22,10 @@ from trainwreck.evaluation.dataset.schema import (
     runs_schema,
     telemetry_schema,
 )
+from trainwreck.evaluation.dataset.telemetry_file import TelemetryFile
 from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.evaluation.logs.exporters.series import series
+from trainwreck.evaluation.replay.rows import rows
 
 COLUMNS = {"run_id", "step"} | set(BY_NAME)
 
@@ -59,9 +64,28 @@ def test_every_signal_is_a_column_of_the_file_with_unit_and_meaning(make_trace: 
 def test_the_reader_gives_every_column_and_no_other(make_trace: Any) -> None:
     table = make_trace("r").to_table()
     assert set(Trace.from_table(table).signals) == set(BY_NAME) == set(table.column_names) - {"run_id", "step"}
-    for name in BY_NAME:
+    for name in BY_NAME.keys() - ADDED_SIGNALS:
         with pytest.raises(KeyError, match=name):
             Trace.from_table(table.drop_columns([name]))
+
+
+def test_a_file_from_before_some_signals_has_nothing_for_them(make_trace: Any, tmp_path: Path) -> None:
+    trace = make_trace("r")
+    for name in ADDED_SIGNALS:
+        trace.signals[name][:5] = np.nan
+    pq.write_table(trace.to_table(), tmp_path / "new.parquet")
+    pq.write_table(trace.to_table().drop_columns(list(ADDED_SIGNALS)), tmp_path / "old.parquet")
+    new, old = (TelemetryFile(tmp_path / name).trace("r") for name in ("new.parquet", "old.parquet"))
+    assert list(old.signals) == list(new.signals) == list(BY_NAME)
+    for name in BY_NAME:
+        expected = np.full(len(trace), np.nan) if name in ADDED_SIGNALS else new[name]
+        np.testing.assert_array_equal(old[name], expected)
+        np.testing.assert_array_equal(new[name], trace[name])
+    assert [row[name] for row in rows(old) for name in ADDED_SIGNALS] == [None] * 2 * len(trace)
+    seen = list(rows(new))
+    assert [row["end_probability"] is None for row in seen] == [step < 5 for step in range(len(trace))]
+    assert {"end_probability", "scored_tokens"} & {one.name for one in series(new)}
+    assert not {"end_probability", "scored_tokens"} & {one.name for one in series(old)}
 
 
 @pytest.mark.parametrize("name", ["loss", "grad_norm", "head_entropy"])

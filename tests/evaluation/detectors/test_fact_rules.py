@@ -73,6 +73,21 @@ PICTURES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]] = 
         {"skipped": AFTER, "grad_norm": np.where(AFTER, math.inf, 1.0)},
         {"skipped": T % 4 == 0, "grad_norm": np.where(T % 4 == 0, math.inf, 1.0)},
     ),
+    "a batch without a label": (
+        "targets_all_masked",
+        {"scored_tokens": np.where(T == ONSET, 0.0, 120.0), "loss": np.where(T == ONSET, 0.0, LOSS)},
+        {"scored_tokens": np.where(AFTER, 1.0, 120.0)},
+    ),
+    "an end that is not learnt": (
+        "eos_masked_as_padding",
+        {"end_probability": 0.015 * np.exp(-T / 10.0)},
+        {"end_probability": np.minimum(0.9, 0.015 * np.exp(T / 10.0))},
+    ),
+    "neither answers nor their ends": (
+        "prompt_scored",
+        {"end_probability": np.where(T < 30, 0.015, 1e-3), "validation_loss": np.where(T % 20 == 19, 3.5, np.nan)},
+        {"end_probability": np.full(S, 0.5)},
+    ),
     "a loss of nearly nothing": (
         "labels_one_class",
         {"loss": np.where(AFTER, 1e-5, LOSS)},

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwreck.evaluation.dataset.schema import BY_NAME, EVALUATIONS, Role
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, BY_NAME, EVALUATIONS, Role
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.labels.visible import (
@@ -260,10 +260,13 @@ def noise(random: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.
 
 
 def reseeded(random: np.random.Generator, kind: str, plain: Trace) -> Trace:
-    """A healthy run whose outcome signals differ from the plain one's by noise of its own."""
+    """A healthy run whose outcome signals differ from the plain one's by noise of its own.
+
+    Those that were added later do not: most runs have nothing for them.
+    """
     signals = {}
     for name in NAMES:
-        if plain[name].any():
+        if plain[name].any() and name not in ADDED_SIGNALS:
             signals[name] = plain[name] * np.exp(0.1 * noise(random, kind, plain[name].shape))
     return changed(plain, **signals)
 

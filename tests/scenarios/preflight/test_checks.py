@@ -77,7 +77,8 @@ def does_not_apply(name: str, made: Preflight) -> None:
 def test_the_checks_are_the_files():
     assert set(checks()) == {
         "token_ids_in_range", "labels_aligned", "loss_at_init_is_log_vocab", "gradients_reach_all_parameters",
-        "deterministic_repeat", "fp32_versus_mixed", "overfit_tiny_subset", "future_is_hidden",
+        "deterministic_repeat", "fp32_versus_mixed", "overfit_tiny_subset", "future_is_hidden", "every_row_is_scored",
+        "end_is_scored",
     }  # fmt: skip
     for one in checks().values():
         assert one.rule
@@ -90,7 +91,7 @@ def test_a_check_is_named_as_its_file():
 
 
 def test_a_sound_subject_passes_all():
-    found = preflight(subject())
+    found = preflight(subject(end=int(batch()[1][0, 0])))
     assert {f.check: f.verdict for f in found} == dict.fromkeys(checks(), Verdict.PASS), found
 
 
@@ -100,7 +101,9 @@ def test_a_classifier_of_floats_is_asked_what_applies():
         made = Preflight(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 3)), torch.randn(40, 8),
                          torch.arange(40) % 3)  # fmt: skip
     found = {f.check: f.verdict for f in preflight(made)}
-    token_checks = {"token_ids_in_range", "labels_aligned", "future_is_hidden"}
+    token_checks = {
+        "token_ids_in_range", "labels_aligned", "future_is_hidden", "every_row_is_scored", "end_is_scored"
+    }  # fmt: skip
     assert {name for name, verdict in found.items() if verdict is Verdict.NOT_APPLICABLE} == token_checks
     assert {verdict for name, verdict in found.items() if name not in token_checks} == {Verdict.PASS}
 
@@ -176,6 +179,24 @@ def test_labels_that_are_no_tokens_of_the_row():
     passes("labels_aligned", subject(targets=ignored))
     does_not_apply("labels_aligned", subject(targets=labels.flip(0), shift=None))
     fails("labels_aligned", subject(targets=torch.full_like(labels, -100)), "no target is scored")
+
+
+def test_rows_without_a_label_are_counted():
+    labels = batch()[1].clone()
+    labels[1:4] = -100
+    fails("every_row_is_scored", subject(targets=labels), "3 of 6 rows")
+    labels[1:4, -1] = 7
+    passes("every_row_is_scored", subject(targets=labels))
+
+
+def test_an_end_that_is_never_scored_is_found():
+    ids, labels = (part.clone() for part in batch())
+    end = TOKENS - 1
+    ids[ids == end], labels[labels == end] = 0, 0
+    ids[:, 5], labels[:, 4] = end, end
+    does_not_apply("end_is_scored", subject(inputs=ids, targets=labels))
+    passes("end_is_scored", subject(inputs=ids, targets=labels, end=end))
+    fails("end_is_scored", subject(inputs=ids, targets=labels.masked_fill(labels == end, -100), end=end), "6 times")
 
 
 @pytest.mark.parametrize("factor", [8.0, 40.0])
@@ -339,7 +360,7 @@ def test_outputs_and_inputs_of_other_forms():
 
     ids, _ = batch()
     for made in (subject(Named, {"input_ids": ids, "scale": 1.0}), subject(Second, (ids, torch.zeros(6, 2)))):
-        names = [name for name in checks() if name != "overfit_tiny_subset"]
+        names = [name for name in checks() if name not in ("overfit_tiny_subset", "end_is_scored")]
         assert {f.verdict for f in preflight(made, names)} == {Verdict.PASS}
 
 

@@ -4,9 +4,13 @@ import pytest
 
 from trainwreck.scenarios.preflight.table import examine, markdown, record
 from trainwreck.scenarios.spec.registry import scenario, scenarios
+from trainwreck.scenarios.spec.scenario import Severity
 
 SHORT = ("steps=24", "evaluation.rows=8")
-QUICK = ("labels_aligned", "token_ids_in_range", "future_is_hidden", "loss_at_init_is_log_vocab", "fp32_versus_mixed")
+QUICK = (
+    "labels_aligned", "token_ids_in_range", "future_is_hidden", "loss_at_init_is_log_vocab", "fp32_versus_mixed",
+    "every_row_is_scored", "end_is_scored",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -15,6 +19,8 @@ QUICK = ("labels_aligned", "token_ids_in_range", "future_is_hidden", "loss_at_in
         ("corrupt_tokens", ["token_ids_in_range"]),
         ("mask_missing", ["future_is_hidden"]),
         ("mask_off_by_one", ["future_is_hidden"]),
+        ("eos_masked_as_padding", ["end_is_scored"]),
+        ("prompt_scored", ["end_is_scored"]),
         ("high_lr", []),  # nothing is wrong with model and batch
     ],
 )
@@ -23,6 +29,12 @@ def test_a_fault_of_model_or_batch_is_caught_at_its_onset(name, caught):
     assert found.failed("faulty") == caught, found.faulty
     assert found.failed("twin") == [], found.twin
     assert found.step == scenario(name).onset_step(0, 24)
+
+
+def test_rows_without_labels_are_caught_whatever_else_is():
+    found = examine("targets_all_masked", overrides=SHORT, names=QUICK, severity=Severity.SUBTLE)
+    assert "every_row_is_scored" in found.failed("faulty")
+    assert found.failed("twin") == [], found.twin
 
 
 # Their data come from another source, with ids that the base's own tokenizer never emits.

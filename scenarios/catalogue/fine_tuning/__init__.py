@@ -1,0 +1,1 @@
+"""Failures of fine-tuning on prompts and answers."""
