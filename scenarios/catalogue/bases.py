@@ -347,3 +347,8 @@ def chain_sgd_four_ranks(setup: Setup) -> Setup:
         schedule__decay=Decay.CONSTANT,
         steps=200,
     )
+
+
+def chain_sgd_four_ranks_high_lr(setup: Setup) -> Setup:
+    """The same at four times the rate, clipped at a norm of 1: what the ranks do not agree on matters more."""
+    return replaced(chain_sgd_four_ranks(setup), optimizer__lr=1.0, optimizer__clip=1.0)

@@ -14,3 +14,5 @@ TRANSFORMERS_35204 = "huggingface/transformers#35204, logged loss is not correct
 TRANSFORMERS_13619 = "huggingface/transformers#13619, Add nan/inf logging filter"
 MILES_35 = "radixark/miles_diffusion#35, materialize clip_grad_norm's DTensor before logging"
 WANDB_5913 = "wandb/wandb#5913, Wandb stores wrong step, drops all following logs"
+PYTORCH_170862 = "pytorch/pytorch#170862, clip_grad_norm_ with the norm of a rank's own shard"
+MEGATRON_1446 = "NVIDIA/Megatron-LM#1446, gradients of the final layer norm differ between ranks"
