@@ -383,6 +383,11 @@ def chain_sgd_four_ranks(setup: Setup) -> Setup:
     )
 
 
+def chain_sgd_four_ranks_high_lr(setup: Setup) -> Setup:
+    """The same at four times the rate, clipped at a norm of 1: what the ranks do not agree on matters more."""
+    return replaced(chain_sgd_four_ranks(setup), optimizer__lr=1.0, optimizer__clip=1.0)
+
+
 def chat(setup: Setup) -> Setup:
     """Two narrow layers on the chat dialect: in each row a prompt, its answer and an end, of which the prompt is given.
 

@@ -216,6 +216,8 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
         "late": _marks(exchange.late),
         "summed": exchange.summed,
         "alone": exchange.alone,
+        "unshared": exchange.unshared,
+        "clips_alone": exchange.clips_alone,
     }
 
 

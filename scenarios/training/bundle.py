@@ -81,7 +81,7 @@ class Bundle:
         self.averaging: Averaging | None = None
         if self.group is not None:
             exchanges = [s.exchange for s in self.segments]
-            self.averaging = Averaging(self.group, exchanges, self.flat, self._held(states))
+            self.averaging = Averaging(self.group, exchanges, self.plan, self.flat, self._held(states))
         self.moments = optim.Moments(column("count"), column("first"), column("second"))
         self.parametrization = _optional([s.parametrization for s in self.segments], Parametrization, self.flat)
         self.updates = _optional([s.updates for s in self.segments], Updates, self.flat)

@@ -171,7 +171,9 @@ FACT_RULES: tuple[Rule, ...] = (
     Rule(
         "ddp_gradients_not_averaged", 1, _weights_differ,
         "the ranks' weights are not the same: gradients are not averaged correctly",
-        INSTABILITY, ("ddp_stale_gradients", "ddp_loss_scale_inconsistent"), ("rank_weight_hash",),
+        INSTABILITY, (
+            "ddp_stale_gradients", "ddp_loss_scale_inconsistent", "clip_norm_per_shard", "replicas_out_of_sync",
+        ), ("rank_weight_hash",),
     ),
     Rule(
         "document_mask_missing", 1, _other_documents,

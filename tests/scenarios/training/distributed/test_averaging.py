@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from trainwreck.models.parameters import Layout, Slot
 from trainwreck.scenarios.spec.exchange import Exchange, square
 from trainwreck.scenarios.training.distributed.averaging import Averaging
 
@@ -14,6 +15,9 @@ APART = dataclasses.replace(HEALTHY, hears=square(2, lambda r, q: r == q))
 LATE = dataclasses.replace(HEALTHY, late=square(2, lambda r, q: r != q))
 SUMMED = dataclasses.replace(HEALTHY, summed=True)
 ALONE = dataclasses.replace(HEALTHY, alone=True)
+NORMS_APART = dataclasses.replace(HEALTHY, unshared=(".gain",))
+CLIPS_ALONE = dataclasses.replace(HEALTHY, clips_alone=True)
+GAIN_LAST = Layout([Slot("head.weight", (1,), 0, 0.0, 1.0, True), Slot("final_norm.gain", (1,), 1, 1.0, 0.0, False)])
 
 
 @pytest.fixture
@@ -24,7 +28,7 @@ def averaged(told):
         grads, tokens = torch.tensor(grads), torch.tensor(tokens)
         other = torch.cat((grads[1] * tokens[1, :, None], tokens[1, :, None]), 1)
         group = told(0, 2, others={1: other})
-        averaging = Averaging(group, exchanges, grads[0], held)
+        averaging = Averaging(group, exchanges, GAIN_LAST, grads[0], held)
         average, norm = averaging.average(grads[0], tokens[0])
         skipped = averaging.overflow(~torch.isfinite(average.norm(dim=1)), norm)
         return average.tolist(), skipped.tolist(), averaging, group
@@ -42,6 +46,16 @@ def test_each_run_has_its_own_exchange(averaged):
     grads = [[[1.0, 2.0]] * 3, [[5.0, 6.0]] * 3]
     average, *_ = averaged([HEALTHY, SUMMED, APART], grads, [[3.0] * 3, [1.0] * 3])
     assert average == [[2.0, 3.0], [4.0, 6.0], [1.0, 2.0]]
+
+
+def test_what_is_not_shared_is_the_rank_s_own(averaged):
+    average, *_ = averaged([NORMS_APART, HEALTHY], [[[1.0, 2.0]] * 2, [[5.0, 6.0]] * 2], [[3.0] * 2, [1.0] * 2])
+    assert average == [[2.0, 2.0], [2.0, 3.0]]
+
+
+def test_who_clips_alone_clips_by_its_own_norm(averaged):
+    _, _, averaging, _ = averaged([CLIPS_ALONE, HEALTHY], [[[3.0, 4.0]] * 2, [[0.0, 0.0]] * 2], [[1.0] * 2, [1.0] * 2])
+    assert averaging.clipped_by(torch.tensor([2.5, 2.5]), torch.tensor([5.0, 5.0])).tolist() == [5.0, 2.5]
 
 
 def test_what_is_late_is_that_of_the_step_before(averaged):
