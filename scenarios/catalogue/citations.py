@@ -24,5 +24,4 @@ TORCHTITAN_4324 = "pytorch/torchtitan#4324, deterministic replay for silent data
 TRL_6668 = "huggingface/trl#6668, SFTTrainer reports loss 0.0 when every label in the batch is masked"
 MEGATRON_BRIDGE_3359 = "NVIDIA-NeMo/Megatron-Bridge#3359, SFT chat loss masking silently falls back to all-ones"
 UNSLOTH_416 = "unslothai/unsloth#416, Llama 3 Finetuned model is not generating EOS token"
-PYTORCH_170862 = "pytorch/pytorch#170862, clip_grad_norm_ with the norm of a rank's own shard"
 MEGATRON_1446 = "NVIDIA/Megatron-LM#1446, gradients of the final layer norm differ between ranks"

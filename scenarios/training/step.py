@@ -46,12 +46,10 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
         seen = segment_statistics(grads, bundle.plan.bounds, nonfinite=bundle.recorder is not None, impl=bundle.impl)
         layer_norm = seen.norm_NS
         norm = torch.linalg.vector_norm(layer_norm, dim=1)
-        overflow, clipped_by = ~torch.isfinite(norm), norm
+        overflow = ~torch.isfinite(norm)
         if bundle.averaging is not None and own_norm is not None:
-            own_norm = own_norm / factor
             overflow = bundle.averaging.overflow(overflow, own_norm)
-            clipped_by = bundle.averaging.clipped_by(norm, own_norm)
-        coefficient = optim.clip_coefficient(clipped_by, bundle.settings.clip)
+        coefficient = optim.clip_coefficient(norm, bundle.settings.clip)
         values = None
         if bundle.recorder is not None and probe is not None:
             assert losses.largest is not None
@@ -73,7 +71,7 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
                     zero_grads=torch.eq(grads, 0, out=torch.empty_like(grads)).mean(1),  # a bool's sum is slow
                     flat=bundle.computing(),
                     probe=probe,
-                    rank_grad_norm=own_norm,
+                    rank_grad_norm=None if own_norm is None else own_norm / factor,
                     ends_NM=_ends(bundle.program.end, block.inputs[index], block.targets[index]),
                 )
             )
