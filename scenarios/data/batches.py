@@ -8,8 +8,8 @@ import numpy as np
 
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import DataConfig, Dialect, Setup, SourceKind
-from trainwreck.scenarios.data.chat import Chat
-from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, Structure, chain, echo, far_echo, recall
+from trainwreck.scenarios.data.chat import Chat, Part
+from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall
 from trainwreck.scenarios.data.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
@@ -37,8 +37,8 @@ class Batch:
 def from_rows(rows: Rows) -> Batch:
     """Inputs and next-token targets; a document's first token is nobody's target, nor are a prompt and padding."""
     scored = rows.documents[..., 1:] == rows.documents[..., :-1]
-    if rows.structure.max(initial=0) >= Structure.PROMPT:
-        scored &= np.isin(rows.structure[..., 1:], (Structure.ANSWER, Structure.END))
+    if rows.structure.max(initial=0) >= Part.PROMPT:
+        scored &= np.isin(rows.structure[..., 1:], (Part.ANSWER, Part.END))
     return Batch(
         inputs=rows.tokens[..., :-1],
         targets=rows.tokens[..., 1:],

@@ -13,17 +13,27 @@ Answer and end alone are scored. Their exact probabilities are known; the prompt
 
 import dataclasses
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.data.language import Language, Rows, Structure, chain
+from trainwreck.scenarios.data.language import Language, Rows, chain
 
 PROMPT = 12  # tokens of a prompt
 SHORTEST = 3  # tokens of an answer, without its end
 ROW = PROMPT + 1 + PROMPT  # of the longest exchange: prompt, turn, an answer of all but the stop, end
+
+
+class Part(IntEnum):
+    """What a token of an exchange is: the numbers after those of `language.Structure`."""
+
+    PROMPT = 7
+    ANSWER = 8
+    END = 9
+    PADDING = 10
 
 
 @dataclass(frozen=True)
@@ -77,16 +87,14 @@ class Chat:
         answer = np.where(draws[..., 0] < s.noise, (draws[..., 1] * s.content).astype(np.int64), prompt)
         nats = -np.log(s.noise / s.content + (1 - s.noise) * (answer == prompt))
         shape = (len(steps), rows, context + 1)
-        tokens, structure = np.full(shape, self.pad), np.full(shape, Structure.PADDING, np.int8)
+        tokens, structure = np.full(shape, self.pad), np.full(shape, Part.PADDING, np.int8)
         found = np.zeros(shape)
         tokens[..., :PROMPT] = np.where(place == length, self.stop, prompt)
         tokens[..., PROMPT] = self.turn
-        structure[..., : PROMPT + 1] = Structure.PROMPT
+        structure[..., : PROMPT + 1] = Part.PROMPT
         within = slice(PROMPT + 1, PROMPT + 1 + PROMPT)
         tokens[..., within] = np.select([place < length, place == length], [answer, self.end], self.pad)
-        structure[..., within] = np.select(
-            [place < length, place == length], [Structure.ANSWER, Structure.END], Structure.PADDING
-        )
+        structure[..., within] = np.select([place < length, place == length], [Part.ANSWER, Part.END], Part.PADDING)
         found[..., within] = np.where(place < length, nats, 0.0)
-        documents = np.where(structure == Structure.PADDING, -1, 0)
+        documents = np.where(structure == Part.PADDING, -1, 0)
         return Rows(tokens, documents, found, structure)

@@ -35,10 +35,6 @@ class Structure(IntEnum):
     OPERAND = 4
     RESULT = 5
     SIGN = 6  # a trigger, name or operator: when one comes is chance
-    PROMPT = 7  # of exchanges (data/chat.py), as are the next three
-    ANSWER = 8
-    END = 9
-    PADDING = 10
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def watch(
     FILE is CSV, JSON Lines, a TensorBoard event file or folder, or Lightning's version folder. Exit code 0: no
     alarm; 1: an alarm; 2: bad input, or a detector that crashed; 130: interrupted.
     """
-    for option, value in (("--pid", pid), ("--idle", idle)):
+    for option, value in (("--pid", pid), ("--idle", None if idle is None else f"{idle:g}")):
         if value is not None and not follow:
             raise InputError(f"{option}: {value} is not allowed without --follow; allowed: both")
     if kill_after is not None and (pid is None or on_alarm != "stop"):

@@ -75,7 +75,7 @@ def _violent_start(s: Seen) -> float:
     if s.curves.warmed_up or s.curves.rows > 60:
         return 0.0
     over = s.curves.loss.level - s.curves.loss.first
-    loss = both(over / (0.05 * abs(s.curves.loss.first)), over / (CLEAR * s.curves.fall.noise + TINY))
+    loss = both(over / (0.05 * abs(s.curves.loss.first) + TINY), over / (CLEAR * s.curves.fall.noise + TINY))
     return either(loss, ratio(s.curves.grad.level, 5.0 * s.curves.grad.first), _uneven(s))
 
 

@@ -8,8 +8,8 @@ Mechanism: A batch of B rows covers a B neighbouring rows of the index, and a sw
     Each row still comes once an epoch, so that validation hardly notices.
 Injection: From step 0 the rows come in the order of such a map, with a step of 3 and an offset of its own each epoch,
     over an index of four sources of equal size, from the least predictable to the most.
-Cure: A real permutation.
 Also seen: Gradient norms move in the same phases.
+Cure: A real permutation.
 Realism: Stands for linear congruential maps over the index of a mixture. The sources are quarters of one language's
     rows by how likely the source makes them; those of real mixtures differ in more. Sweeps of 17 steps are short,
     as is all of the run; in large runs they take thousands.

@@ -8,8 +8,7 @@ from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import Dialect, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import end_token, entropy_floor, from_rows, source, training_block, validation
-from trainwreck.scenarios.data.chat import PROMPT, ROW, SHORTEST, Chat
-from trainwreck.scenarios.data.language import Structure
+from trainwreck.scenarios.data.chat import PROMPT, ROW, SHORTEST, Chat, Part
 from trainwreck.scenarios.spec.job import Job
 
 CHAT = Chat()
@@ -62,9 +61,9 @@ def test_answer_and_end_are_scored_and_nothing_else():
 
 def test_nats_are_those_of_noise_and_of_a_certain_end():
     chosen = np.exp(-ROWS.nats)
-    answer, right = ROWS.structure == Structure.ANSWER, 0.95 + 0.05 / 28
+    answer, right = ROWS.structure == Part.ANSWER, 0.95 + 0.05 / 28
     assert set(np.round(chosen[answer], 9)) == {round(right, 9), round(0.05 / 28, 9)}
-    assert (chosen[ROWS.structure == Structure.END] == 1.0).all()
+    assert (chosen[ROWS.structure == Part.END] == 1.0).all()
     noise = -(right * np.log(right) + 27 * 0.05 / 28 * np.log(0.05 / 28))
     batch, _ = validation(replaced(SETUP, evaluation__rows=4000))
     share = 1 - (batch.targets[batch.weights > 0] == CHAT.end).mean()
