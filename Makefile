@@ -60,7 +60,7 @@ catalogue: .venv/test.done ## every scenario on one seed: its signature, its twi
 	$(BIN)/trainwreck verify --quick
 	$(BIN)/pytest -n auto -m catalogue
 
-sample: .venv/run.done ## regenerate the data set that ships with the package, into evaluation/sample/
+sample: .venv/monitors.done ## regenerate the data set that ships with the package, into evaluation/sample/, with every detector
 	out=runs/sample-$$(git rev-parse --short HEAD) && $(BIN)/trainwreck generate sample --out $$out && \
 	$(BIN)/trainwreck label $$out --split test && $(BIN)/trainwreck release $$out --out evaluation/sample
 

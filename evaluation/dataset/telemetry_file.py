@@ -32,11 +32,12 @@ class TelemetryFile:
             schema = self._file.schema_arrow
         except DAMAGE as error:
             raise self._damaged(error) from None
-        missing = sorted({"run_id", "step", *SCALARS, *LISTS} - {*schema.names, *ADDED_SIGNALS})
+        self._lacks = set(ADDED_SIGNALS) - set(schema.names)
+        missing = sorted({"run_id", "step", *SCALARS, *LISTS} - {*schema.names, *self._lacks})
         if missing:
             raise InputError(f"{path}: damaged, it has no column {', '.join(missing)}")
         for name, kind in [("run_id", pa.string()), *((signal.name, column_type(signal)) for signal in SIGNALS)]:
-            if name in ADDED_SIGNALS and name not in schema.names:
+            if name in self._lacks:
                 continue
             if schema.names.count(name) > 1:
                 raise InputError(f"{path}: damaged, it has column {name} twice")
@@ -44,7 +45,6 @@ class TelemetryFile:
                 raise InputError(f"{path}: column {name}: {schema.field(name).type} is not allowed; allowed: {kind}")
         if schema.names.count("step") > 1 or not pa.types.is_integer(schema.field("step").type):
             raise InputError(f"{path}: damaged, it has no column step of whole numbers")
-        self._columns = set(schema.names)
         try:
             self._places = self._find_runs()
         except DAMAGE as error:
@@ -67,10 +67,9 @@ class TelemetryFile:
 
     def _read(self, group: int, columns: list[str]) -> pa.Table:
         try:
-            one, asked = group != WHOLE, columns
-            columns = [name for name in asked if name not in ADDED_SIGNALS or name in self._columns]
-            table = self._file.read_row_group(group, columns=columns) if one else self._file.read(columns=columns)
-            if len(columns) < len(asked):
+            one, there = group != WHOLE, [name for name in columns if name not in self._lacks]
+            table = self._file.read_row_group(group, columns=there) if one else self._file.read(columns=there)
+            if len(there) < len(columns):
                 table = with_added(table)
             if "step" in columns and table.column("step").null_count:
                 raise ValueError("a row without a step")

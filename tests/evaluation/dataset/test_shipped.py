@@ -9,6 +9,7 @@ import trainwreck
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.sample import is_sample, named, sample
 from trainwreck.evaluation.dataset.schema import SCHEMA_VERSION, RunKind
+from trainwreck.evaluation.detectors.registry import known_detectors
 from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.labels.visible import FEWEST
 from trainwreck.evaluation.leaderboard.cache import SCORES, leaderboard_of
@@ -66,6 +67,12 @@ def test_its_baselines_are_those_of_this_version(data: DataSet) -> None:
         numbers = {key: row[key] for key in MEASURED}
         old = {key: shipped[row["detector"]][key] for key in MEASURED}
         assert numbers == pytest.approx(old), "`trainwreck release sample --out DIR` makes them anew"
+
+
+def test_its_baselines_are_of_every_detector() -> None:
+    """Those of other projects' libraries too, whether or not they are installed here."""
+    shipped = {row["detector"] for row in read_json(sample() / "baselines.json")["rows"]}
+    assert not known_detectors().keys() - shipped, "`make sample` installs the libraries that they need"
 
 
 def test_the_word_is_a_folder_of_ones_own_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
