@@ -54,6 +54,17 @@ class Positions(Enum):
     ROW = "row"
 
 
+class Recompute(Enum):
+    """Whether a layer's activations are kept for the backward pass, or computed again in it (Chen et al. 2016).
+
+    Computed again with dropout masks that the forward pass did not have is wrong on purpose.
+    """
+
+    NONE = "none"
+    SAME_MASKS = "same_masks"
+    OTHER_MASKS = "other_masks"
+
+
 class Format(Enum):
     """The number format of matrix products, or of what is kept between steps."""
 
@@ -106,6 +117,8 @@ class ModelConfig:
     vocab_size counts the rows of the token table, which may be more than the source's tokens, as
     tables are padded in practice. residual_gain multiplies the shortcut (DeepNorm, Wang et al.
     2022, uses (2 * layers) ** 0.25 with Post-LN). attention names a variant of kernels.attention.
+    tied: the head's weights are the token table (Press and Wolf 2017), one parameter, which starts and is updated as
+    the table is: without weight decay, and by AdamW under Muon.
     """
 
     layers: int = 2
@@ -124,6 +137,8 @@ class ModelConfig:
     residual_gain: float = 1.0
     rope_base: float = 10000.0
     positions: Positions = field(default=Positions.ROTARY, metadata=LATER)
+    tied: bool = field(default=False, metadata=LATER)
+    recompute: Recompute = field(default=Recompute.NONE, metadata=LATER)
     attention: str = "reference"
     init: Init = field(default_factory=Init)
 
@@ -145,6 +160,10 @@ class ModelConfig:
             raise ValueError(f"model.rope_base: {self.rope_base} is not allowed; allowed: over 0")
         if not math.isfinite(self.residual_gain):
             raise ValueError(f"model.residual_gain: {self.residual_gain} is not allowed; allowed: finite numbers")
+        if self.tied and self.placement is Placement.POST and not self.bias:
+            raise ValueError("model.tied: True is not allowed where a head has nothing of its own; allowed: with biases")
+        if self.recompute is not Recompute.NONE and self.norm is Norm.BATCH:
+            raise ValueError(f"model.recompute: {self.recompute.value!r} is not allowed with a BatchNorm; allowed: 'none'")
 
     @property
     def head_width(self) -> int:

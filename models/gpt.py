@@ -3,18 +3,20 @@
 Shapes: N runs, B rows, T positions, M = B * T tokens, D width, H heads, K head width, F MLP units, V vocabulary.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from trainwreck.kernels import attention as kernels
 from trainwreck.kernels.attention import Mask
 from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.random import dropout_mask, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
-from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions
+from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions, Recompute
 from trainwreck.models.hooks import Hooks
 from trainwreck.models.precision import linear
 from trainwreck.models.probe import Probe
@@ -60,6 +62,8 @@ class Model:
 
     def matrix(self, name: str) -> tuple[Tensor, Tensor | None]:
         """Weight [N, I, O] and bias [N, O] of a matrix."""
+        if name == "head" and self.config.tied:
+            return self.params["embedding.weight"].transpose(1, 2), self.params.get("head.bias")
         return self.params[f"{name}.weight"], self.params.get(f"{name}.bias")
 
     def scale(self, name: str) -> tuple[Tensor, Tensor | None]:
@@ -77,8 +81,9 @@ def forward(model: Model, tokens_NBT: Tensor, documents_NBT: Tensor) -> Tensor:
     if model.config.positions is not Positions.ROTARY:
         x = x + embed(model.params["positions.weight"], places(documents_NBT, model.config.positions).flatten(1))
     x = drop(model, x, "embedding")
+    layer = block if model.config.recompute is Recompute.NONE or not torch.is_grad_enabled() else recomputed
     for i in range(model.config.layers):
-        x = block(model, x, f"layer_{i}", mask)
+        x = layer(model, x, f"layer_{i}", mask)
     return model.hooks.branch(norm_linear(model, x, "final_norm", "head"), "head")
 
 
@@ -95,6 +100,19 @@ def block(model: Model, x_NMD: Tensor, layer: str, mask: Mask) -> Tensor:
     if model.probe is not None:
         model.probe.see_stream(x)
     return x
+
+
+def recomputed(model: Model, x_NMD: Tensor, layer: str, mask: Mask) -> Tensor:
+    """`block`, of which nothing but its input is kept: the backward pass computes it again."""
+    again = replace(model, probe=None if model.probe is None else Probe())  # what it sees is on record already
+    if again.dropout is not None and again.config.recompute is Recompute.OTHER_MASKS:
+        again = replace(again, dropout=replace(again.dropout, prefix=f"{again.dropout.prefix}/again"))
+    passes = iter((model,))
+    work = partial(block, layer=layer, mask=mask)
+    result: Tensor = checkpoint(
+        lambda x: work(next(passes, again), x), x_NMD, use_reentrant=False, preserve_rng_state=False
+    )
+    return result
 
 
 def attention(model: Model, x_NMD: Tensor, layer: str, mask: Mask) -> Tensor:

@@ -124,7 +124,10 @@ def layout(config: ModelConfig) -> Layout:
         close(f"layer_{i}")
     if config.placement is Placement.PRE:
         norm("final_norm")
-    matrix("head", d, config.vocab_size, init.head_std)
+    if not config.tied:
+        matrix("head", d, config.vocab_size, init.head_std)
+    elif config.bias:
+        add("head.bias", config.vocab_size)
     close("head")
     return result
 

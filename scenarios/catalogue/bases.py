@@ -7,7 +7,7 @@ what the pages of its scenarios call the base.
 import numpy as np
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.models.config import Format, Init, OptimizerKind, Placement, Positions
+from trainwreck.models.config import Format, Init, OptimizerKind, Placement, Positions, Recompute
 from trainwreck.scenarios.config.settings import Decay, Dialect, Setup, SourceKind, replaced
 from trainwreck.scenarios.data.batches import source, source_key
 from trainwreck.scenarios.data.chat import Chat
@@ -104,6 +104,11 @@ def echo_muon(setup: Setup) -> Setup:
 def echo_lion(setup: Setup) -> Setup:
     """Two narrow layers on the echo dialect, trained by Lion without weight decay."""
     return replaced(echo(setup), optimizer__kind=OptimizerKind.LION, optimizer__lr=0.004, optimizer__weight_decay=0.0)
+
+
+def echo_tied(setup: Setup) -> Setup:
+    """Two narrow layers on the echo dialect whose head is the token table."""
+    return replaced(echo(setup), model__tied=True)
 
 
 def echo_learned_positions(setup: Setup) -> Setup:
@@ -244,6 +249,11 @@ def chain_dropout(setup: Setup) -> Setup:
     """
     narrow = {} if setup.model.width > WIDEST else {"model__width": 16, "model__heads": 2}
     return replaced(chain(setup), dropout=0.3, **narrow)
+
+
+def chain_dropout_recomputed(setup: Setup) -> Setup:
+    """The same, half as long, with activations that the backward pass computes again, to the same bits."""
+    return replaced(chain_dropout(setup), model__recompute=Recompute.SAME_MASKS, steps=150)
 
 
 def chain_lr_to_zero(setup: Setup) -> Setup:

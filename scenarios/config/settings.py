@@ -50,10 +50,11 @@ class Decay(Enum):
 
 
 class LossForm(Enum):
-    """How the loss is computed; the second is wrong on purpose."""
+    """How the loss is computed; all but the first are wrong on purpose."""
 
     LOG_SUM_EXP = "log_sum_exp"
     LOG_OF_SOFTMAX = "log_of_softmax"  # kernels.cross_entropy.naive
+    FIRST_FACTOR = "first_factor"  # kernels.cross_entropy.first_factor
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.cross_entropy import TokenLosses, cross_entropy, naive
+from trainwreck.kernels.cross_entropy import TokenLosses, cross_entropy, first_factor, naive
 from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
@@ -191,6 +191,8 @@ class Bundle:
         """Losses of tokens by the form that the program has."""
         if self.program.loss is LossForm.LOG_OF_SOFTMAX:
             return naive.cross_entropy(logits, targets, largest)
+        if self.program.loss is LossForm.FIRST_FACTOR:
+            return first_factor.cross_entropy(logits, targets, largest, self.impl)
         return cross_entropy(logits, targets, largest=largest, impl=self.impl)
 
     def dropout(self, step: int, prefix: str = "dropout") -> gpt.Dropout:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from trainwreck.models.config import Recompute
 from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.inputs import Inputs
 from trainwreck.scenarios.training.step import train_step
@@ -63,7 +64,8 @@ class CudaGraph:
 
 def capturable(bundle: Bundle) -> bool:
     """Whether every number of a bundle's step comes from the device."""
-    return not bundle.program.dropout and bundle.tables.noise_N is None and bundle.group is None
+    drawn = bundle.program.dropout or bundle.tables.noise_N is not None
+    return not drawn and bundle.group is None and bundle.setup.model.recompute is Recompute.NONE
 
 
 class CapturedStep:
