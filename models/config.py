@@ -161,9 +161,13 @@ class ModelConfig:
         if not math.isfinite(self.residual_gain):
             raise ValueError(f"model.residual_gain: {self.residual_gain} is not allowed; allowed: finite numbers")
         if self.tied and self.placement is Placement.POST and not self.bias:
-            raise ValueError("model.tied: True is not allowed where a head has nothing of its own; allowed: with biases")
+            raise ValueError(
+                "model.tied: True is not allowed where a head has nothing of its own; allowed: with biases"
+            )
         if self.recompute is not Recompute.NONE and self.norm is Norm.BATCH:
-            raise ValueError(f"model.recompute: {self.recompute.value!r} is not allowed with a BatchNorm; allowed: 'none'")
+            raise ValueError(
+                f"model.recompute: {self.recompute.value!r} is not allowed with a BatchNorm; allowed: 'none'"
+            )
 
     @property
     def head_width(self) -> int:

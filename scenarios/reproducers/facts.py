@@ -48,6 +48,11 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
     clip = "" if values["clip"] == [None] else "sometimes" if None in values["clip"] else "always"
     if "clip_coef" in signals and not clip:
         raise NotPlainError("reproducer: clip_coef without clipping is not in the plain program")
+    tied, recompute = some("tied", False), some("recompute", "none")
+    if tied and some("format", "fp32"):
+        raise NotPlainError("reproducer: a tied head in float16 is not in the plain program")
+    if recompute and (not dropout or varied & {"branch_gain", "shortcut_gain"}):
+        raise NotPlainError("reproducer: recomputation without dropout or with gains is not in the plain program")
     used = "used" if "parametrization" in known else "trained"
     signal_lines = [line.replace("used", used) for line in _signal_lines(signals, places["at_clock"], ranks)]
     in_parts = noise or some("evaluated_rows", 0) or some("evaluate_with_dropout", False)
@@ -107,7 +112,11 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "by_layer": any("by_layer" in line for line in signal_lines) or "layer_update_ratio" in signals,
         "uses_used": any("used" in line for line in signal_lines) or "layer_update_ratio" in signals,
         "decays": values["weight_decay"] != [0.0],
-        "naive": some("loss_form", "log_sum_exp"),
+        "naive": "log_of_softmax" in values["loss_form"],
+        "first_factor": "first_factor" in values["loss_form"],
+        "tied": tied,
+        "refitted": "tied" in varied,
+        "recompute": recompute,
         "decay": values["decay"],
         "total_steps": some("total_steps", None),
         "told": {f"c.{name}" for name, usual in SELDOM.items() if some(name, usual)},

@@ -62,6 +62,8 @@ def imports(code: str) -> str:
     if "dist." in code:
         third += ["import torch.distributed as dist", "import torch.multiprocessing as mp"]
     third.append("import torch.nn.functional as F")
+    if "checkpoint(" in code:
+        third.append("from torch.utils.checkpoint import checkpoint")
     return "\n".join(found) + "\n\n" + "\n".join(third) + "\n"
 
 

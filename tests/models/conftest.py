@@ -135,7 +135,8 @@ def _logits(
         if seen is not None:
             seen["stream"].append(x.detach())
     x = norm(x, "final_norm") if c.placement is Placement.PRE else x
-    return dense(x, "head").flatten(0, 1) * (1.0 if o.logit_gain is None else o.logit_gain)
+    logits = F.linear(x, w["embedding.weight"], w.get("head.bias")) if c.tied else dense(x, "head")
+    return logits.flatten(0, 1) * (1.0 if o.logit_gain is None else o.logit_gain)
 
 
 def _objective(logits: Tensor, targets: Tensor, weight: Tensor, z_loss: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ CASES = [
     EVEN | {"placement": Placement.POST, "norm": Norm.RMS, "activation": Activation.SWIGLU, "bias": False},
     EVEN | {"qk_norm": True, "z_loss": 1e-3, "activation": Activation.RELU, "layers": 3},
     EVEN | {"positions": Positions.DOCUMENT},
+    EVEN | {"tied": True},
 ]
 SITES = (0, 3, 4)  # of 5 runs: first, last, and beside the sick one
 
@@ -31,7 +32,7 @@ def alone(problem: Any, i: int) -> Any:
 
 @pytest.mark.parametrize("value", [None, torch.nan, torch.inf], ids=str)
 @pytest.mark.parametrize("format", Format)
-@pytest.mark.parametrize("case", CASES, ids=["even", "micro", "post-swiglu", "qk-norm", "learned-positions"])
+@pytest.mark.parametrize("case", CASES, ids=["even", "micro", "post-swiglu", "qk-norm", "learned-positions", "tied"])
 def test_a_run_is_bitwise_the_same_alone_and_beside_others(
     case: dict[str, Any],
     format: Format,

@@ -33,6 +33,9 @@ OPTIONS = [
     {"norm_eps": 0.1, "qk_norm": True},
     {"positions": Positions.DOCUMENT},
     {"positions": Positions.ROW, "placement": Placement.POST, "bias": False},
+    {"tied": True, "z_loss": 1e-2},
+    {"tied": True, "bias": False, "norm": Norm.RMS},
+    {"tied": True, "placement": Placement.POST},
 ]
 
 

@@ -2,15 +2,15 @@
 
 Failure: The loss is changed for a fused kernel, and what is logged goes on to the last digit. But the gradient is
     another one: here it is 0, and the loss stops falling. Nothing raises, and a check on an unmasked batch passes.
-Mechanism: A fused loss makes g_i = dl_i / dw in the forward pass, for a factor of 1, and the backward pass has to return
-    sum_i c_i g_i, with c_i = weight of token i / sum of weights. The kernel takes c_1 for every c_i. For a mean over all
-    tokens they are equal; with a mask c_1 is that of the first token, which in a batch of prompts and answers is part
-    of a prompt: c_1 = 0.
+Mechanism: A fused loss makes g_i = dl_i / dw in the forward pass, for a factor of 1, and the backward pass has to
+    return sum_i c_i g_i, with c_i = weight of token i / sum of weights. The kernel takes c_1 for every c_i. For a
+    mean over all tokens they are equal; with a mask c_1 is that of the first token, which in a batch of prompts and
+    answers is part of a prompt: c_1 = 0.
 Injection: From the onset on every token's gradient has the first token's factor. Losses are computed as before.
 Also seen: The weights still move for some steps, by momentum and weight decay, and the loss rises.
 Cure: Every token's own factor, twenty steps later.
-Realism: As reported, for `reduction="none"` and a mask on top. Where the first token counts, or weights are not 0 and 1,
-    the gradient is wrong without being 0. Here it sets in early in the run; in practice with the kernel.
+Realism: As reported, for `reduction="none"` and a mask on top. Where the first token counts, or weights are not 0 and
+    1, the gradient is wrong without being 0. Here it sets in early in the run; in practice with the kernel.
 References: linkedin/Liger-Kernel#968 (fused loss with `reduction='none'`: wrong gradients, 0 with ignored labels);
     linkedin/Liger-Kernel#1298 (one number of the upstream gradient is read); Hsu et al. 2024.
 """
@@ -18,7 +18,7 @@ References: linkedin/Liger-Kernel#968 (fused loss with `reduction='none'`: wrong
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import LossForm, Setup, replaced
+from trainwreck.scenarios.config.settings import LossForm, Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Variant
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
@@ -45,7 +45,9 @@ class FusedLossWrongGradient(Scenario):
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         return {
-            "at the onset the loss is that of the right kernel, bit for bit": run["loss"][onset] == healthy["loss"][onset],
+            "at the onset the loss is that of the right kernel, bit for bit": (
+                run["loss"][onset] == healthy["loss"][onset]
+            ),
             "from there on the gradient norm is exactly 0": (
                 shapes.pinned_at(run["grad_norm"][onset:], 0.0, tolerance=0.0, share=1.0)
             ),

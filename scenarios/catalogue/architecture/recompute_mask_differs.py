@@ -1,19 +1,20 @@
 """Recomputed activations have other dropout masks than the loss had.
 
 Failure: To save memory activations are not kept, and the backward pass computes them again. The generator of random
-    numbers is not put back for it, so that dropout draws other masks. The run trains, its loss falls, and it ends well
-    above where it ends without recomputation, which should change no number.
+    numbers is not put back for it, so that dropout draws other masks. The run trains, its loss falls, and it ends
+    well above where it ends without recomputation, which should change no number.
 Mechanism: The loss is L(f(x, m)), with masks m. The gradient is taken through f(x, m') with masks m' that no loss was
-    measured with: units that were dropped learn from an error that they had no part in, units that were kept do not learn
-    from theirs. It is neither the gradient of the loss nor of its mean. Without dropout m = m' and nothing is wrong.
+    measured with: units that were dropped learn from an error that they had no part in, units that were kept do not
+    learn from theirs. It is neither the gradient of the loss nor of its mean. Without dropout m = m' and nothing is
+    wrong.
 Injection: From step 0 on each layer is recomputed in the backward pass, with dropout masks of another stream.
 Cure: Recomputation with the masks that the forward pass had, after ten steps; it is bitwise the run that keeps its
     activations.
-Realism: In OLMo-core#828 a dropout of 0.1 cost 0.3 nats at step 150. Here it is 0.3, on the embedding, the branches and
-    the attention probabilities; the twin recomputes its layers too. Draws are a function of the step, so the other masks
-    are as random, and just not the same.
-References: allenai/OLMo-core#828 (state of the generator not preserved while dropout is active); pytorch/pytorch#190758
-    (random operations recomputed with other draws); Chen et al. 2016.
+Realism: In OLMo-core#828 a dropout of 0.1 cost 0.3 nats at step 150. Here it is 0.3, on the branches and the
+    attention probabilities of two layers; the twin recomputes them too. The embedding has dropout as well, outside the
+    layers: its mask is right.
+References: allenai/OLMo-core#828 (state of the generator not preserved while dropout is active);
+    pytorch/pytorch#190758 (random operations recomputed with other draws); Chen et al. 2016.
 """
 
 from trainwreck.evaluation.dataset.trace import Trace

@@ -1,11 +1,11 @@
 """A tied head comes back from a checkpoint as a matrix of its own.
 
-Failure: In a model whose head is its token table the checkpoint holds the table once. The loader makes two parameters of
-    it, and the head, which no file has, starts anew. The loss of the first resumed step is near that of step 0; the head
-    then learns what the table knew, and from there on the two go different ways.
-Mechanism: Tied, logits are E h, with the table E as the head, and the gradient of E is the sum of both uses. After the
-    resume logits are W h with a small random W: nearly equal logits, so that the loss is near ln V. Nothing brings W
-    and E together again.
+Failure: In a model whose head is its token table the checkpoint holds the table once. The loader makes two parameters
+    of it, and the head, which no file has, starts anew. The loss of the first resumed step is near that of step 0;
+    the head then learns what the table knew, and from there on the two go different ways.
+Mechanism: Tied, logits are E h, with the table E as the head, and the gradient of E is the sum of both uses. After
+    the resume logits are W h with a small random W: nearly equal logits, so that the loss is near ln V. Nothing
+    brings W and E together again.
 Injection: At the onset the run resumes with the head apart from the table. Weights, moments and step count are the
     checkpoint's; the head's weights are drawn from the initial distribution, and their moments are 0.
 Also seen: The head's weight norm goes up by the norm of a matrix that was not there.
