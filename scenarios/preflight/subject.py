@@ -32,9 +32,9 @@ class Preflight:
     ask whether it holds every parameter. vocab_size: tokens that exist, where the table has more rows.
     ignore_index: target that is not scored. shift: targets[t] should be inputs[t + shift]: 1 for the
     next token, 0 where the loss shifts, None where targets are something else. end: the token that ends
-    an answer, if the model is to learn it. frozen: parameters
-    that are meant to stand still, as shell patterns. trained: the model is past its initialisation.
-    mixed: the format of autocast in the run, or the model as it is in low precision. fp32: the same
+    an answer, if the model is to learn it. tied: names of two parameters that are meant to be one, as head and token
+    table. frozen: parameters that are meant to stand still, as shell patterns. trained: the model is past its
+    initialisation. mixed: the format of autocast in the run, or the model as it is in low precision. fp32: the same
     model in full precision, where `model` casts by itself. loss_scale: where a GradScaler begins.
     again: builds the same once more.
 
@@ -56,6 +56,7 @@ class Preflight:
     ignore_index: int = field(default=-100, kw_only=True)
     shift: int | None = field(default=1, kw_only=True)
     end: int | None = field(default=None, kw_only=True)
+    tied: tuple[str, str] | None = field(default=None, kw_only=True)
     frozen: Sequence[str] = field(default=(), kw_only=True)
     trained: bool = field(default=False, kw_only=True)
     mixed: torch.dtype | nn.Module = field(default=torch.bfloat16, kw_only=True)

@@ -6,6 +6,7 @@ a bundle of one, at the last moment before the fault shows: step 0, or the onset
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from trainwreck.models.config import Format
-from trainwreck.scenarios.config.settings import replaced
+from trainwreck.models.loss import weighted_mean
+from trainwreck.scenarios.config.settings import LossForm, replaced
 from trainwreck.scenarios.data.batches import end_token, source, source_key
 from trainwreck.scenarios.preflight.subject import Preflight, share
 from trainwreck.scenarios.spec.faults import At, Setting, State
@@ -26,6 +28,7 @@ from trainwreck.scenarios.training.loop import fresh_state, train
 from trainwreck.scenarios.training.step import train_step
 
 IGNORED = -100
+TIED = ("embedding.weight", "head.weight")
 
 
 class Run(nn.Module):
@@ -48,6 +51,10 @@ class Run(nn.Module):
                     home.add_module(part, nn.Module())
                 home = getattr(home, part)
             home.register_parameter(last, nn.Parameter(value[0].clone()))
+        if setup.model.tied:
+            if not hasattr(self, "head"):
+                self.add_module("head", nn.Module())
+            self.get_submodule("head").register_parameter("weight", self.get_parameter(TIED[0]))
 
     def weights(self) -> list[Tensor]:
         """The parameters in the order of the flat buffer."""
@@ -113,6 +120,12 @@ def one_step(model: nn.Module, inputs: dict[str, Tensor], targets: Tensor) -> fl
     return loss
 
 
+def own_loss(bundle: Bundle, logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean loss of the scored targets by the form that the run has."""
+    nll = bundle.token_losses(logits.flatten(0, -2)[None], targets.clamp(min=0).view(1, -1)).nll_NM
+    return weighted_mean(nll, (targets != IGNORED).to(nll.dtype).view(1, -1))[0]
+
+
 def views(specs: Sequence[RunSpec], step: int) -> list[Preflight]:
     """Subjects of runs as they stand before a step; trained up to there side by side, resumes at it included.
 
@@ -138,14 +151,17 @@ def _view(job: Job, state: State, step: int) -> Preflight:
     fp32, mixed = _precisions(job, state, step)
     end = end_token(setup.data)
     pads = setup.data.padded or setup.data.padding_every or end is not None  # whose id is a token's like any other
+    run = Run(job, state, step)
     return Preflight(
-        Run(job, state, step),
+        run,
         {"input_ids": inputs, "documents": documents},
         targets.masked_fill(weights == 0, IGNORED),
+        loss=None if setup.loss is LossForm.LOG_SUM_EXP else partial(own_loss, run.bundle()),
         step=one_step,
         vocab_size=setup.model.vocab_size if pads else source(source_key(setup.data)).vocabulary,
         ignore_index=IGNORED,
         end=end,
+        tied=TIED if job.setup.model.tied else None,
         trained=step > 0,
         mixed=mixed,
         fp32=fp32,

@@ -8,6 +8,7 @@ from trainwreck.evaluation.detectors.playbook.integrity import NOTHING
 from trainwreck.evaluation.detectors.playbook.rules import (
     CURVES,
     DIVERGENCE,
+    GRADIENTS,
     INSTABILITY,
     MASKS,
     SYMPTOMS,
@@ -141,6 +142,10 @@ def _nothing_scored(s: Seen) -> float:
     return _certain(s.facts.scored == 0)
 
 
+def _scored_in_vain(s: Seen) -> float:
+    return _certain(s.facts.scored > 0 and s.facts.grad < NOTHING)
+
+
 def _end_never_comes(s: Seen) -> float:
     """The training loss has fallen to 0.6 of its first value, and an end is no more likely than one in a hundred."""
     return ratio(0.01, s.facts.end) if s.facts.train.value < 0.6 * s.facts.first_loss else 0.0
@@ -209,6 +214,11 @@ FACT_RULES: tuple[Rule, ...] = (
         "targets_all_masked", 1, _nothing_scored,
         "no target of the batch is scored",
         MASKS, ("loss_detached",), ("scored_tokens",),
+    ),
+    Rule(
+        "fused_loss_wrong_gradient", 1, _scored_in_vain,
+        "answers are scored, and the gradient is exactly zero: it is not that of the loss",
+        GRADIENTS, ("loss_detached", "targets_all_masked"), ("grad_norm", "scored_tokens"),
     ),
     Rule(
         "prompt_scored", 4, _answers_are_missing,

@@ -78,6 +78,11 @@ PICTURES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]] = 
         {"scored_tokens": np.where(T == ONSET, 0.0, 120.0), "loss": np.where(T == ONSET, 0.0, LOSS)},
         {"scored_tokens": np.where(AFTER, 1.0, 120.0)},
     ),
+    "scored answers without a gradient": (
+        "fused_loss_wrong_gradient",
+        {"scored_tokens": np.full(S, 120.0), "grad_norm": np.where(AFTER, 0.0, 1.0)},
+        {"scored_tokens": np.full(S, 120.0), "grad_norm": np.where(AFTER, 1e-3, 1.0)},
+    ),
     "an end that is not learnt": (
         "eos_masked_as_padding",
         {"end_probability": 0.015 * np.exp(-T / 10.0)},

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.preflight import Preflight, Verdict, checks, preflight
@@ -78,7 +79,7 @@ def test_the_checks_are_the_files():
     assert set(checks()) == {
         "token_ids_in_range", "labels_aligned", "loss_at_init_is_log_vocab", "gradients_reach_all_parameters",
         "deterministic_repeat", "fp32_versus_mixed", "overfit_tiny_subset", "future_is_hidden", "every_row_is_scored",
-        "end_is_scored",
+        "end_is_scored", "gradients_match_differences", "tied_weights_are_one",
     }  # fmt: skip
     for one in checks().values():
         assert one.rule
@@ -91,7 +92,7 @@ def test_a_check_is_named_as_its_file():
 
 
 def test_a_sound_subject_passes_all():
-    found = preflight(subject(end=int(batch()[1][0, 0])))
+    found = preflight(subject(end=int(batch()[1][0, 0]), tied=("head.weight", "head.weight")))
     assert {f.check: f.verdict for f in found} == dict.fromkeys(checks(), Verdict.PASS), found
 
 
@@ -102,7 +103,8 @@ def test_a_classifier_of_floats_is_asked_what_applies():
                          torch.arange(40) % 3)  # fmt: skip
     found = {f.check: f.verdict for f in preflight(made)}
     token_checks = {
-        "token_ids_in_range", "labels_aligned", "future_is_hidden", "every_row_is_scored", "end_is_scored"
+        "token_ids_in_range", "labels_aligned", "future_is_hidden", "every_row_is_scored", "end_is_scored",
+        "tied_weights_are_one",
     }  # fmt: skip
     assert {name for name, verdict in found.items() if verdict is Verdict.NOT_APPLICABLE} == token_checks
     assert {verdict for name, verdict in found.items() if name not in token_checks} == {Verdict.PASS}
@@ -197,6 +199,74 @@ def test_an_end_that_is_never_scored_is_found():
     does_not_apply("end_is_scored", subject(inputs=ids, targets=labels))
     passes("end_is_scored", subject(inputs=ids, targets=labels, end=end))
     fails("end_is_scored", subject(inputs=ids, targets=labels.masked_fill(labels == end, -100), end=end), "6 times")
+
+
+class Hooked(Model):
+    """Features whose gradient passes through a hook; the loss is as before."""
+
+    def hook(self, grad: Tensor) -> Tensor:
+        return grad
+
+    def features(self, ids: Tensor, ahead: int = 1) -> Tensor:
+        x = super().features(ids, ahead)
+        if x.requires_grad:
+            x.register_hook(self.hook)
+        return x
+
+
+def test_a_right_loss_with_a_wrong_gradient_is_found():
+    class Small(Hooked):
+        def hook(self, grad: Tensor) -> Tensor:
+            return 0.5 * grad
+
+    class First(Hooked):
+        def hook(self, grad: Tensor) -> Tensor:  # every token has the first one's
+            return grad[:, :1].expand_as(grad)
+
+    class Gone(Hooked):
+        def hook(self, grad: Tensor) -> Tensor:
+            return 0.0 * grad
+
+    passes("gradients_match_differences", subject(Hooked))
+    for kind in (Small, First, Gone):
+        fails("gradients_match_differences", subject(kind), "off the slopes of the loss")
+    fails("gradients_match_differences", subject(loss=lambda logits, y: logits.mean() * torch.nan), "the loss is nan")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_activations_computed_again_with_other_masks_are_found(kept):
+    class Thrifty(Model):
+        def features(self, ids: Tensor, ahead: int = 1) -> Tensor:
+            self.layer.dropout.p = self.layer.dropout1.p = self.layer.dropout2.p = 0.3
+            x = self.token(ids) + self.position(torch.arange(ids.shape[1]))
+            mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).triu(ahead)
+            work = checkpoint(self.layer, x, mask, use_reentrant=False, preserve_rng_state=kept)
+            return self.norm(work)
+
+    (passes if kept else fails)("gradients_match_differences", subject(Thrifty))
+
+
+def test_weights_in_a_half_format_have_no_differences():
+    made = subject()
+    made.model.bfloat16()
+    does_not_apply("gradients_match_differences", made)
+
+
+def test_a_head_that_is_not_the_table_is_found():
+    class Tied(Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head.weight = self.token.weight
+
+    both = ("token.weight", "head.weight")
+    passes("tied_weights_are_one", subject(Tied, tied=both))
+    does_not_apply("tied_weights_are_one", subject(Tied))
+    fails("tied_weights_are_one", subject(tied=both), "are two parameters, apart by")
+    fails("tied_weights_are_one", subject(tied=("token.weight", "head.bias")), "of shapes [64, 32] and [64]")
+    fails("tied_weights_are_one", subject(tied=("token.weight", "lm_head.weight")), "no parameter 'lm_head.weight'")
+    copied = subject(Tied, tied=both)
+    copied.model = copy.deepcopy(copied.model)
+    passes("tied_weights_are_one", copied)
 
 
 @pytest.mark.parametrize("factor", [8.0, 40.0])

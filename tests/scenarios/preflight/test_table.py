@@ -9,7 +9,7 @@ from trainwreck.scenarios.spec.scenario import Severity
 SHORT = ("steps=24", "evaluation.rows=8")
 QUICK = (
     "labels_aligned", "token_ids_in_range", "future_is_hidden", "loss_at_init_is_log_vocab", "fp32_versus_mixed",
-    "every_row_is_scored", "end_is_scored",
+    "every_row_is_scored", "end_is_scored", "tied_weights_are_one", "gradients_match_differences",
 )  # fmt: skip
 
 
@@ -21,6 +21,8 @@ QUICK = (
         ("mask_off_by_one", ["future_is_hidden"]),
         ("eos_masked_as_padding", ["end_is_scored"]),
         ("prompt_scored", ["end_is_scored"]),
+        ("head_untied_at_resume", ["tied_weights_are_one"]),
+        ("fused_loss_wrong_gradient", ["gradients_match_differences"]),
         ("high_lr", []),  # nothing is wrong with model and batch
     ],
 )
