@@ -12,6 +12,7 @@ from trainwreck.evaluation.detectors.playbook.log_rules import LOG_RULES
 from trainwreck.evaluation.detectors.playbook.rules import (
     CURVES,
     DIVERGENCE,
+    GRADIENTS,
     INSTABILITY,
     LOGS,
     MASKS,
@@ -41,7 +42,7 @@ class Playbook(Detector):
 
     name = "playbook"
     rule = f"an ordered list of {len(RULES)} rules that debugging guides teach, each naming a cause"
-    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS))
+    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, GRADIENTS))
     blind_spots = (
         "Causes without a rule; faults that leave a lower or slower curve of the usual shape, since it knows no "
         "healthy run to compare with; the first 8 to 32 rows, which are its baseline. Planned jumps look like faults."

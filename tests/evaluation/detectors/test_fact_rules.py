@@ -99,7 +99,9 @@ PICTURES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]] = 
         {"loss": 0.2 * LOSS, "validation_loss": 0.2 * evaluated(1.0)},
     ),
     "no gradient": (
-        "loss_detached", {"grad_norm": np.where(AFTER, 0.0, 1.0)}, {"grad_norm": np.where(AFTER, 1e-3, 1.0)},
+        "loss_detached",
+        {"scored_tokens": np.full(S, np.nan), "grad_norm": np.where(AFTER, 0.0, 1.0)},
+        {"grad_norm": np.where(AFTER, 1e-3, 1.0)},
     ),
     "a layer without gradient": (
         "frozen_parameters",

@@ -1,4 +1,4 @@
-"""The loss is the right one to the bit; the gradient is right where all tokens have one factor, and there alone."""
+"""The loss is bitwise the right one; the gradient is right where all tokens have one factor, and there alone."""
 
 import pytest
 import torch
