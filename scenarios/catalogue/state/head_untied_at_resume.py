@@ -12,7 +12,7 @@ Also seen: The head's weight norm goes up by the norm of a matrix that was not t
 Cure: Head and table are one parameter again three steps later: the table.
 Realism: In NeMo-Automodel#2571 the two were apart before the save, and the loader put the table in the trained head's
     place; in transformers#43429 a head that was not in the checkpoint was drawn at random, as here. A small head is
-    learnt again in some thirty steps, a large one takes far longer.
+    learnt again in some thirty steps.
 References: NVIDIA-NeMo/Automodel#2571 (a loss spike at the first resumed step of models with a tied head);
     huggingface/transformers#43429 (tie lost at loading, head drawn at random); Press and Wolf 2017.
 """

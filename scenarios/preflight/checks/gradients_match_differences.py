@@ -36,8 +36,8 @@ def gradients_match_differences(subject: Preflight) -> Answer:
         return failed(f"the loss is {loss}")
     draws = torch.Generator().manual_seed(0)
     ways = [{name: direction(p.detach(), draws) for name, p in weights.items()} for _ in range(DIRECTIONS)]
-    told = [sum(float((grads[k].double() * way[k].double()).sum()) for k in weights if k in grads) for way in ways]
-    products = torch.tensor(told, dtype=torch.float64)
+    expected = [sum(float((grads[k].double() * way[k].double()).sum()) for k in weights if k in grads) for way in ways]
+    products = torch.tensor(expected, dtype=torch.float64)
     floor = 1e-6 * max(1.0, abs(loss))  # rounding of a loss in float32, a few times over
     off = float("inf")
     for step in STEPS:
