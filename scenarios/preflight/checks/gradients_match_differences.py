@@ -34,17 +34,17 @@ def gradients_match_differences(subject: Preflight) -> Answer:
         loss, grads = subject.gradients(model)
     if loss != loss or abs(loss) == float("inf"):
         return failed(f"the loss is {loss}")
-    draws = torch.Generator().manual_seed(0)
-    ways = [{name: direction(p.detach(), draws) for name, p in weights.items()} for _ in range(DIRECTIONS)]
-    expected = [sum(float((grads[k].double() * way[k].double()).sum()) for k in weights if k in grads) for way in ways]
-    products = torch.tensor(expected, dtype=torch.float64)
     floor = 1e-6 * max(1.0, abs(loss))  # rounding of a loss in float32, a few times over
     off = float("inf")
     for step in STEPS:
-        ends = [[moved(subject, model, weights, way, sign * step) for sign in (1, -1)] for way in ways]
-        slopes = torch.tensor([(ahead - back) / (2 * step) for ahead, back in ends], dtype=torch.float64)
-        length = max(float(slopes.norm()), floor / step * DIRECTIONS**0.5)
-        off = min(off, float((slopes - products).norm()) / length)
+        draws, slopes, products = torch.Generator().manual_seed(0), [], []
+        for _ in range(DIRECTIONS):
+            way = {name: direction(p.detach(), draws) for name, p in weights.items()}
+            ahead, back = (moved(subject, model, weights, way, sign * step) for sign in (1, -1))
+            slopes.append((ahead - back) / (2 * step))
+            products.append(sum(float((grads[k].double() * x.double()).sum()) for k, x in way.items() if k in grads))
+        a, b = torch.tensor(slopes, dtype=torch.float64), torch.tensor(products, dtype=torch.float64)
+        off = min(off, float((a - b).norm()) / max(float(a.norm()), floor / step * DIRECTIONS**0.5))
         if off <= MOST:
             break
     evidence = f"the gradient is off the slopes of the loss by {off:.1%} (at most {MOST:.0%})"

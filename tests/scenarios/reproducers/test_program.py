@@ -19,12 +19,12 @@ from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.spec.scenario import Severity
 from trainwreck.scenarios.training.loop import train
 
-# One of each kind of change, all in force within thirty steps, but for the last three.
+# One of each kind of change, in force within thirty steps, but for three.
 KINDS = (
     "adam_eps_wrong", "batchnorm_in_transformer", "benign_loss_scale_backoff", "degenerate_batches",
     "document_mask_missing", "dropout_too_high", "frozen_parameters", "loss_detached", "overfit_small_set",
     "padding_attended", "post_ln_depth", "shuffle_correlated", "unshuffled_epochs", "vanishing_depth",
-    "packed_positions_not_reset",
+    "packed_positions_not_reset", "recompute_mask_differs",
 )  # fmt: skip
 STEPS = 30
 
@@ -125,6 +125,19 @@ def test_the_cured_run_is_the_labs():
     assert np.abs(run["loss"] - trace["loss"]).max() < 1e-3  # how far rounding moves it hangs on the processor
     assert run["layer_grad_norm"][39, 1] == 0
     assert run["layer_grad_norm"][41, 1] > 0
+
+
+@pytest.mark.parametrize(
+    ("id", "kind", "steps"),
+    [("head_untied_at_resume", "cured", 124), ("fused_loss_wrong_gradient", "faulty", 40)],
+)
+def test_so_it_is_where_the_fault_comes_later(id, kind, steps):
+    (spec,) = family_of(id, [0], roles=(Role(kind),))
+    assert (spec.cure_step if kind == "cured" else spec.onset) < steps - 3
+    trace, run = train([spec.job()], stop=steps)[0].trace, ran(id, kind, steps)
+    assert np.abs(run["loss"] - trace["loss"]).max() < 1e-2  # how far rounding moves it hangs on the processor
+    for name in ("grad_norm", *(name for name in ("output_max", "layer_update_ratio") if name in run)):
+        assert np.allclose(run[name], trace[name], rtol=2e-2, atol=1e-3), name
 
 
 def test_settings_of_a_program_are_in_no_other_run():
