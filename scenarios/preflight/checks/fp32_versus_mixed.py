@@ -45,6 +45,8 @@ def fp32_versus_mixed(subject: Preflight) -> Answer:
     if other != other or abs(other) == float("inf") or not torch.isfinite(b).all():
         bad = int((~torch.isfinite(b)).sum())
         return failed(f"loss {other:.3g} and {bad} gradient elements not finite in low precision, {loss:.3f} in fp32")
+    if not a.any() and not b.any():
+        return not_applicable("the gradient is zero in both")
     cosine = float(torch.nn.functional.cosine_similarity(a, b, dim=0))
     vanished = float(((a != 0) & (b == 0)).sum() / (a != 0).sum().clamp(min=1))
     evidence = (
