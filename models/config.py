@@ -82,6 +82,7 @@ class Init:
     Matrices of a residual branch's end are divided by sqrt(2 * layers) (GPT-2) where `scale_residual` is set;
     residual_std is theirs instead where it is over 0. mlp_bias is what the biases of an MLP's hidden units start at
     instead of 0. zero_padding: the last row of the token table starts at 0, as that of a padding id does.
+    new_rows_std is that of rows that the token table and the head get in mid-run; 0 for the mean of the old ones.
     """
 
     embedding_std: float = 0.09
@@ -91,6 +92,7 @@ class Init:
     mlp_bias: float = field(default=0.0, metadata=LATER)
     residual_std: float = field(default=0.0, metadata=LATER)
     zero_padding: bool = field(default=False, metadata=LATER)
+    new_rows_std: float = field(default=0.0, metadata=LATER)
 
 
 # Of each size: above what a machine's memory holds, and small enough that the memory needed can be computed.

@@ -129,15 +129,24 @@ def layout(config: ModelConfig) -> Layout:
     return result
 
 
+TABLES = {"embedding.weight": 0, "head.weight": 1, "head.bias": 0}  # parameters that grow with the tokens: the axis
+
+
 def fits(old: Layout, new: Layout) -> bool:
-    """Whether weights of one layout can go on in another: what both have is of one shape."""
-    return all(new.shapes.get(name, shape) == shape for name, shape in old.shapes.items())
+    """Whether weights of one layout can go on in another: what both have is of one shape, or has more tokens."""
+    return all(_goes_on(name, shape, new.shapes.get(name, shape)) for name, shape in old.shapes.items())
+
+
+def _goes_on(name: str, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    axis = TABLES.get(name)
+    return all(a == b or (i == axis and a < b) for i, (a, b) in enumerate(zip(old, new, strict=True)))
 
 
 def carried_over(flat: Tensor, old: Layout, new: Layout, fresh: Tensor) -> Tensor:
     """What a buffer [..., P] of one layout is in another: parameters that both have, the others as in `fresh`.
 
-    fresh: [..., P of the new layout]. ValueError for layouts that do not fit.
+    Of a table that has more tokens, the old ones come first. fresh: [..., P of the new layout]. ValueError for layouts
+    that do not fit.
     """
     if not fits(old, new):
         raise ValueError(
@@ -147,7 +156,22 @@ def carried_over(flat: Tensor, old: Layout, new: Layout, fresh: Tensor) -> Tenso
     for slot in new.slots:
         if slot.name in before:
             at = before[slot.name]
-            made[..., slot.start : slot.stop] = flat[..., at.start : at.stop]
+            part = made[..., slot.start : slot.stop].unflatten(-1, slot.shape)
+            for axis, size in enumerate(at.shape, part.ndim - len(at.shape)):
+                part = part.narrow(axis, 0, size)
+            part.copy_(flat[..., at.start : at.stop].unflatten(-1, at.shape))
+    return made
+
+
+def at_the_mean(flat: Tensor, model: ModelConfig, old: int) -> Tensor:
+    """A buffer [..., P] of a model with the rows of its tables from `old` on at the mean of those before."""
+    made = flat.clone()
+    for slot in layout(model).slots:
+        if slot.name in TABLES and old < model.vocab_size:
+            part = made[..., slot.start : slot.stop].unflatten(-1, slot.shape)
+            axis = part.ndim - len(slot.shape) + TABLES[slot.name]
+            mean = part.narrow(axis, 0, old).mean(axis, keepdim=True)
+            part.narrow(axis, old, model.vocab_size - old).copy_(mean)
     return made
 
 

@@ -54,6 +54,17 @@ def chain_epochs(setup: Setup) -> Setup:
     return replaced(chain(setup), data__pool=400, evaluation__rows=16, evaluation__fresh=True)
 
 
+def chain_grown(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect, whose token table is doubled in mid-run.
+
+    From then on a tenth of the tokens is written with a new id. Rows of new ids start at the mean of the old rows.
+    """
+    setup = replaced(chain(setup), growth__rows=2 * setup.model.vocab_size)
+    if setup.model.width > WIDEST:
+        return setup
+    return replaced(setup, model__width=32, model__heads=2)
+
+
 def chain_bytes(setup: Setup) -> np.ndarray:
     """Ids of the tokenizer that text in the chain dialect never uses: they stand for bytes, int64.
 

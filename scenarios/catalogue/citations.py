@@ -25,3 +25,5 @@ TRL_6668 = "huggingface/trl#6668, SFTTrainer reports loss 0.0 when every label i
 MEGATRON_BRIDGE_3359 = "NVIDIA-NeMo/Megatron-Bridge#3359, SFT chat loss masking silently falls back to all-ones"
 UNSLOTH_416 = "unslothai/unsloth#416, Llama 3 Finetuned model is not generating EOS token"
 MEGATRON_1446 = "NVIDIA/Megatron-LM#1446, gradients of the final layer norm differ between ranks"
+TRANSFORMERS_29219 = "huggingface/transformers#29219, huge train loss after resize_token_embeddings"
+TRANSFORMERS_33325 = "huggingface/transformers#33325, new rows from the distribution of the old embeddings"
