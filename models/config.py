@@ -108,6 +108,8 @@ class ModelConfig:
     vocab_size counts the rows of the token table, which may be more than the source's tokens, as
     tables are padded in practice. residual_gain multiplies the shortcut (DeepNorm, Wang et al.
     2022, uses (2 * layers) ** 0.25 with Post-LN). attention names a variant of kernels.attention.
+    lora_rank: of the adapters on every matrix of the layers, 0 for none. With them a matrix W computes as
+    W + (lora_alpha / lora_rank) A B, where B starts at 0 (LoRA, Hu et al. 2021).
     """
 
     layers: int = 2
@@ -127,6 +129,8 @@ class ModelConfig:
     rope_base: float = 10000.0
     positions: Positions = field(default=Positions.ROTARY, metadata=LATER)
     attention: str = "reference"
+    lora_rank: int = field(default=0, metadata=LATER)
+    lora_alpha: float = field(default=16.0, metadata=LATER)
     init: Init = field(default_factory=Init)
 
     def __post_init__(self) -> None:
@@ -145,6 +149,10 @@ class ModelConfig:
             raise ValueError(f"model.norm_eps: {self.norm_eps} is not allowed; allowed: 0 or more")
         if not 0 < self.rope_base < math.inf:
             raise ValueError(f"model.rope_base: {self.rope_base} is not allowed; allowed: over 0")
+        if not 0 <= self.lora_rank <= self.width:
+            raise ValueError(f"model.lora_rank: {self.lora_rank} is not allowed; allowed: 0 to model.width, {self.width}")
+        if not math.isfinite(self.lora_alpha):
+            raise ValueError(f"model.lora_alpha: {self.lora_alpha} is not allowed; allowed: finite numbers")
         if not math.isfinite(self.residual_gain):
             raise ValueError(f"model.residual_gain: {self.residual_gain} is not allowed; allowed: finite numbers")
 
@@ -152,6 +160,11 @@ class ModelConfig:
     def head_width(self) -> int:
         """Features of one head."""
         return self.width // self.heads
+
+    @property
+    def lora_scale(self) -> float:
+        """alpha / r."""
+        return self.lora_alpha / self.lora_rank
 
     @property
     def attention_scale(self) -> float:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+LORA_A, LORA_B = ".lora_a", ".lora_b"  # how the names of an adapter's matrices end; the second starts at 0
+
+
 @dataclass(frozen=True)
 class Slot:
     """One parameter: where it lies in the flat buffer and how it starts."""
@@ -64,6 +67,11 @@ class Layout:
             mask[slot.start : slot.stop] = float(slot.decay)
         return mask
 
+    @cached_property
+    def adapters(self) -> tuple[tuple[int, int], ...]:
+        """Start and stop of the second matrix of each adapter."""
+        return tuple((slot.start, slot.stop) for slot in self.slots if slot.name.endswith(LORA_B))
+
     def places(self, name: str) -> Tensor:
         """Where a parameter's elements lie in the flat buffer: int64, of the parameter's shape."""
         import torch
@@ -98,6 +106,9 @@ def layout(config: ModelConfig) -> Layout:
         add(f"{name}.weight", rows, columns, std=std, decay=True)
         if config.bias:
             add(f"{name}.bias", columns, mean=bias)
+        if config.lora_rank and name.startswith("layer_"):
+            add(f"{name}{LORA_A}", rows, config.lora_rank, std=rows**-0.5, decay=True)
+            add(f"{name}{LORA_B}", config.lora_rank, columns, decay=True)
 
     def norm(name: str) -> None:
         add(f"{name}.gain", d, mean=1.0)

@@ -65,6 +65,23 @@ def chain_grown(setup: Setup) -> Setup:
     return replaced(setup, model__width=32, model__heads=2)
 
 
+def chain_adapters(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect, frozen in mid-run: from then on adapters learn a second such language.
+
+    Adapters of rank 8 are on every matrix of the layers, and the last norm is trained beside them.
+    """
+    setup = replaced(chain(setup), adapters__rank=8)
+    if setup.model.width > WIDEST:
+        return setup
+    return replaced(setup, model__width=32, model__heads=2)
+
+
+def require_adapters(setup: Setup) -> None:
+    """InputError for a run without adapters."""
+    if not setup.adapters.rank:
+        raise InputError("adapters.rank: 0 is not allowed for a fault in adapters; allowed: 1 or more")
+
+
 def chain_bytes(setup: Setup) -> np.ndarray:
     """Ids of the tokenizer that text in the chain dialect never uses: they stand for bytes, int64.
 

@@ -27,3 +27,4 @@ UNSLOTH_416 = "unslothai/unsloth#416, Llama 3 Finetuned model is not generating 
 MEGATRON_1446 = "NVIDIA/Megatron-LM#1446, gradients of the final layer norm differ between ranks"
 TRANSFORMERS_29219 = "huggingface/transformers#29219, huge train loss after resize_token_embeddings"
 TRANSFORMERS_33325 = "huggingface/transformers#33325, new rows from the distribution of the old embeddings"
+PEFT_1142 = "huggingface/peft#1142, how to do gradient checkpointing with LoRA"

@@ -154,6 +154,20 @@ class GrowthConfig:
 
 
 @dataclass(kw_only=True)
+class AdapterConfig:
+    """Fine-tuning by adapters, from a step on that is drawn from the seed (`spec.planned.adapter_step`).
+
+    rank: of the adapters, 0 for a run that stays what it is. alpha: over the rank it is the factor on what they add.
+    language_seed: of the language that rows are in from then on, held-out ones too. Of what there was before, only the
+    last norm is trained on.
+    """
+
+    rank: int = 0
+    alpha: float = 16.0
+    language_seed: int = 1
+
+
+@dataclass(kw_only=True)
 class EvaluationConfig:
     """A fixed held-out set of `rows` rows, evaluated every `every` steps and at the last one.
 
@@ -188,6 +202,7 @@ class Setup:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     distributed: DistributedConfig = field(default_factory=DistributedConfig, metadata=LATER)
     growth: GrowthConfig = field(default_factory=GrowthConfig, metadata=LATER)
+    adapters: AdapterConfig = field(default_factory=AdapterConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -225,6 +240,9 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "data.one_token_every": (0, 10**6, True),
     "data.padding_every": (0, 10**6, True),
     "distributed.ranks": (1, 64, True),
+    "adapters.rank": (0, 2**16, True),
+    "adapters.alpha": (-1e6, 1e6, True),
+    "adapters.language_seed": (0, 2**62, True),
     "growth.rows": (0, 2**22, True),
     "growth.share": (0, 1, True),
     "optimizer.lr": (0, 1e4, True),
@@ -264,6 +282,12 @@ def check(setup: Setup) -> None:
     if 0 < setup.growth.rows < setup.model.vocab_size:
         rows = f"0, or model.vocab_size, {setup.model.vocab_size}, and more"
         raise InputError(f"growth.rows: {setup.growth.rows} is not allowed; allowed: {rows}")
+    if setup.model.lora_rank not in (0, setup.adapters.rank):
+        rank = setup.model.lora_rank
+        raise InputError(f"model.lora_rank: {rank} is not allowed without a frozen base; allowed: adapters.rank={rank}")
+    if setup.adapters.rank > setup.model.width:
+        widest = f"0 to model.width, {setup.model.width}"
+        raise InputError(f"adapters.rank: {setup.adapters.rank} is not allowed; allowed: {widest}")
     if setup.data.rows % setup.distributed.ranks:
         ranks = f"distributed.ranks, {setup.distributed.ranks}"
         raise InputError(f"data.rows: {setup.data.rows} is not allowed; allowed: multiples of {ranks}")

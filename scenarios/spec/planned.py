@@ -6,12 +6,15 @@ from collections.abc import Callable
 import numpy as np
 
 from trainwreck.kernels.random import generator
+from trainwreck.models.parameters import LORA_A, LORA_B, Layout
+from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.spec.faults import At, Setting, Stream
+from trainwreck.scenarios.spec.faults import At, Setting, Stream, UpdateEdit
 from trainwreck.scenarios.spec.scenario import MidRun
 
 GROWTH = MidRun(0.35, 0.5)  # when a token table grows
+ADAPTERS = MidRun(0.3, 0.45)  # when adapters are put on, and the rest is frozen
 
 
 def growth_step(seed: int, steps: int) -> int:
@@ -19,12 +22,37 @@ def growth_step(seed: int, steps: int) -> int:
     return GROWTH.step(seed, steps, "growth")
 
 
+def adapter_step(seed: int, steps: int) -> int:
+    """The first step with adapters: the same in every run of a seed."""
+    return ADAPTERS.step(seed, steps, "adapters")
+
+
 def planned(setup: Setup, seed: int) -> tuple[At, ...]:
     """The changes that belong to a setup, and from which step on."""
-    if not setup.growth.rows:
-        return ()
-    step = growth_step(seed, setup.steps)
-    return (At(step, Setting("model.vocab_size", setup.growth.rows)), At(step, Stream(new_forms(setup))))
+    found: list[At] = []
+    if setup.growth.rows:
+        step = growth_step(seed, setup.steps)
+        found += [At(step, Setting("model.vocab_size", setup.growth.rows)), At(step, Stream(new_forms(setup)))]
+    if setup.adapters.rank:
+        step = adapter_step(seed, setup.steps)
+        found += [
+            At(step, Setting("model.lora_rank", setup.adapters.rank)),
+            At(step, Setting("model.lora_alpha", setup.adapters.alpha)),
+            At(step, Setting("data.language_seed", setup.adapters.language_seed)),
+            At(step, UpdateEdit(adapters_alone)),
+        ]
+    return tuple(found)
+
+
+def adapters_alone(updates: Updates, plan: Layout) -> Updates:
+    """The base is frozen: gradients arrive at adapters and at the last norm."""
+    import torch
+
+    reaches = torch.zeros(1, plan.size, dtype=torch.bool)
+    for slot in plan.slots:
+        if slot.name.endswith((LORA_A, LORA_B)) or slot.name.startswith("final_norm"):
+            reaches[:, slot.start : slot.stop] = True
+    return dataclasses.replace(updates, reaches_NP=reaches)
 
 
 def new_forms(setup: Setup) -> Callable[[Batch, int, int, int], Batch]:
