@@ -8,7 +8,7 @@ import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import Format, Init, OptimizerKind, Placement, Positions
-from trainwreck.scenarios.config.settings import Decay, Dialect, Setup, SourceKind, replaced
+from trainwreck.scenarios.config.settings import Decay, Dialect, Setup, SourceKind, get, replaced
 from trainwreck.scenarios.data.batches import source, source_key
 from trainwreck.scenarios.data.chat import Chat
 from trainwreck.scenarios.data.language import Language
@@ -76,10 +76,10 @@ def chain_adapters(setup: Setup) -> Setup:
     return replaced(setup, model__width=32, model__heads=2)
 
 
-def require_adapters(setup: Setup) -> None:
-    """InputError for a run without adapters."""
-    if not setup.adapters.rank:
-        raise InputError("adapters.rank: 0 is not allowed for a fault in adapters; allowed: 1 or more")
+def require(setup: Setup, path: str) -> None:
+    """InputError where a setting is 0 without which a fault has nothing to be in."""
+    if not get(setup, path):
+        raise InputError(f"{path}: 0 is not allowed for this fault; allowed: 1 or more")
 
 
 def chain_bytes(setup: Setup) -> np.ndarray:

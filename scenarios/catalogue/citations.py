@@ -28,3 +28,5 @@ MEGATRON_1446 = "NVIDIA/Megatron-LM#1446, gradients of the final layer norm diff
 TRANSFORMERS_29219 = "huggingface/transformers#29219, huge train loss after resize_token_embeddings"
 TRANSFORMERS_33325 = "huggingface/transformers#33325, new rows from the distribution of the old embeddings"
 PEFT_1142 = "huggingface/peft#1142, how to do gradient checkpointing with LoRA"
+PEFT_3449 = "huggingface/peft#3449, add_weighted_adapter creates an overscaled adapter when the source uses rslora"
+MLX_VLM_986 = "Blaizzy/mlx-vlm#986, LoRA scaling: divide alpha by rank"

@@ -157,13 +157,12 @@ class GrowthConfig:
 class AdapterConfig:
     """Fine-tuning by adapters, from a step on that is drawn from the seed (`spec.planned.adapter_step`).
 
-    rank: of the adapters, 0 for a run that stays what it is. alpha: over the rank it is the factor on what they add.
+    rank: of the adapters, 0 for a run that stays what it is; what they add is scaled by `model.lora_alpha`.
     language_seed: of the language that rows are in from then on, held-out ones too. Of what there was before, only the
     last norm is trained on.
     """
 
     rank: int = 0
-    alpha: float = 16.0
     language_seed: int = 1
 
 
@@ -227,6 +226,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "dropout": (0, 0.95, True),
     "z_loss": (0, 1, True),
     "label_smoothing": (0, 1, True),
+    "model.lora_alpha": (-1e6, 1e6, True),
     "model.init.mlp_bias": (-1e3, 1e3, True),
     "model.init.embedding_std": (0, 1e5, True),
     "model.init.matrix_std": (0, 1e3, True),
@@ -241,7 +241,6 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "data.padding_every": (0, 10**6, True),
     "distributed.ranks": (1, 64, True),
     "adapters.rank": (0, 2**16, True),
-    "adapters.alpha": (-1e6, 1e6, True),
     "adapters.language_seed": (0, 2**62, True),
     "growth.rows": (0, 2**22, True),
     "growth.share": (0, 1, True),

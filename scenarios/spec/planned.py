@@ -37,7 +37,6 @@ def planned(setup: Setup, seed: int) -> tuple[At, ...]:
         step = adapter_step(seed, setup.steps)
         found += [
             At(step, Setting("model.lora_rank", setup.adapters.rank)),
-            At(step, Setting("model.lora_alpha", setup.adapters.alpha)),
             At(step, Setting("data.language_seed", setup.adapters.language_seed)),
             At(step, UpdateEdit(adapters_alone)),
         ]

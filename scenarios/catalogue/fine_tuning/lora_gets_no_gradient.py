@@ -1,17 +1,21 @@
-"""x
+"""Adapters get no gradient: the fine-tune runs to its end, and the model is still its base.
 
-Failure: x
-Mechanism: x
-Injection: x
-Cure: x
-Realism: x
-References: x
+Failure: The loss falls a little and levels off far above where adapters could bring it. What is saved at the end are
+    adapters whose second matrix is 0, that is, no adapters at all.
+Mechanism: An adapter computes W + (alpha / r) A B with B = 0 at the start. Re-entrant recomputation of a layer's
+    activations builds a graph only if some input of the layer requires a gradient. Behind a frozen embedding none does,
+    so dL/dB is missing and B = 0 for ever; only what stands behind the last such layer is trained.
+Injection: When the adapters are put on, no gradient arrives at them, from then on. The last norm trains, as in a
+    healthy run.
+Cure: Inputs that require a gradient, five steps later: it arrives again.
+Realism: Where nothing at all can be trained a framework raises an error; a norm, a head or a bias that is trained beside
+    the adapters keeps it silent, here the last norm. The base was trained in the same run, with the whole model.
+References: huggingface/peft#1142 (recomputation of activations and LoRA); Hu et al. 2021, LoRA.
 """
 
 import dataclasses
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.evaluation.errors import InputError
 from trainwreck.models.parameters import LORA_A, LORA_B, Layout
 from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
@@ -43,7 +47,7 @@ class LoraGetsNoGradient(Scenario):
         return adapter_step(seed, steps)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_adapters(setup)
+        bases.require(setup, "adapters.rank")
         return [UpdateEdit(without_adapters)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

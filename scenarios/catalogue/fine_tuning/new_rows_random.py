@@ -63,6 +63,7 @@ class NewRowsRandom(Scenario):
         return growth_step(seed, steps)
 
     def fault(self, knobs: Spread, setup: Setup) -> list[Change]:
+        bases.require(setup, "growth.rows")
         return [Setting("model.init.new_rows_std", knobs.std)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

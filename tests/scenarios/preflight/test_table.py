@@ -9,7 +9,7 @@ from trainwreck.scenarios.spec.scenario import Severity
 SHORT = ("steps=24", "evaluation.rows=8")
 QUICK = (
     "labels_aligned", "token_ids_in_range", "future_is_hidden", "loss_at_init_is_log_vocab", "fp32_versus_mixed",
-    "every_row_is_scored", "end_is_scored",
+    "every_row_is_scored", "end_is_scored", "adapters_get_gradients",
 )  # fmt: skip
 
 
@@ -21,6 +21,8 @@ QUICK = (
         ("mask_off_by_one", ["future_is_hidden"]),
         ("eos_masked_as_padding", ["end_is_scored"]),
         ("prompt_scored", ["end_is_scored"]),
+        ("lora_gets_no_gradient", ["adapters_get_gradients"]),
+        ("lora_scale_wrong", []),
         ("high_lr", []),  # nothing is wrong with model and batch
     ],
 )

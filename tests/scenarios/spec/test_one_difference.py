@@ -42,6 +42,8 @@ ALONE = {
     "learning rate": "high_lr lr_jump benign_decay_phase benign_warm_restart",
     "model.attention": "softmax_unshifted",
     "model.init.head_std": "output_init_too_large",
+    "model.init.new_rows_std": "new_rows_random",
+    "model.lora_alpha": "lora_scale_wrong",
     "model.norm": "batchnorm_in_transformer",
     "model.norm_eps": "norm_eps_zero",
     "model.placement": "post_ln_depth",
@@ -81,7 +83,7 @@ ALONE = {
     "updates.gain_N": "grad_accumulation_unscaled second_moment_underestimates",
     "updates.kept_N": "gradients_not_cleared",
     "updates.moves_NP": "effective_lr_zero",
-    "updates.reaches_NP": "frozen_parameters loss_detached projections_frozen",
+    "updates.reaches_NP": "frozen_parameters loss_detached lora_gets_no_gradient projections_frozen",
 }
 # Several things that are one act, as the page's Injection says it: what differs, and why together.
 TOGETHER = {
@@ -213,13 +215,13 @@ def differences(entry, knobs):
     faulty = Job("faulty", SEED, setup, entry.changes(knobs, setup, SEED))
     if onset:
         before = range(max(0, onset - 2), onset)
-        assert faulty.segment(onset - 1).setup == setup
+        assert faulty.segment(onset - 1).setup == Job("twin", SEED, setup).segment(onset - 1).setup
         assert not different(given(faulty, before), given(Job("twin", SEED, setup), before))
         assert not any(resumed(faulty, step) for step in before)
     found = set()
     for steps in (range(onset, onset + NEAR), range(onset + FAR, onset + FAR + 1)):
         now = faulty.segment(steps.start).setup
-        found |= different(leaves(now), leaves(setup))
+        found |= different(leaves(now), leaves(Job("twin", SEED, setup).segment(steps.start).setup))
         found |= different(given(faulty, steps), given(Job("told", SEED, now), steps))
         found |= {name for step in steps for name in resumed(faulty, step)}
     return {"batch" if name.startswith("batch.") else name for name in found}
