@@ -150,7 +150,9 @@ class ModelConfig:
         if not 0 < self.rope_base < math.inf:
             raise ValueError(f"model.rope_base: {self.rope_base} is not allowed; allowed: over 0")
         if not 0 <= self.lora_rank <= self.width:
-            raise ValueError(f"model.lora_rank: {self.lora_rank} is not allowed; allowed: 0 to model.width, {self.width}")
+            raise ValueError(
+                f"model.lora_rank: {self.lora_rank} is not allowed; allowed: 0 to model.width, {self.width}"
+            )
         if not math.isfinite(self.residual_gain):
             raise ValueError(f"model.residual_gain: {self.residual_gain} is not allowed; allowed: finite numbers")
 

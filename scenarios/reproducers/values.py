@@ -187,9 +187,7 @@ def _reached(reaches_NP: Tensor | None, plan: Layout) -> dict[str, Any]:
     if reaches_NP is None or not plan.adapters:
         return {"frozen": () if reaches_NP is None else _prefixes(~reaches_NP[0], plan), "adapters_train": True}
     for train in (True, False):
-        right = [
-            (".lora_" in slot.name and train) or slot.name.startswith("final_norm") for slot in plan.slots
-        ]
+        right = [(".lora_" in slot.name and train) or slot.name.startswith("final_norm") for slot in plan.slots]
         reached = [reaches_NP[0, slot.start : slot.stop] for slot in plan.slots]
         if all(bool((part == here).all()) for part, here in zip(reached, right, strict=True)):
             return {"frozen": (), "adapters_train": train}

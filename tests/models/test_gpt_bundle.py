@@ -33,7 +33,9 @@ def alone(problem: Any, i: int) -> Any:
 
 @pytest.mark.parametrize("value", [None, torch.nan, torch.inf], ids=str)
 @pytest.mark.parametrize("format", Format)
-@pytest.mark.parametrize("case", CASES, ids=["even", "micro", "post-swiglu", "qk-norm", "learned-positions", "lora", "lora-3"])
+@pytest.mark.parametrize(
+    "case", CASES, ids=["even", "micro", "post-swiglu", "qk-norm", "learned-positions", "lora", "lora-3"]
+)
 def test_a_run_is_bitwise_the_same_alone_and_beside_others(
     case: dict[str, Any],
     format: Format,

@@ -7,9 +7,10 @@ Mechanism: An adapter computes W + (alpha / r) A B with B = 0 at the start. Re-e
     so dL/dB is missing and B = 0 for ever; only what stands behind the last such layer is trained.
 Injection: When the adapters are put on, no gradient arrives at them, from then on. The last norm trains, as in a
     healthy run.
+Also seen: The validation loss, of the second language from then on, levels off too.
 Cure: Inputs that require a gradient, five steps later: it arrives again.
-Realism: Where nothing at all can be trained a framework raises an error; a norm, a head or a bias that is trained beside
-    the adapters keeps it silent, here the last norm. The base was trained in the same run, with the whole model.
+Realism: Where nothing at all can be trained a framework raises an error; a norm, a head or a bias that is trained
+    beside the adapters keeps it silent, here the last norm. The base was trained in the same run, with the whole model.
 References: huggingface/peft#1142 (recomputation of activations and LoRA); Hu et al. 2021, LoRA.
 """
 

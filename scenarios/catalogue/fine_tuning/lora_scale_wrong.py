@@ -2,16 +2,16 @@
 
 Failure: The adapters are the right ones, number for number, and the loss jumps all the same. If training goes on it
     comes down again, as the adapters unlearn the factor.
-Mechanism: The weights that compute are W + (alpha / r) A B. A and B were trained for one value of alpha / r; at `times`
-    that value the same A B moves W that many times as far, past where it was trained to go, and gradients of A and B
-    have the factor too.
-Injection: From the onset on, as after a merge or a resume, alpha is `times` what the adapters were trained with. A and B
-    are not touched.
-Also seen: Severe is alpha that is not divided by the rank, which is 8. Adapters that are merged twice, at a factor of 2,
+Mechanism: The weights that compute are W + (alpha / r) A B. A and B were trained for one value of alpha / r; at
+    `times` that value the same A B moves W that many times as far, past where it was trained to go, and gradients of A
+    and B have the factor too.
+Injection: From the onset on, as after a merge or a resume, alpha is `times` what the adapters were trained with. A and
+    B are not touched.
+Also seen: Severe is alpha that is not divided by the rank, which is 8. Adapters that are merged twice, a factor of 2,
     cost 0.3 to 1 nat for a step and a hundredth at the end.
 Cure: The scale that they were trained with, three steps later.
-Realism: In practice training is often over at the merge, and it is the evaluation of the merged model that jumps. Here it
-    goes on at the wrong scale.
+Realism: In practice training is often over at the merge, and it is the evaluation of the merged model that jumps. Here
+    it goes on at the wrong scale.
 References: Blaizzy/mlx-vlm#986 (alpha that is not divided by the rank); huggingface/peft#3449 (a merged adapter at
     sqrt(r) times its scale); Hu et al. 2021, LoRA.
 """

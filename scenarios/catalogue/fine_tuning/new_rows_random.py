@@ -5,8 +5,8 @@ Failure: Tokens are added to a trained model. The first loss after that is sever
 Mechanism: The loss is log Z - z_y, and a row r drawn with spread s adds exp(h r) to Z, where h r has the spread s |h|.
     With a norm before the head |h|^2 is about the width, so that the largest of many new logits is far over all trained
     ones: new ids have the probability of all tokens together, and log Z and the loss rise by the same.
-Injection: When the table grows, the new rows of embedding and head are drawn with standard deviation `std`; a healthy run
-    has them at the mean of the old rows.
+Injection: When the table grows, the new rows of embedding and head are drawn with standard deviation `std`; a healthy
+    run has them at the mean of the old rows.
 Also seen: The gradient norm jumps. What is read in new ids is too large for the residual stream, and is unlearnt last.
 Cure: The new rows at the mean of the old ones, three steps later.
 Realism: In a large model a spread of 0.02 is enough, since its trained logits all lie well below 0. Here they do not,

@@ -103,8 +103,8 @@ PICTURES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]] = 
     ),
     "a layer without gradient": (
         "frozen_parameters",
-        {"layer_grad_norm": one_of(np.where(AFTER, 0.0, 1.0), 4, 1.0)},
-        {"layer_grad_norm": one_of(np.where(AFTER, 1e-3, 1.0), 4, 1.0)},
+        {"layer_grad_norm": one_of(np.where(AFTER, 0.0, 1.0), 4, 1.0), "adapter_norm": np.full(S, np.nan)},
+        {"layer_grad_norm": one_of(np.where(AFTER, 1e-3, 1.0), 4, 1.0), "adapter_norm": np.full(S, np.nan)},
     ),
     "no update": (
         "effective_lr_zero",

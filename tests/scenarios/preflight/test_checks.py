@@ -394,7 +394,9 @@ def test_outputs_and_inputs_of_other_forms():
 
     ids, _ = batch()
     for made in (subject(Named, {"input_ids": ids, "scale": 1.0}), subject(Second, (ids, torch.zeros(6, 2)))):
-        names = [name for name in checks() if name not in ("overfit_tiny_subset", "end_is_scored", "adapters_get_gradients")]
+        names = [
+            name for name in checks() if name not in ("overfit_tiny_subset", "end_is_scored", "adapters_get_gradients")
+        ]
         assert {f.verdict for f in preflight(made, names)} == {Verdict.PASS}
 
 
