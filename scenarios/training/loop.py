@@ -207,8 +207,8 @@ def _refit(run: Run, step: int, place: Place) -> None:
     if old.shapes == new.shapes:
         return
     spread = model.init.new_rows_std
-    rows = {"embedding_std": spread, "head_std": spread} if spread else {}
-    drawn = dataclasses.replace(model, init=dataclasses.replace(model.init, **rows))
+    init = dataclasses.replace(model.init, embedding_std=spread, head_std=spread) if spread else model.init
+    drawn = dataclasses.replace(model, init=init)
     fresh = initial_parameters(drawn, [run.job.seed], place.dtype)[0].to(run.state["parameters"].device)
     state = dict(run.state)
     for name in state.keys() & {"parameters", "average"}:

@@ -174,7 +174,8 @@ def adapter_norm(flat_NP: Tensor, plan: Layout) -> Tensor:
     if not plan.adapters:
         return torch.full_like(flat_NP[:, 0], torch.nan)
     parts = [torch.linalg.vector_norm(flat_NP[:, start:stop], dim=1) for start, stop in plan.adapters]
-    return torch.linalg.vector_norm(torch.stack(parts, 1), dim=1)
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(parts, 1), dim=1)
+    return norm
 
 
 def answer_signals(batch: Batch, answers: bool) -> dict[str, np.ndarray]:

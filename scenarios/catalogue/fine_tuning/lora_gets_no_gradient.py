@@ -65,7 +65,10 @@ class LoraGetsNoGradient(Scenario):
 
 def without_adapters(updates: Updates, plan: Layout) -> Updates:
     """No gradient arrives at an adapter."""
-    reaches = updates.reaches_NP.clone()
+    import torch
+
+    whole = torch.ones(1, plan.size, dtype=torch.bool)
+    reaches = whole if updates.reaches_NP is None else updates.reaches_NP.clone()
     for slot in plan.slots:
         if slot.name.endswith((LORA_A, LORA_B)):
             reaches[:, slot.start : slot.stop] = False
