@@ -93,6 +93,7 @@ class Init:
     Matrices of a residual branch's end are divided by sqrt(2 * layers) (GPT-2) where `scale_residual` is set;
     residual_std is theirs instead where it is over 0. mlp_bias is what the biases of an MLP's hidden units start at
     instead of 0. zero_padding: the last row of the token table starts at 0, as that of a padding id does.
+    new_rows_std is that of rows that the token table and the head get in mid-run; 0 for the mean of the old ones.
     """
 
     embedding_std: float = 0.09
@@ -102,6 +103,7 @@ class Init:
     mlp_bias: float = field(default=0.0, metadata=LATER)
     residual_std: float = field(default=0.0, metadata=LATER)
     zero_padding: bool = field(default=False, metadata=LATER)
+    new_rows_std: float = field(default=0.0, metadata=LATER)
 
 
 # Of each size: above what a machine's memory holds, and small enough that the memory needed can be computed.
@@ -119,6 +121,8 @@ class ModelConfig:
     2022, uses (2 * layers) ** 0.25 with Post-LN). attention names a variant of kernels.attention.
     tied: the head's weights are the token table (Press and Wolf 2017), one parameter, which starts and is updated as
     the table is: without weight decay, and by AdamW under Muon.
+    lora_rank: of the adapters on every matrix of the layers, 0 for none. With them a matrix W computes as
+    W + (lora_alpha / lora_rank) A B, where B starts at 0 (LoRA, Hu et al. 2021).
     """
 
     layers: int = 2
@@ -140,6 +144,8 @@ class ModelConfig:
     tied: bool = field(default=False, metadata=LATER)
     recompute: Recompute = field(default=Recompute.NONE, metadata=LATER)
     attention: str = "reference"
+    lora_rank: int = field(default=0, metadata=LATER)
+    lora_alpha: float = field(default=16.0, metadata=LATER)
     init: Init = field(default_factory=Init)
 
     def __post_init__(self) -> None:
@@ -158,6 +164,10 @@ class ModelConfig:
             raise ValueError(f"model.norm_eps: {self.norm_eps} is not allowed; allowed: 0 or more")
         if not 0 < self.rope_base < math.inf:
             raise ValueError(f"model.rope_base: {self.rope_base} is not allowed; allowed: over 0")
+        if not 0 <= self.lora_rank <= self.width:
+            raise ValueError(
+                f"model.lora_rank: {self.lora_rank} is not allowed; allowed: 0 to model.width, {self.width}"
+            )
         if not math.isfinite(self.residual_gain):
             raise ValueError(f"model.residual_gain: {self.residual_gain} is not allowed; allowed: finite numbers")
         if self.tied and self.placement is Placement.POST and not self.bias:
@@ -173,6 +183,11 @@ class ModelConfig:
     def head_width(self) -> int:
         """Features of one head."""
         return self.width // self.heads
+
+    @property
+    def lora_scale(self) -> float:
+        """alpha / r."""
+        return self.lora_alpha / self.lora_rank
 
     @property
     def attention_scale(self) -> float:

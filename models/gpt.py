@@ -18,6 +18,7 @@ from trainwreck.kernels.random import dropout_mask, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
 from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions, Recompute
 from trainwreck.models.hooks import Hooks
+from trainwreck.models.parameters import LORA_A, LORA_B
 from trainwreck.models.precision import linear
 from trainwreck.models.probe import Probe
 from trainwreck.models.tables import Tables
@@ -61,10 +62,14 @@ class Model:
     impl: str | None = None
 
     def matrix(self, name: str) -> tuple[Tensor, Tensor | None]:
-        """Weight [N, I, O] and bias [N, O] of a matrix."""
+        """Weight [N, I, O], with its adapter where it has one, and bias [N, O] of a matrix."""
         if name == "head" and self.config.tied:
             return self.params["embedding.weight"].transpose(1, 2), self.params.get("head.bias")
-        return self.params[f"{name}.weight"], self.params.get(f"{name}.bias")
+        weight, bias = self.params[f"{name}.weight"], self.params.get(f"{name}.bias")
+        if self.config.lora_rank and f"{name}{LORA_A}" in self.params:
+            a_NIR, b_NRO = self.params[f"{name}{LORA_A}"], self.params[f"{name}{LORA_B}"]
+            weight = weight + self.config.lora_scale * torch.bmm(a_NIR, b_NRO)
+        return weight, bias
 
     def scale(self, name: str) -> tuple[Tensor, Tensor | None]:
         """Gain and shift of a norm, each [N, D]."""

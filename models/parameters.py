@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+LORA_A, LORA_B = ".lora_a", ".lora_b"  # how the names of an adapter's matrices end; the second starts at 0
+
+
 @dataclass(frozen=True)
 class Slot:
     """One parameter: where it lies in the flat buffer and how it starts."""
@@ -64,6 +67,11 @@ class Layout:
             mask[slot.start : slot.stop] = float(slot.decay)
         return mask
 
+    @cached_property
+    def adapters(self) -> tuple[tuple[int, int], ...]:
+        """Start and stop of the second matrix of each adapter."""
+        return tuple((slot.start, slot.stop) for slot in self.slots if slot.name.endswith(LORA_B))
+
     def places(self, name: str) -> Tensor:
         """Where a parameter's elements lie in the flat buffer: int64, of the parameter's shape."""
         import torch
@@ -98,6 +106,9 @@ def layout(config: ModelConfig) -> Layout:
         add(f"{name}.weight", rows, columns, std=std, decay=True)
         if config.bias:
             add(f"{name}.bias", columns, mean=bias)
+        if config.lora_rank and name.startswith("layer_"):
+            add(f"{name}{LORA_A}", rows, config.lora_rank, std=rows**-0.5, decay=True)
+            add(f"{name}{LORA_B}", config.lora_rank, columns, decay=True)
 
     def norm(name: str) -> None:
         add(f"{name}.gain", d, mean=1.0)
@@ -132,15 +143,24 @@ def layout(config: ModelConfig) -> Layout:
     return result
 
 
+TABLES = {"embedding.weight": 0, "head.weight": 1, "head.bias": 0}  # parameters that grow with the tokens: the axis
+
+
 def fits(old: Layout, new: Layout) -> bool:
-    """Whether weights of one layout can go on in another: what both have is of one shape."""
-    return all(new.shapes.get(name, shape) == shape for name, shape in old.shapes.items())
+    """Whether weights of one layout can go on in another: what both have is of one shape, or has more tokens."""
+    return all(_goes_on(name, shape, new.shapes.get(name, shape)) for name, shape in old.shapes.items())
+
+
+def _goes_on(name: str, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    axis = TABLES.get(name)
+    return all(a == b or (i == axis and a < b) for i, (a, b) in enumerate(zip(old, new, strict=True)))
 
 
 def carried_over(flat: Tensor, old: Layout, new: Layout, fresh: Tensor) -> Tensor:
     """What a buffer [..., P] of one layout is in another: parameters that both have, the others as in `fresh`.
 
-    fresh: [..., P of the new layout]. ValueError for layouts that do not fit.
+    Of a table that has more tokens, the old ones come first. fresh: [..., P of the new layout]. ValueError for layouts
+    that do not fit.
     """
     if not fits(old, new):
         raise ValueError(
@@ -150,7 +170,22 @@ def carried_over(flat: Tensor, old: Layout, new: Layout, fresh: Tensor) -> Tenso
     for slot in new.slots:
         if slot.name in before:
             at = before[slot.name]
-            made[..., slot.start : slot.stop] = flat[..., at.start : at.stop]
+            part = made[..., slot.start : slot.stop].unflatten(-1, slot.shape)
+            for axis, size in enumerate(at.shape, part.ndim - len(at.shape)):
+                part = part.narrow(axis, 0, size)
+            part.copy_(flat[..., at.start : at.stop].unflatten(-1, at.shape))
+    return made
+
+
+def at_the_mean(flat: Tensor, model: ModelConfig, old: int) -> Tensor:
+    """A buffer [..., P] of a model with the rows of its tables from `old` on at the mean of those before."""
+    made = flat.clone()
+    for slot in layout(model).slots:
+        if slot.name in TABLES and old < model.vocab_size:
+            part = made[..., slot.start : slot.stop].unflatten(-1, slot.shape)
+            axis = part.ndim - len(slot.shape) + TABLES[slot.name]
+            mean = part.narrow(axis, 0, old).mean(axis, keepdim=True)
+            part.narrow(axis, old, model.vocab_size - old).copy_(mean)
     return made
 
 

@@ -130,12 +130,13 @@ SIGNALS: tuple[Signal, ...] = (
     # Of runs on prompts and answers.
     _scalar("scored_tokens", "tokens", "targets of the batch that count; empty without answers", Role.INPUT),
     _scalar("end_probability", "1", "mean probability of an answer's end where it ends; empty without answers"),
+    _scalar("adapter_norm", "1", "norm of the adapters' second matrices, which start at 0; empty without adapters"),
 )
 
 EVALUATIONS = ("validation_loss", "fresh_loss")  # known at evaluated steps only
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run
 # has nothing for them: NaN in a trace, null in a file and None in a row.
-ADDED_SIGNALS = ("scored_tokens", "end_probability")
+ADDED_SIGNALS = ("scored_tokens", "end_probability", "adapter_norm")
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}
 

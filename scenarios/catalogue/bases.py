@@ -8,7 +8,7 @@ import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import Format, Init, OptimizerKind, Placement, Positions, Recompute
-from trainwreck.scenarios.config.settings import Decay, Dialect, Setup, SourceKind, replaced
+from trainwreck.scenarios.config.settings import Decay, Dialect, Setup, SourceKind, get, replaced
 from trainwreck.scenarios.data.batches import source, source_key
 from trainwreck.scenarios.data.chat import Chat
 from trainwreck.scenarios.data.language import Language
@@ -52,6 +52,34 @@ def chain_epochs(setup: Setup) -> Setup:
     Sixteen rows are held out, and as many fresh ones.
     """
     return replaced(chain(setup), data__pool=400, evaluation__rows=16, evaluation__fresh=True)
+
+
+def chain_grown(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect, whose token table is doubled in mid-run.
+
+    From then on a tenth of the tokens is written with a new id. Rows of new ids start at the mean of the old rows.
+    """
+    setup = replaced(chain(setup), growth__rows=2 * setup.model.vocab_size)
+    if setup.model.width > WIDEST:
+        return setup
+    return replaced(setup, model__width=32, model__heads=2)
+
+
+def chain_adapters(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect, frozen in mid-run: from then on adapters learn a second such language.
+
+    Adapters of rank 8 are on every matrix of the layers, and the last norm is trained beside them.
+    """
+    setup = replaced(chain(setup), adapters__rank=8)
+    if setup.model.width > WIDEST:
+        return setup
+    return replaced(setup, model__width=32, model__heads=2)
+
+
+def require(setup: Setup, path: str) -> None:
+    """InputError where a setting is 0 without which a fault has nothing to be in."""
+    if not get(setup, path):
+        raise InputError(f"{path}: 0 is not allowed for this fault; allowed: 1 or more")
 
 
 def chain_bytes(setup: Setup) -> np.ndarray:

@@ -143,6 +143,31 @@ class DistributedConfig:
 
 
 @dataclass(kw_only=True)
+class GrowthConfig:
+    """A token table that grows in mid-run, at a step drawn from the seed (`spec.planned.growth_step`).
+
+    rows: of the table from then on; 0 for one that keeps its size. share: of the tokens that are from then on written
+    with a new id, which is that of the old one and the rows that there were. Held-out rows stay as they are.
+    """
+
+    rows: int = 0
+    share: float = 0.1
+
+
+@dataclass(kw_only=True)
+class AdapterConfig:
+    """Fine-tuning by adapters, from a step on that is drawn from the seed (`spec.planned.adapter_step`).
+
+    rank: of the adapters, 0 for a run that stays what it is; what they add is scaled by `model.lora_alpha`.
+    language_seed: of the language that rows are in from then on, held-out ones too. Of what there was before, only the
+    last norm is trained on.
+    """
+
+    rank: int = 0
+    language_seed: int = 1
+
+
+@dataclass(kw_only=True)
 class EvaluationConfig:
     """A fixed held-out set of `rows` rows, evaluated every `every` steps and at the last one.
 
@@ -176,6 +201,8 @@ class Setup:
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     distributed: DistributedConfig = field(default_factory=DistributedConfig, metadata=LATER)
+    growth: GrowthConfig = field(default_factory=GrowthConfig, metadata=LATER)
+    adapters: AdapterConfig = field(default_factory=AdapterConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -200,11 +227,13 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "dropout": (0, 0.95, True),
     "z_loss": (0, 1, True),
     "label_smoothing": (0, 1, True),
+    "model.lora_alpha": (-1e6, 1e6, True),
     "model.init.mlp_bias": (-1e3, 1e3, True),
     "model.init.embedding_std": (0, 1e5, True),
     "model.init.matrix_std": (0, 1e3, True),
     "model.init.residual_std": (0, 1e5, True),
     "model.init.head_std": (0, 1e3, True),
+    "model.init.new_rows_std": (0, 1e3, True),
     "data.rows": (1, 10**5, True),
     "data.language_seed": (0, 2**62, True),
     "data.pool": (0, 10**6, True),
@@ -212,6 +241,10 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "data.one_token_every": (0, 10**6, True),
     "data.padding_every": (0, 10**6, True),
     "distributed.ranks": (1, 64, True),
+    "adapters.rank": (0, 2**16, True),
+    "adapters.language_seed": (0, 2**62, True),
+    "growth.rows": (0, 2**22, True),
+    "growth.share": (0, 1, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),
@@ -246,6 +279,15 @@ def check(setup: Setup) -> None:
     for path in ALIGNED:
         if get(setup, path) % MULTIPLE:
             raise InputError(f"{path}: {get(setup, path)} is not allowed; allowed: multiples of {MULTIPLE}")
+    if 0 < setup.growth.rows < setup.model.vocab_size:
+        rows = f"0, or model.vocab_size, {setup.model.vocab_size}, and more"
+        raise InputError(f"growth.rows: {setup.growth.rows} is not allowed; allowed: {rows}")
+    if setup.model.lora_rank not in (0, setup.adapters.rank):
+        rank = setup.model.lora_rank
+        raise InputError(f"model.lora_rank: {rank} is not allowed without a frozen base; allowed: adapters.rank={rank}")
+    if setup.adapters.rank > setup.model.width:
+        widest = f"0 to model.width, {setup.model.width}"
+        raise InputError(f"adapters.rank: {setup.adapters.rank} is not allowed; allowed: {widest}")
     if setup.data.rows % setup.distributed.ranks:
         ranks = f"distributed.ranks, {setup.distributed.ranks}"
         raise InputError(f"data.rows: {setup.data.rows} is not allowed; allowed: multiples of {ranks}")

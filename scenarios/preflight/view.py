@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from trainwreck.models.config import Format
 from trainwreck.models.loss import weighted_mean
+from trainwreck.models.parameters import layout
 from trainwreck.scenarios.config.settings import LossForm, replaced
 from trainwreck.scenarios.data.batches import end_token, source, source_key
 from trainwreck.scenarios.preflight.subject import Preflight, share
@@ -152,21 +153,32 @@ def _view(job: Job, state: State, step: int) -> Preflight:
     end = end_token(setup.data)
     pads = setup.data.padded or setup.data.padding_every or end is not None  # whose id is a token's like any other
     run = Run(job, state, step)
+    grown = setup.growth.rows == setup.model.vocab_size
     return Preflight(
         run,
         {"input_ids": inputs, "documents": documents},
         targets.masked_fill(weights == 0, IGNORED),
         loss=None if setup.loss is LossForm.LOG_SUM_EXP else partial(own_loss, run.bundle()),
         step=one_step,
-        vocab_size=setup.model.vocab_size if pads else source(source_key(setup.data)).vocabulary,
+        vocab_size=setup.model.vocab_size if pads or grown else source(source_key(setup.data)).vocabulary,
         ignore_index=IGNORED,
         end=end,
         tied=TIED if job.setup.model.tied else None,
+        frozen=_frozen(job, step),
         trained=step > 0,
         mixed=mixed,
         fp32=fp32,
         loss_scale=float(state["loss_scale"]),
     )
+
+
+def _frozen(job: Job, step: int) -> tuple[str, ...]:
+    """Parameters that the setup itself has frozen by a step."""
+    segment = Job("", job.seed, job.setup).segment(step)
+    reaches, plan = segment.updates.reaches_NP, layout(segment.setup.model)
+    if reaches is None:
+        return ()
+    return tuple(slot.name for slot in plan.slots if not reaches[:, slot.start : slot.stop].any())
 
 
 def _precisions(job: Job, state: State, step: int) -> tuple[Run | None, Any]:

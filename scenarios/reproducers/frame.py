@@ -89,6 +89,8 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         text += f"ONSET = {program.onset}  # first step under it\n"
     else:
         text += f"ONSET, CURED = {program.onset}, {program.cured}  # first steps under the fault and under the cure\n"
+    if program.planned is not None:
+        text += f"PLANNED = {program.planned}  # first step after what every run has planned\n"
     text += f"TOLERANCE = {program.entry.tolerance}"
     text += "  # nats between final losses: healthy runs of other seeds differ by as much\n"
     if program.entry.own_twin:

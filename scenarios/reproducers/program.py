@@ -5,9 +5,10 @@ from typing import Any
 
 from trainwreck.scenarios.reproducers.source import Harvest
 from trainwreck.scenarios.reproducers.syntax import value
-from trainwreck.scenarios.reproducers.values import told
+from trainwreck.scenarios.reproducers.values import NotPlainError, told
 from trainwreck.scenarios.spec import faults
 from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.spec.planned import planned
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.spec.scenario import Severity
@@ -43,6 +44,23 @@ class Program:
             self.told["cure"] = told(cured.job().segment(self.cured))
         self.harvest = Harvest(self.base, self.entry)
         self.kept: set[int] = set()
+        self._plan()
+
+    def _plan(self) -> None:
+        """What every run has planned for mid-run: it is neither fault nor cure."""
+        plan = planned(self.base, self.seed)
+        self.planned = plan[0].step if plan else None
+        self.grown, self.adapted = self.base.growth.rows > 0, self.base.adapters.rank > 0
+        if len({at.step for at in plan}) > 1:
+            raise NotPlainError("reproducer: growth and adapters in one run are not in the plain program")
+        streams = [at.change for at in plan if isinstance(at.change, faults.Stream)]
+        calls = [self.harvest.call(stream.edit, "batch", "step", "PLANNED", "SEED") for stream in streams]
+        self.planned_batch = "".join(calls)
+        if self.planned is None:
+            return
+        before, now = self.told["healthy"], told(Job("", self.seed, self.base).segment(self.planned))
+        for after in (self.told["fault"], self.told["cure"]):
+            after.update({k: before[k] for k, v in now.items() if v != before[k] and after[k] == v})
 
     def places(self) -> dict[str, str]:
         """The lines that the fault and the cure put into the loop, by place."""

@@ -57,6 +57,10 @@ LINES: dict[str, tuple[str, ...]] = {
         "ends = torch.from_numpy((batch.targets == END) & (batch.inputs != END)).flatten()",
         'row["end_probability"] = float(torch.exp(-nll.detach())[ends].mean())',
     ),
+    "adapter_norm": (
+        'added = [float(p.detach().norm()) for k, p in named(trained, plan).items() if k.endswith(".lora_b")]',
+        'row["adapter_norm"] = math.hypot(*added) if added else math.nan',
+    ),
     "step_seconds": ('row["step_seconds"] = seconds',),
     "tokens_per_second": ('row["tokens_per_second"] = (batch.documents >= 0).sum() / seconds',),
 }

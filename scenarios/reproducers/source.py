@@ -46,11 +46,11 @@ from trainwreck.scenarios.spec.scenario import Scenario
 
 # Functions and classes that the plain program has under the same name.
 KNOWN = {
-    "Batch", "counting", "cut", "from_rows", "generator", "learning_rate", "pool", "projections", "refilled",
-    "replaced", "sample", "taken", "training_batch", "validation",
+    "Batch", "at_the_mean", "counting", "cut", "from_rows", "generator", "learning_rate", "pool", "projections",
+    "refilled", "replaced", "sample", "taken", "training_batch", "validation",
 }  # fmt: skip
 # Modules whose functions can be taken along.
-OWN = ("trainwreck.scenarios.catalogue", "trainwreck.scenarios.shapes")
+OWN = ("trainwreck.scenarios.catalogue", "trainwreck.scenarios.shapes", "trainwreck.scenarios.spec.planned")
 # Functions that are shorter where numbers are few and warnings are not suppressed.
 SHORTER = {
     "smooth": """\

@@ -34,6 +34,10 @@ LONGER = {
     "precision.second_moments": "moment_format",
     "optimizer.kind": "optimizer",
     "loss": "loss_form",
+    "growth.rows": "grown_rows",
+    "growth.share": "share_anew",
+    "adapters.rank": "adapter_rank",
+    "adapters.language_seed": "adapted_language",
 }
 # What the plain program takes for granted.
 GIVEN = {
@@ -173,9 +177,21 @@ def _updates(updates: Updates, plan: Layout) -> dict[str, Any]:
         "gradient_gain": 1.0 if updates.gain_N is None else _rounded(updates.gain_N.item()),
         "gradients_kept": kept,
         "weights_move": not still,
-        "frozen": () if updates.reaches_NP is None else _prefixes(~updates.reaches_NP[0], plan),
+        **_reached(updates.reaches_NP, plan),
         "decay_factors": None if updates.decays_NP is None else _factors(updates.decays_NP[0], plan),
     }
+
+
+def _reached(reaches_NP: Tensor | None, plan: Layout) -> dict[str, Any]:
+    """frozen: what no gradient reaches; adapters_train: where all but adapters and the last norm is frozen by plan."""
+    if reaches_NP is None or not plan.adapters:
+        return {"frozen": () if reaches_NP is None else _prefixes(~reaches_NP[0], plan), "adapters_train": True}
+    for train in (True, False):
+        right = [(".lora_" in slot.name and train) or slot.name.startswith("final_norm") for slot in plan.slots]
+        reached = [reaches_NP[0, slot.start : slot.stop] for slot in plan.slots]
+        if all(bool((part == here).all()) for part, here in zip(reached, right, strict=True)):
+            return {"frozen": (), "adapters_train": train}
+    raise NotPlainError("reproducer: other frozen weights beside adapters are not in the plain program")
 
 
 def _prefixes(where: Tensor, plan: Layout) -> tuple[str, ...]:

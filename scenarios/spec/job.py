@@ -15,6 +15,7 @@ from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, che
 from trainwreck.scenarios.data.batches import Batch, end_token, stacked, training_block
 from trainwreck.scenarios.spec.exchange import Exchange
 from trainwreck.scenarios.spec.faults import At, LogEdit, Row, StateEdit
+from trainwreck.scenarios.spec.planned import planned
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,10 @@ class Segment:
 
 @dataclass(frozen=True)
 class Job:
-    """A run to train. `changes` are in order; a later one acts on what an earlier one left."""
+    """A run to train. `changes` are in order; a later one acts on what an earlier one left.
+
+    What the setup itself has planned for mid-run is made before all of them.
+    """
 
     run_id: str
     seed: int
@@ -67,9 +71,14 @@ class Job:
     changes: tuple[At, ...] = ()
 
     @cached_property
+    def made(self) -> tuple[At, ...]:
+        """Every change of the run: those that its setup has planned, and its own."""
+        return (*planned(self.setup, self.seed), *self.changes)
+
+    @cached_property
     def segments(self) -> list[Segment]:
         """From step 0, one for every step at which a change starts or ends. InputError for a bad setting."""
-        cuts = {0}.union(*({at.step, at.until or 0} for at in self.changes))
+        cuts = {0}.union(*({at.step, at.until or 0} for at in self.made))
         return [self._segment(start) for start in sorted(cuts) if start < self.setup.steps]
 
     def segment(self, step: int) -> Segment:
@@ -78,16 +87,16 @@ class Job:
 
     def active(self, step: int) -> list[At]:
         """The changes in force at a step."""
-        return [at for at in self.changes if at.step <= step and (at.until is None or step < at.until)]
+        return [at for at in self.made if at.step <= step and (at.until is None or step < at.until)]
 
     def past(self, step: int) -> list[At]:
         """The changes made up to a step, each with its end where that has come."""
-        begun = [at for at in self.changes if at.step <= step]
+        begun = [at for at in self.made if at.step <= step]
         return [dataclasses.replace(at, until=None) if (at.until or 0) > step else at for at in begun]
 
     def resumes(self, step: int) -> list[At]:
         """The state edits made at a step."""
-        return [at for at in self.changes if at.step == step and isinstance(at.change, StateEdit)]
+        return [at for at in self.made if at.step == step and isinstance(at.change, StateEdit)]
 
     def seconds(self, seconds: float, step: int) -> float:
         """What a step takes on the modelled clock, changes included; `seconds` is what the work itself takes."""
@@ -97,7 +106,7 @@ class Job:
 
     def snapshots(self) -> set[int]:
         """Steps whose state some state edit wants to see."""
-        return {s for at in self.changes for s in at.change.needs(at.step)}
+        return {s for at in self.made for s in at.change.needs(at.step)}
 
     def batches(self, steps: range) -> Batch:
         """The batches of a range of steps within a segment, arrays [S, B, T], data faults applied."""
@@ -124,7 +133,7 @@ class Job:
     @cached_property
     def edits_log(self) -> bool:
         """Whether what is logged of some step is not what happened."""
-        return any(isinstance(at.change, LogEdit) for at in self.changes)
+        return any(isinstance(at.change, LogEdit) for at in self.made)
 
     def logged(self, row: Row, before: list[Row], step: int) -> Row:
         """What is logged of a step; before: the rows logged so far, of the steps up to it."""

@@ -7,6 +7,7 @@ knows no scenario: it asks each change what it does.
 Jobs of several ranks are handed to as many processes, each of which runs this same loop over them.
 """
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from safetensors.torch import save as save_tensors
 
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.parameters import carried_over, initial_parameters, layout, norm_names
+from trainwreck.models.parameters import at_the_mean, carried_over, initial_parameters, layout, norm_names
 from trainwreck.scenarios.config.settings import as_dict
 from trainwreck.scenarios.spec.faults import Row, State
 from trainwreck.scenarios.spec.job import Job
@@ -197,15 +198,22 @@ def _arrive(run: Run, step: int, place: Place) -> None:
 
 
 def _refit(run: Run, step: int, place: Place) -> None:
-    """The state in the layout of the model from a step on: what is new in it starts as it does at step 0."""
+    """The state in the layout of the model from a step on: what is new in it starts as it does at step 0.
+
+    New rows of a table start at the mean of the old ones, or are drawn with the spread that the model says.
+    """
     before, model = (run.job.segment(at).setup.model for at in (step - 1, step))
     old, new = layout(before), layout(model)
     if old.shapes == new.shapes:
         return
-    fresh = initial_parameters(model, [run.job.seed], place.dtype)[0].to(run.state["parameters"].device)
+    spread = model.init.new_rows_std
+    init = dataclasses.replace(model.init, embedding_std=spread, head_std=spread) if spread else model.init
+    drawn = dataclasses.replace(model, init=init)
+    fresh = initial_parameters(drawn, [run.job.seed], place.dtype)[0].to(run.state["parameters"].device)
     state = dict(run.state)
     for name in state.keys() & {"parameters", "average"}:
         state[name] = carried_over(state[name], old, new, fresh)
+        state[name] = state[name] if spread else at_the_mean(state[name], model, before.vocab_size)
     for name in state.keys() & {"first", "second", "carried", "held"}:
         none = fresh.new_zeros(*state[name].shape[:-1], new.size)
         state[name] = carried_over(state[name], old, new, none)

@@ -111,6 +111,7 @@ class Recorder:
             values.update(rank_weight_hash=nothing, rank_grad_norm=nothing)
         else:
             values.update(rank_weight_hash=weight_hash(facts.flat), rank_grad_norm=facts.rank_grad_norm)
+        values["adapter_norm"] = adapter_norm(facts.flat, self.plan)
         values["end_probability"] = end_probability(facts.nll_NM, facts.ends_NM)
         values.update(facts.probe.reduce())
         losses = bucket_losses(
@@ -166,6 +167,15 @@ def end_probability(nll_NM: Tensor, ends_NM: Tensor | None) -> Tensor:
     if ends_NM is None:
         return torch.full_like(nll_NM[:, 0], torch.nan)
     return torch.where(ends_NM, torch.exp(-nll_NM), 0.0).sum(1) / ends_NM.sum(1)
+
+
+def adapter_norm(flat_NP: Tensor, plan: Layout) -> Tensor:
+    """Norm of the second matrices of all adapters, [N]; NaN without any."""
+    if not plan.adapters:
+        return torch.full_like(flat_NP[:, 0], torch.nan)
+    parts = [torch.linalg.vector_norm(flat_NP[:, start:stop], dim=1) for start, stop in plan.adapters]
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(parts, 1), dim=1)
+    return norm
 
 
 def answer_signals(batch: Batch, answers: bool) -> dict[str, np.ndarray]:

@@ -90,7 +90,11 @@ def _logits(
         return F.layer_norm(x, (c.width,), gain, shift, c.norm_eps)
 
     def dense(x: Tensor, name: str) -> Tensor:
-        return F.linear(x, w[f"{name}.weight"].T, w.get(f"{name}.bias"))
+        y = F.linear(x, w[f"{name}.weight"].T, w.get(f"{name}.bias"))
+        if c.lora_rank and name != "head":  # LoRA as in the paper: h = W x + (alpha / r) B A x
+            low = F.linear(x, w[f"{name}.lora_a"].T)
+            y = y + F.linear(low, w[f"{name}.lora_b"].T) * (c.lora_alpha / c.lora_rank)
+        return y
 
     def drop(x: Tensor, site: str) -> Tensor:
         return x if o.keep is None else x * o.keep[site].view(x.shape).to(x.dtype)

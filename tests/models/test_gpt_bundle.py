@@ -20,6 +20,8 @@ CASES = [
     EVEN | {"qk_norm": True, "z_loss": 1e-3, "activation": Activation.RELU, "layers": 3},
     EVEN | {"positions": Positions.DOCUMENT},
     EVEN | {"tied": True},
+    EVEN | {"lora_rank": 8},
+    EVEN | {"lora_rank": 3, "context": 64, "width": 48, "heads": 4, "vocab_size": 64},
 ]
 SITES = (0, 3, 4)  # of 5 runs: first, last, and beside the sick one
 
@@ -32,7 +34,9 @@ def alone(problem: Any, i: int) -> Any:
 
 @pytest.mark.parametrize("value", [None, torch.nan, torch.inf], ids=str)
 @pytest.mark.parametrize("format", Format)
-@pytest.mark.parametrize("case", CASES, ids=["even", "micro", "post-swiglu", "qk-norm", "learned-positions", "tied"])
+@pytest.mark.parametrize(
+    "case", CASES, ids=["even", "micro", "post-swiglu", "qk-norm", "learned-positions", "tied", "lora", "lora-3"]
+)
 def test_a_run_is_bitwise_the_same_alone_and_beside_others(
     case: dict[str, Any],
     format: Format,

@@ -6,6 +6,7 @@ from trainwreck.evaluation.detectors.playbook.evidence import both, either, exce
 from trainwreck.evaluation.detectors.playbook.fall import GIVEN_BACK
 from trainwreck.evaluation.detectors.playbook.integrity import NOTHING
 from trainwreck.evaluation.detectors.playbook.rules import (
+    ADAPTERS,
     CURVES,
     DIVERGENCE,
     GRADIENTS,
@@ -65,7 +66,13 @@ def _nothing_comes_back(s: Seen) -> float:
 
 
 def _some_get_nothing(s: Seen) -> float:
+    if not math.isnan(s.facts.adapters):  # beside adapters the rest is frozen on purpose
+        return 0.0
     return _certain(0 < s.facts.silent_layers < s.facts.layers)
+
+
+def _adapters_stay_nothing(s: Seen) -> float:
+    return _certain(s.facts.adapters == 0)
 
 
 def _underflows(s: Seen) -> float:
@@ -239,6 +246,11 @@ FACT_RULES: tuple[Rule, ...] = (
         "loss_detached", 2, _nothing_comes_back,
         "the gradient is exactly zero: the loss is cut off from the model",
         TRAINING, ("labels_one_class", "effective_lr_zero"), ("grad_norm",),
+    ),
+    Rule(
+        "lora_gets_no_gradient", 4, _adapters_stay_nothing,
+        "adapters are on, and their second matrices are still exactly 0 after several steps",
+        ADAPTERS, ("loss_detached", "effective_lr_zero"), ("adapter_norm",),
     ),
     Rule(
         "frozen_parameters", 1, _some_get_nothing,

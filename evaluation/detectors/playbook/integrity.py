@@ -50,7 +50,7 @@ class Integrity:
         self.latest: deque[float] = deque(maxlen=3)  # losses
         self.train_then = self.train_best = self.kept = math.nan
         self.kept_at_once = 0.0
-        self.scored = self.end = self.validated = math.nan
+        self.scored = self.end = self.adapters = self.validated = math.nan
         self.batches: deque[float] = deque(maxlen=REMEMBERED)
 
     def see(self, row: Row) -> None:
@@ -62,6 +62,7 @@ class Integrity:
         self._see_ranks(row)
         self._see_evaluation(row)
         self.scored, self.end = number(row.get("scored_tokens")), number(row.get("end_probability"))
+        self.adapters = number(row.get("adapter_norm"))
 
     def _see_loss(self, row: Row) -> None:
         self.loss = loss = number(row.get("loss"))

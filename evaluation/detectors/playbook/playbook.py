@@ -10,6 +10,7 @@ from trainwreck.evaluation.detectors.playbook.fact_rules import FACT_RULES
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
 from trainwreck.evaluation.detectors.playbook.log_rules import LOG_RULES
 from trainwreck.evaluation.detectors.playbook.rules import (
+    ADAPTERS,
     CURVES,
     DIVERGENCE,
     GRADIENTS,
@@ -42,7 +43,7 @@ class Playbook(Detector):
 
     name = "playbook"
     rule = f"an ordered list of {len(RULES)} rules that debugging guides teach, each naming a cause"
-    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, GRADIENTS))
+    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, GRADIENTS, ADAPTERS))
     blind_spots = (
         "Causes without a rule; faults that leave a lower or slower curve of the usual shape, since it knows no "
         "healthy run to compare with; the first 8 to 32 rows, which are its baseline. Planned jumps look like faults."
@@ -55,7 +56,7 @@ class Playbook(Detector):
         "activation_max", "dead_share", "attention_entropy", "head_entropy", "attention_logit_max",
         "attention_mass_self", "attention_mass_future", "attention_mass_other_document", "attention_mass_padding",
         "attention_distance", "age_loss", "position_loss", "rank_batch_hash", "rank_weight_hash", "scored_tokens",
-        "end_probability",
+        "end_probability", "adapter_norm",
     )  # fmt: skip
 
     def reset(self, context: Context | None) -> None:

@@ -93,6 +93,11 @@ PICTURES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]] = 
         {"end_probability": np.where(T < 30, 0.015, 1e-3), "validation_loss": np.where(T % 20 == 19, 3.5, np.nan)},
         {"end_probability": np.full(S, 0.5)},
     ),
+    "adapters that stay nothing": (
+        "lora_gets_no_gradient",
+        {"adapter_norm": np.where(AFTER, 0.0, np.nan)},
+        {"adapter_norm": np.where(AFTER, 0.01 * (T - ONSET), np.nan)},
+    ),
     "a loss of nearly nothing": (
         "labels_one_class",
         {"loss": np.where(AFTER, 1e-5, LOSS)},
@@ -105,8 +110,8 @@ PICTURES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]] = 
     ),
     "a layer without gradient": (
         "frozen_parameters",
-        {"layer_grad_norm": one_of(np.where(AFTER, 0.0, 1.0), 4, 1.0)},
-        {"layer_grad_norm": one_of(np.where(AFTER, 1e-3, 1.0), 4, 1.0)},
+        {"layer_grad_norm": one_of(np.where(AFTER, 0.0, 1.0), 4, 1.0), "adapter_norm": np.full(S, np.nan)},
+        {"layer_grad_norm": one_of(np.where(AFTER, 1e-3, 1.0), 4, 1.0), "adapter_norm": np.full(S, np.nan)},
     ),
     "no update": (
         "effective_lr_zero",

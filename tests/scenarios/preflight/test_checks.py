@@ -79,7 +79,7 @@ def test_the_checks_are_the_files():
     assert set(checks()) == {
         "token_ids_in_range", "labels_aligned", "loss_at_init_is_log_vocab", "gradients_reach_all_parameters",
         "deterministic_repeat", "fp32_versus_mixed", "overfit_tiny_subset", "future_is_hidden", "every_row_is_scored",
-        "end_is_scored", "gradients_match_differences", "tied_weights_are_one",
+        "end_is_scored", "gradients_match_differences", "tied_weights_are_one", "adapters_get_gradients",
     }  # fmt: skip
     for one in checks().values():
         assert one.rule
@@ -93,7 +93,8 @@ def test_a_check_is_named_as_its_file():
 
 def test_a_sound_subject_passes_all():
     found = preflight(subject(end=int(batch()[1][0, 0]), tied=("head.weight", "head.weight")))
-    assert {f.check: f.verdict for f in found} == dict.fromkeys(checks(), Verdict.PASS), found
+    expected = dict.fromkeys(checks(), Verdict.PASS) | {"adapters_get_gradients": Verdict.NOT_APPLICABLE}
+    assert {f.check: f.verdict for f in found} == expected, found
 
 
 def test_a_classifier_of_floats_is_asked_what_applies():
@@ -104,7 +105,7 @@ def test_a_classifier_of_floats_is_asked_what_applies():
     found = {f.check: f.verdict for f in preflight(made)}
     token_checks = {
         "token_ids_in_range", "labels_aligned", "future_is_hidden", "every_row_is_scored", "end_is_scored",
-        "tied_weights_are_one",
+        "tied_weights_are_one", "adapters_get_gradients",
     }  # fmt: skip
     assert {name for name, verdict in found.items() if verdict is Verdict.NOT_APPLICABLE} == token_checks
     assert {verdict for name, verdict in found.items() if name not in token_checks} == {Verdict.PASS}
@@ -319,6 +320,37 @@ def test_parameters_without_a_gradient():
     fails("gradients_reach_all_parameters", subject(Dead), "layer.linear1.weight")
 
 
+class Adapted(Model):
+    """An adapter on a frozen layer, whose activations are recomputed in the re-entrant way; the last norm trains."""
+
+    inputs_require_grad = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requires_grad_(False)
+        self.norm.requires_grad_(True)
+        self.lora_a, self.lora_b = (nn.Parameter(x) for x in (torch.randn(WIDTH, 4), torch.zeros(4, WIDTH)))
+
+    def adapted(self, x: Tensor) -> Tensor:
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        return self.layer(x, src_mask=mask) + x @ self.lora_a @ self.lora_b
+
+    def features(self, ids: Tensor, ahead: int = 1) -> Tensor:
+        x = self.token(ids) + self.position(torch.arange(ids.shape[1]))
+        x = x.requires_grad_() if self.inputs_require_grad else x
+        return self.norm(checkpoint(self.adapted, x, use_reentrant=True))
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
+def test_adapters_behind_frozen_inputs_get_no_gradient():
+    does_not_apply("adapters_get_gradients", subject())
+    fails("adapters_get_gradients", subject(Adapted), "2 (lora_a, lora_b)", "without a gradient in 3 steps")
+    right = type("Right", (Adapted,), {"inputs_require_grad": True})
+    passes("adapters_get_gradients", subject(right))
+    still = subject(right, step=lambda model, inputs, targets: 4.3)
+    fails("adapters_get_gradients", still, "not moved by 3 training steps")
+
+
 def test_a_branch_that_begins_at_zero_is_no_fault():
     class Zero(Model):
         def __init__(self) -> None:
@@ -430,7 +462,9 @@ def test_outputs_and_inputs_of_other_forms():
 
     ids, _ = batch()
     for made in (subject(Named, {"input_ids": ids, "scale": 1.0}), subject(Second, (ids, torch.zeros(6, 2)))):
-        names = [name for name in checks() if name not in ("overfit_tiny_subset", "end_is_scored")]
+        names = [
+            name for name in checks() if name not in ("overfit_tiny_subset", "end_is_scored", "adapters_get_gradients")
+        ]
         assert {f.verdict for f in preflight(made, names)} == {Verdict.PASS}
 
 

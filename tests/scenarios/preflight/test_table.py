@@ -10,6 +10,7 @@ SHORT = ("steps=24", "evaluation.rows=8")
 QUICK = (
     "labels_aligned", "token_ids_in_range", "future_is_hidden", "loss_at_init_is_log_vocab", "fp32_versus_mixed",
     "every_row_is_scored", "end_is_scored", "tied_weights_are_one", "gradients_match_differences",
+    "adapters_get_gradients",
 )  # fmt: skip
 
 
@@ -23,6 +24,8 @@ QUICK = (
         ("prompt_scored", ["end_is_scored"]),
         ("head_untied_at_resume", ["tied_weights_are_one"]),
         ("fused_loss_wrong_gradient", ["gradients_match_differences"]),
+        ("lora_gets_no_gradient", ["adapters_get_gradients"]),
+        ("lora_scale_wrong", []),
         ("high_lr", []),  # nothing is wrong with model and batch
     ],
 )

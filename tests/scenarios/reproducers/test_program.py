@@ -112,6 +112,23 @@ def test_the_faulty_run_is_the_labs(id):
         assert np.allclose(run[name], trace[name], rtol=2e-2, atol=1e-3, equal_nan=True), name
 
 
+@pytest.mark.parametrize("id", ["lora_gets_no_gradient", "lora_scale_wrong", "new_rows_random"])
+def test_what_is_planned_for_mid_run_is_in_every_run(id):
+    short = ("steps=40", "data.rows=4", "evaluation.rows=4", "schedule.warmup_steps=5")
+    specs = {spec.role: spec for spec in family_of(id, [0], overrides=short)}
+    program = Program(id, overrides=short)
+    assert 0 < program.planned <= program.onset
+    plain = margin.loaded(program_text(program))["train"]
+    for (role, spec), result in zip(specs.items(), train([s.job() for s in specs.values()]), strict=True):
+        run = plain(role.value)
+        assert len(result.trace) == 40
+        for name in run:
+            wanted = result.trace[name]
+            assert np.allclose(run[name][-1 if name == "validation_loss" else 0 :],
+                               wanted[-1 if name == "validation_loss" else 0 :],
+                               rtol=2e-2, atol=2e-3, equal_nan=True), (spec.role, name)  # fmt: skip
+
+
 def test_a_run_of_another_seed_is_not():
     (spec,) = family_of("adam_eps_wrong", [1], roles=(Role.FAULTY,))
     trace = train([spec.job()], stop=STEPS)[0].trace

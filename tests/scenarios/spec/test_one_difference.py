@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.scenarios.config.settings import leaves
+from trainwreck.scenarios.config.settings import leaves, replace
 from trainwreck.scenarios.config.sizes import healthy
 from trainwreck.scenarios.spec.faults import Curve, FaultKind, Setting, StateEdit
 from trainwreck.scenarios.spec.job import Job
@@ -43,6 +43,8 @@ ALONE = {
     "learning rate": "high_lr lr_jump benign_decay_phase benign_warm_restart",
     "model.attention": "softmax_unshifted",
     "model.init.head_std": "output_init_too_large",
+    "model.init.new_rows_std": "new_rows_random",
+    "model.lora_alpha": "lora_scale_wrong",
     "model.norm": "batchnorm_in_transformer",
     "model.norm_eps": "norm_eps_zero",
     "model.placement": "post_ln_depth",
@@ -83,7 +85,7 @@ ALONE = {
     "updates.gain_N": "grad_accumulation_unscaled second_moment_underestimates",
     "updates.kept_N": "gradients_not_cleared",
     "updates.moves_NP": "effective_lr_zero",
-    "updates.reaches_NP": "frozen_parameters loss_detached projections_frozen",
+    "updates.reaches_NP": "frozen_parameters loss_detached lora_gets_no_gradient projections_frozen",
 }
 # Several things that are one act, as the page's Injection says it: what differs, and why together.
 TOGETHER = {
@@ -213,17 +215,20 @@ def differences(entry, knobs):
     """What differs from the twin from the onset on, by name: settings, and what does not follow from settings."""
     setup = entry.base(healthy(entry.sizes[0]))
     onset = entry.onset_step(SEED, setup.steps)
-    faulty = Job("faulty", SEED, setup, entry.changes(knobs, setup, SEED))
+    faulty, twin = Job("faulty", SEED, setup, entry.changes(knobs, setup, SEED)), Job("twin", SEED, setup)
     if onset:
         before = range(max(0, onset - 2), onset)
-        assert faulty.segment(onset - 1).setup == setup
-        assert not different(given(faulty, before), given(Job("twin", SEED, setup), before))
+        assert faulty.segment(onset - 1).setup == twin.segment(onset - 1).setup
+        assert not different(given(faulty, before), given(twin, before))
         assert not any(resumed(faulty, step) for step in before)
     found = set()
     for steps in (range(onset, onset + NEAR), range(onset + FAR, onset + FAR + 1)):
-        now = faulty.segment(steps.start).setup
-        found |= different(leaves(now), leaves(setup))
-        found |= different(given(faulty, steps), given(Job("told", SEED, now), steps))
+        now, usual = (leaves(job.segment(steps.start).setup) for job in (faulty, twin))
+        found |= different(now, usual)
+        told = faulty.segment(steps.start).setup
+        for path, value in leaves(setup).items():  # what is planned for mid-run is so in each of the two
+            told = replace(told, path, value) if usual[path] != value and now[path] == usual[path] else told
+        found |= different(given(faulty, steps), given(Job("told", SEED, told), steps))
         found |= {name for step in steps for name in resumed(faulty, step)}
     return {"batch" if name.startswith("batch.") else name for name in found}
 

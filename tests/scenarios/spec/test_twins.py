@@ -79,7 +79,7 @@ def test_severities_part_at_the_onset(name):
         family_of(name, [3], severity=level, overrides=SHORT, roles=(Role.FAULTY,))[0] for level in entry.severities
     ]
     assert len({spec.onset for spec in specs}) == 1
-    stop = specs[0].onset + RARELY.get(name, 8)
+    stop = min(STEPS, specs[0].onset + RARELY.get(name, 8))
     results = train([spec.job() for spec in specs], stop=stop)
     assert all(len(result.trace) == stop for result in results)
     for a, b in ((0, 1), (0, 2), (1, 2)):
