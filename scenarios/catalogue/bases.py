@@ -106,6 +106,14 @@ def echo_lion(setup: Setup) -> Setup:
     return replaced(echo(setup), optimizer__kind=OptimizerKind.LION, optimizer__lr=0.004, optimizer__weight_decay=0.0)
 
 
+def echo_fp8(setup: Setup) -> Setup:
+    """Two narrow layers on the echo dialect, their products in float8 with delayed scaling; matrices start small.
+
+    Their weights grow more than tenfold in the first third of the run.
+    """
+    return replaced(echo(setup), precision__format=Format.FP8, model__init__matrix_std=0.006)
+
+
 def echo_learned_positions(setup: Setup) -> Setup:
     """Two narrow layers on the echo dialect with learned positions, in rows of two or three documents.
 

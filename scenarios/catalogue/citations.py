@@ -25,3 +25,4 @@ TRL_6668 = "huggingface/trl#6668, SFTTrainer reports loss 0.0 when every label i
 MEGATRON_BRIDGE_3359 = "NVIDIA-NeMo/Megatron-Bridge#3359, SFT chat loss masking silently falls back to all-ones"
 UNSLOTH_416 = "unslothai/unsloth#416, Llama 3 Finetuned model is not generating EOS token"
 MEGATRON_1446 = "NVIDIA/Megatron-LM#1446, gradients of the final layer norm differ between ranks"
+TRANSFORMER_ENGINE_567 = "NVIDIA/TransformerEngine#567, update fp8_meta amax when copying into Float8Tensor"

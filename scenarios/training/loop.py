@@ -211,6 +211,8 @@ def _refit(run: Run, step: int, place: Place) -> None:
         state[name] = carried_over(state[name], old, new, none)
     if norm_names(before) != norm_names(model):
         state.pop("running", None)
+    if before.layers != model.layers:
+        state.pop("amax_history", None)
     run.state = state
 
 

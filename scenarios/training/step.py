@@ -100,7 +100,7 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
 def _losses(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe | None) -> Losses:
     """The forward pass."""
     dropout = bundle.dropout(step) if bundle.program.dropout else None
-    model = bundle.model(bundle.parameters(), step, bundle.running, dropout, probe)
+    model = bundle.model(bundle.parameters(), step, bundle.running, dropout, probe, bundle.float8)
     logits = gpt.forward(model, block.inputs[index], block.documents[index])
     weights = block.weights[index]
     nll, log_z, largest = bundle.token_losses(logits, block.targets[index], largest=probe is not None)
