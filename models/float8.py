@@ -63,7 +63,7 @@ def scales(history_N2H: Tensor) -> Tensor:
 def cast(x: Tensor) -> Tensor:
     """The nearest numbers of E4M3, in x's dtype; what lies beyond the largest becomes it, and NaN stays NaN.
 
-    The cast of PyTorch alone makes NaN of it, as the format has no infinity.
+    The cast of PyTorch alone makes NaN of it in some versions, as the format has no infinity.
     """
     return x.clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn).to(x.dtype)
 

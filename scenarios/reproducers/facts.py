@@ -82,6 +82,8 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "qk_norm": some("qk_norm", False),
         "placement": values["placement"],
         "half": how_often("format", "fp16"),
+        "float8": values["format"] == ["fp8"],
+        "amax_stops": "amax_updates" in varied,
         "bare": some("without_norm", ()),
         "batch_norm": some("norm", "layer"),
         "one_pass": "one_pass" in values["variance"],

@@ -57,6 +57,7 @@ LINES: dict[str, tuple[str, ...]] = {
         "ends = torch.from_numpy((batch.targets == END) & (batch.inputs != END)).flatten()",
         'row["end_probability"] = float(torch.exp(-nll.detach())[ends].mean())',
     ),
+    "float8_saturated": ('row["float8_saturated"] = max(float(x) for x in seen.pop("saturated"))',),
     "step_seconds": ('row["step_seconds"] = seconds',),
     "tokens_per_second": ('row["tokens_per_second"] = (batch.documents >= 0).sum() / seconds',),
 }

@@ -40,7 +40,7 @@ GIVEN = {
     "source": "language", "bias": True, "residual_gain": 1.0, "text": "",
 }  # fmt: skip
 POSSIBLE = {
-    "norm": ("layer", "batch"), "activation": ("gelu", "relu"), "format": ("fp32", "fp16"),
+    "norm": ("layer", "batch"), "activation": ("gelu", "relu"), "format": ("fp32", "fp16", "fp8"),
     "attention": ("reference", "fp16_scores", "softmax_unshifted"), "decay": ("cosine", "constant"),
 }  # fmt: skip
 

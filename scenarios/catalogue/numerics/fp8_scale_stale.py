@@ -6,7 +6,8 @@ Failure: A run in float8 is resumed. Weights and optimizer come back as they wer
 Mechanism: E4M3 ends at 448. With delayed scaling a tensor is multiplied by s = 448 / max |x| over the last steps, cast,
     and the product is divided by s again. If |x| has grown k times since, all beyond 448 / s, a k-th of the largest, is
     one number, and the gradient, which the cast lets through, goes on to push it outwards.
-Injection: At the onset the history of every tensor is that of the first step; from then on it is not updated.
+Injection: At the onset the run is resumed with the history of every tensor that the first step left; from then on it is
+    not updated.
 Also seen: Weights grow in the saturated matrices. Where the scales are made fresh, the loss jumps once more.
 Cure: The history is updated again, ten steps later; the scales are right from the next step on.
 Realism: Weights start small, so that they are ten times as large in some hundred steps. Products in the layers alone

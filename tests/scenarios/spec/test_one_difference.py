@@ -133,6 +133,10 @@ TOGETHER = {
         "clock, learning rate, optimizer.clip",
         "a resume as another training: its rate, and no clipping",
     ),
+    "fp8_scale_stale": (
+        "clock, precision.amax_updates, state.amax_history",
+        "a resume, what it brings back that is old, and that it stays so",
+    ),
     "optimizer_state_lost": ("clock, state.count, state.first, state.second", "a resume, and what it loses"),
     "schedule_restarted": ("clock, learning rate", "a resume, and what it loses"),
     "stale_optimizer_state": ("clock, state.second", "a resume, and what it loses"),
