@@ -308,6 +308,17 @@ def chain_two_rows(setup: Setup) -> Setup:
     return replaced(chain(setup), data__rows=2, optimizer__lr=3e-3, schedule__decay=Decay.CONSTANT)
 
 
+def chain_sixteen_rows(setup: Setup) -> Setup:
+    """Two narrower layers on the chain dialect with batches of sixteen rows, at a constant rate.
+
+    It is as high as so many rows bear. Larger sizes keep their shape, batch and steps.
+    """
+    setup = replaced(chain(setup), schedule__decay=Decay.CONSTANT)
+    if setup.model.width > WIDEST:
+        return setup
+    return replaced(setup, model__width=32, model__heads=2, data__rows=16, steps=250)
+
+
 def chain_one_row(setup: Setup) -> Setup:
     """Two narrow layers on the chain dialect with batches of a single short row, at a constant low rate."""
     return replaced(chain_two_rows(setup), data__rows=1, model__context=16)

@@ -26,3 +26,4 @@ MEGATRON_BRIDGE_3359 = "NVIDIA-NeMo/Megatron-Bridge#3359, SFT chat loss masking 
 UNSLOTH_416 = "unslothai/unsloth#416, Llama 3 Finetuned model is not generating EOS token"
 MEGATRON_1446 = "NVIDIA/Megatron-LM#1446, gradients of the final layer norm differ between ranks"
 TRANSFORMER_ENGINE_567 = "NVIDIA/TransformerEngine#567, update fp8_meta amax when copying into Float8Tensor"
+OPEN_INSTRUCT_1498 = "allenai/open-instruct#1498, ZeRO-2 discards gradients during manual accumulation"

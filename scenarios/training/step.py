@@ -105,14 +105,22 @@ def _losses(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe |
     weights = block.weights[index]
     nll, log_z, largest = bundle.token_losses(logits, block.targets[index], largest=probe is not None)
     value = smoothed(nll, log_z, logits, bundle.smoothing) if bundle.program.smoothed else nll
-    loss = weighted_mean(value, weights)
+    loss, objective = _minimised(bundle, value, log_z, weights)
+    if bundle.updates.rows_N is not None:
+        _, objective = _minimised(bundle, value, log_z, bundle.updates.counted(weights, bundle.setup.model.context))
+    return Losses(loss, objective, nll, log_z, largest)
+
+
+def _minimised(bundle: Bundle, value_NM: Tensor, log_z_NM: Tensor, weights_NM: Tensor) -> tuple[Tensor, Tensor]:
+    """What is logged of the tokens with these weights, and what is minimised, [N]."""
+    loss = weighted_mean(value_NM, weights_NM)
     if bundle.program.reduction is Reduction.SUM:
-        loss = loss * weights.sum(1)
+        loss = loss * weights_NM.sum(1)
     objective = loss
     if bundle.program.z_loss:
-        objective = loss + bundle.z_loss * weighted_mean(log_z**2, weights)
+        objective = loss + bundle.z_loss * weighted_mean(log_z_NM**2, weights_NM)
         loss = torch.where(bundle.log_objective, objective, loss)
-    return Losses(loss, objective, nll, log_z, largest)
+    return loss, objective
 
 
 def _ends(end: int | None, inputs_NBT: Tensor, targets_NM: Tensor) -> Tensor | None:
