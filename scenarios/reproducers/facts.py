@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # Settings that few scenarios touch, and what they are in all others.
 SELDOM = {"calls": 1, "update_clip": None, "moment_format": "fp32", "weight_format": "fp32"}
 
+# Other losses, and what they are where the loss is the plain one.
+OF_ALL_ROWS = {"label_smoothing": 0.0, "reduction": "mean", "z_loss": 0.0}
+
 
 def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
     """Everything that the templates ask for. places: the lines of fault and cure by place."""
@@ -48,6 +51,8 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
     clip = "" if values["clip"] == [None] else "sometimes" if None in values["clip"] else "always"
     if "clip_coef" in signals and not clip:
         raise NotPlainError("reproducer: clip_coef without clipping is not in the plain program")
+    if "gradient_rows" in varied and (scaled or any(some(k, v) for k, v in OF_ALL_ROWS.items())):
+        raise NotPlainError("reproducer: the gradient of some rows of another loss is not in the plain program")
     used = "used" if "parametrization" in known else "trained"
     signal_lines = [line.replace("used", used) for line in _signal_lines(signals, places["at_clock"], ranks)]
     in_parts = noise or some("evaluated_rows", 0) or some("evaluate_with_dropout", False)
@@ -124,6 +129,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "averaged": some("average_decay", 0.0),
         "carried": "gradients_kept" in varied,
         "gradient_gain": "gradient_gain" in varied,
+        "gradient_rows": "gradient_rows" in varied,
         "frozen": "frozen" in varied,
         "weights_move": "weights_move" in varied,
         "decay_factors": "decay_factors" in varied,

@@ -172,6 +172,7 @@ def _updates(updates: Updates, plan: Layout) -> dict[str, Any]:
     return {
         "gradient_gain": 1.0 if updates.gain_N is None else _rounded(updates.gain_N.item()),
         "gradients_kept": kept,
+        "gradient_rows": None if updates.rows_N is None else int(updates.rows_N.item()),
         "weights_move": not still,
         "frozen": () if updates.reaches_NP is None else _prefixes(~updates.reaches_NP[0], plan),
         "decay_factors": None if updates.decays_NP is None else _factors(updates.decays_NP[0], plan),

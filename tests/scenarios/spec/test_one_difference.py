@@ -80,6 +80,7 @@ ALONE = {
     "updates.decays_NP": "spiky_layer",
     "updates.gain_N": "grad_accumulation_unscaled second_moment_underestimates",
     "updates.kept_N": "gradients_not_cleared",
+    "updates.rows_N": "microbatches_dropped",
     "updates.moves_NP": "effective_lr_zero",
     "updates.reaches_NP": "frozen_parameters loss_detached projections_frozen",
 }
