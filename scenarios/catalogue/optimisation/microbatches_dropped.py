@@ -32,9 +32,13 @@ from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, S
 
 @dataclass(kw_only=True)
 class MicroBatches(Knobs):
-    """Parts of the batch, of which one counts: a divisor of its rows."""
+    """Parts of the batch, of which one counts."""
 
     micro_batches: int = 16
+
+    def __post_init__(self) -> None:
+        if self.micro_batches < 2:
+            raise ValueError(f"fault.micro_batches: {self.micro_batches} is not allowed; allowed: 2 or more")
 
 
 @register
@@ -55,14 +59,14 @@ class MicrobatchesDropped(Scenario):
         return bases.chain_sixteen_rows(setup)
 
     def fault(self, knobs: MicroBatches, setup: Setup) -> list[Change]:
-        parts, rows = knobs.micro_batches, setup.data.rows
-        if parts < 1 or rows % parts:
-            raise InputError(f"micro_batches: {parts} is not allowed; allowed: divisors of data.rows, {rows}")
+        first = max(1, setup.data.rows // knobs.micro_batches)
+        if first == setup.data.rows:
+            raise InputError(f"data.rows: {first} is not allowed; allowed: more than are in the first micro-batch")
 
         def lose(updates: Updates, plan: Layout) -> Updates:
             import torch
 
-            return dataclasses.replace(updates, rows_N=torch.tensor([rows // parts]))
+            return dataclasses.replace(updates, rows_N=torch.tensor([first]))
 
         return [UpdateEdit(lose)]
 
