@@ -8,6 +8,7 @@ from trainwreck.evaluation.detectors.playbook.integrity import NOTHING
 from trainwreck.evaluation.detectors.playbook.rules import (
     CURVES,
     DIVERGENCE,
+    FLOAT8,
     INSTABILITY,
     MASKS,
     SYMPTOMS,
@@ -65,6 +66,10 @@ def _nothing_comes_back(s: Seen) -> float:
 
 def _some_get_nothing(s: Seen) -> float:
     return _certain(0 < s.facts.silent_layers < s.facts.layers)
+
+
+def _saturated(s: Seen) -> float:
+    return s.facts.saturated / 0.1
 
 
 def _underflows(s: Seen) -> float:
@@ -204,6 +209,11 @@ FACT_RULES: tuple[Rule, ...] = (
         "loss_scale_stuck_high", 2, _always_skipped,
         "one step after the other is skipped: every gradient overflows",
         INSTABILITY, ("loss_scale_collapse",), ("skipped",),
+    ),
+    Rule(
+        "fp8_scale_stale", 3, _saturated,
+        "a tenth of a matrix or of what enters it is beyond what float8 holds: its scales are not those of the values",
+        FLOAT8, ("high_lr",), ("float8_saturated",),
     ),
     Rule(
         "targets_all_masked", 1, _nothing_scored,

@@ -12,6 +12,7 @@ from trainwreck.evaluation.detectors.playbook.log_rules import LOG_RULES
 from trainwreck.evaluation.detectors.playbook.rules import (
     CURVES,
     DIVERGENCE,
+    FLOAT8,
     INSTABILITY,
     LOGS,
     MASKS,
@@ -41,7 +42,7 @@ class Playbook(Detector):
 
     name = "playbook"
     rule = f"an ordered list of {len(RULES)} rules that debugging guides teach, each naming a cause"
-    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS))
+    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, FLOAT8))
     blind_spots = (
         "Causes without a rule; faults that leave a lower or slower curve of the usual shape, since it knows no "
         "healthy run to compare with; the first 8 to 32 rows, which are its baseline. Planned jumps look like faults."
@@ -54,7 +55,7 @@ class Playbook(Detector):
         "activation_max", "dead_share", "attention_entropy", "head_entropy", "attention_logit_max",
         "attention_mass_self", "attention_mass_future", "attention_mass_other_document", "attention_mass_padding",
         "attention_distance", "age_loss", "position_loss", "rank_batch_hash", "rank_weight_hash", "scored_tokens",
-        "end_probability",
+        "end_probability", "float8_saturated",
     )  # fmt: skip
 
     def reset(self, context: Context | None) -> None:

@@ -14,6 +14,7 @@ SYMPTOMS = "Recognizing the early signs of training instability"
 DIVERGENCE = "Debugging Divergent Loss During Training"
 LOGS = "threads on logs that are wrong (huggingface/transformers#35204, #13619; radixark/miles_diffusion#35)"
 MASKS = "threads on masks of labels (huggingface/trl#6668, unslothai/unsloth#416, NVIDIA-NeMo/Megatron-Bridge#3359)"
+FLOAT8 = "threads on scales of float8 (NVIDIA/TransformerEngine#567, #982)"
 
 STRONGEST = 100.0
 

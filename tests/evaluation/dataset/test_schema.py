@@ -81,7 +81,7 @@ def test_a_file_from_before_some_signals_has_nothing_for_them(make_trace: Any, t
         expected = np.full(len(trace), np.nan) if name in ADDED_SIGNALS else new[name]
         np.testing.assert_array_equal(old[name], expected)
         np.testing.assert_array_equal(new[name], trace[name])
-    assert [row[name] for row in rows(old) for name in ADDED_SIGNALS] == [None] * 2 * len(trace)
+    assert [row[name] for row in rows(old) for name in ADDED_SIGNALS] == [None] * len(ADDED_SIGNALS) * len(trace)
     seen = list(rows(new))
     assert [row["end_probability"] is None for row in seen] == [step < 5 for step in range(len(trace))]
     assert {"end_probability", "scored_tokens"} & {one.name for one in series(new)}
