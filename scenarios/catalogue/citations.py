@@ -27,3 +27,4 @@ UNSLOTH_416 = "unslothai/unsloth#416, Llama 3 Finetuned model is not generating 
 MEGATRON_1446 = "NVIDIA/Megatron-LM#1446, gradients of the final layer norm differ between ranks"
 TRANSFORMER_ENGINE_567 = "NVIDIA/TransformerEngine#567, update fp8_meta amax when copying into Float8Tensor"
 OPEN_INSTRUCT_1498 = "allenai/open-instruct#1498, ZeRO-2 discards gradients during manual accumulation"
+PYTORCH_170862 = "pytorch/pytorch#170862, clip_grad_norm_ with the norm of a rank's own shard"

@@ -138,6 +138,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "alone": "alone" in varied,
         "added_up": "summed" in varied,
         "unshared": "unshared" in varied,
+        "clips_alone": "clips_alone" in varied,
         "kept_steps": "" if not program.kept else repr(tuple(sorted(program.kept))),
         "evaluations": bool(known & {"evaluations", "evaluated"} or signals & {"validation_loss", "fresh_loss"}),
         "smoothed": some("label_smoothing", 0.0),

@@ -218,6 +218,7 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
         "summed": exchange.summed,
         "alone": exchange.alone,
         "unshared": exchange.unshared,
+        "clips_alone": exchange.clips_alone,
     }
 
 

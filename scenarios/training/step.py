@@ -46,10 +46,12 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
         seen = segment_statistics(grads, bundle.plan.bounds, nonfinite=bundle.recorder is not None, impl=bundle.impl)
         layer_norm = seen.norm_NS
         norm = torch.linalg.vector_norm(layer_norm, dim=1)
-        overflow = ~torch.isfinite(norm)
+        overflow, clipped_by = ~torch.isfinite(norm), norm
         if bundle.averaging is not None and own_norm is not None:
+            own_norm = own_norm / factor
             overflow = bundle.averaging.overflow(overflow, own_norm)
-        coefficient = optim.clip_coefficient(norm, bundle.settings.clip)
+            clipped_by = bundle.averaging.clipped_by(norm, own_norm)
+        coefficient = optim.clip_coefficient(clipped_by, bundle.settings.clip)
         values = None
         if bundle.recorder is not None and probe is not None:
             assert losses.largest is not None
@@ -71,7 +73,7 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
                     zero_grads=torch.eq(grads, 0, out=torch.empty_like(grads)).mean(1),  # a bool's sum is slow
                     flat=bundle.computing(),
                     probe=probe,
-                    rank_grad_norm=None if own_norm is None else own_norm / factor,
+                    rank_grad_norm=own_norm,
                     ends_NM=_ends(bundle.program.end, block.inputs[index], block.targets[index]),
                 )
             )

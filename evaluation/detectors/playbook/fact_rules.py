@@ -177,7 +177,7 @@ FACT_RULES: tuple[Rule, ...] = (
         "ddp_gradients_not_averaged", 1, _weights_differ,
         "the ranks' weights are not the same: gradients are not averaged correctly",
         INSTABILITY, (
-            "ddp_stale_gradients", "ddp_loss_scale_inconsistent", "replicas_out_of_sync",
+            "ddp_stale_gradients", "ddp_loss_scale_inconsistent", "replicas_out_of_sync", "clip_norm_per_shard",
         ), ("rank_weight_hash",),
     ),
     Rule(

@@ -33,6 +33,7 @@ ALONE = {
     "evaluation.dropout": "dropout_on_at_eval",
     "evaluation.sample": "benign_validation_noise",
     "exchange.alone": "ddp_loss_scale_inconsistent",
+    "exchange.clips_alone": "clip_norm_per_shard",
     "exchange.late": "ddp_stale_gradients",
     "exchange.shards": "ddp_same_data",
     "exchange.summed": "ddp_gradients_not_averaged",
