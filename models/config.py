@@ -71,6 +71,7 @@ class Format(Enum):
     FP32 = "fp32"
     BF16 = "bf16"
     FP16 = "fp16"
+    FP8 = "fp8"  # products in the layers alone, see models/float8.py
 
 
 class OptimizerKind(Enum):

@@ -17,6 +17,7 @@ from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.random import dropout_mask, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
 from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions, Recompute
+from trainwreck.models.float8 import Float8
 from trainwreck.models.hooks import Hooks
 from trainwreck.models.parameters import LORA_A, LORA_B
 from trainwreck.models.precision import linear
@@ -49,7 +50,7 @@ class Model:
 
     params: name to [N, *shape]. dropout: none where None. probe: collects statistics where given. hooks: faults,
     from `trainwreck.models.variants.select`. impl: of the kernels, reference or triton, by the rule of
-    `trainwreck.kernels.selection` where None.
+    `trainwreck.kernels.selection` where None. float8: scales of the products in float8; none where None.
     """
 
     params: dict[str, Tensor]
@@ -60,6 +61,7 @@ class Model:
     probe: Probe | None = None
     hooks: Hooks = field(default_factory=Hooks)
     impl: str | None = None
+    float8: Float8 | None = None
 
     def matrix(self, name: str) -> tuple[Tensor, Tensor | None]:
         """Weight [N, I, O], with its adapter where it has one, and bias [N, O] of a matrix."""
@@ -142,7 +144,7 @@ def attention(model: Model, x_NMD: Tensor, layer: str, mask: Mask) -> Tensor:
     if model.probe is not None and stats is not None:
         model.probe.attention.append(stats)
     merged = out_NBHTK.transpose(2, 3).reshape(x_NMD.shape)
-    return drop(model, linear(merged, *model.matrix(f"{layer}.attention_out"), model.format), f"{layer}/attention")
+    return drop(model, product(model, merged, f"{layer}.attention_out"), f"{layer}/attention")
 
 
 def mlp(model: Model, x_NMD: Tensor, layer: str) -> Tensor:
@@ -154,7 +156,7 @@ def mlp(model: Model, x_NMD: Tensor, layer: str) -> Tensor:
     if model.probe is not None:
         model.probe.see_hidden(fired_NMF)
     hidden_NMF = fired_NMF if up is None else fired_NMF * up
-    return drop(model, linear(hidden_NMF, *model.matrix(f"{layer}.mlp_out"), model.format), f"{layer}/mlp")
+    return drop(model, product(model, hidden_NMF, f"{layer}.mlp_out"), f"{layer}/mlp")
 
 
 def shortcut(model: Model, x: Tensor, site: str) -> Tensor:
@@ -215,17 +217,25 @@ def norm_linear(model: Model, x_NMD: Tensor, norm: str, matrix: str) -> Tensor:
     up to rounding, and five passes over the activations fewer. The half formats round the norm's
     output, so there it has to exist.
     """
-    weight, bias = model.matrix(matrix)
     if model.config.placement is Placement.POST:
-        return linear(x_NMD, weight, bias, model.format)
+        return product(model, x_NMD, matrix)
     if model.format is not Format.FP32:
-        return linear(normalise(model, x_NMD, norm), weight, bias, model.format)
+        return product(model, normalise(model, x_NMD, norm), matrix)
+    weight, bias = model.matrix(matrix)
     gain, shift = model.scale(norm)
     scaled = gain.unsqueeze(2) * weight
     if shift is not None:
         moved = torch.bmm(shift.unsqueeze(1), weight).squeeze(1)
         bias = moved if bias is None else bias + moved
     return linear(standardise(x_NMD, norm, model.config, model.hooks), scaled, bias, model.format)
+
+
+def product(model: Model, x_NMI: Tensor, matrix: str) -> Tensor:
+    """A matrix of each run, [N, M, O]."""
+    weight, bias = model.matrix(matrix)
+    if model.float8 is not None and matrix in model.float8.names:
+        return model.float8.linear(x_NMI, weight, bias, matrix, model.probe)
+    return linear(x_NMI, weight, bias, model.format)
 
 
 def norm_heads(qkv_NMD: Tensor, gain_N2K: Tensor, config: ModelConfig) -> Tensor:

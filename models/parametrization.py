@@ -64,7 +64,8 @@ class Updates:
     gain_N: float, factor on the gradient. reaches_NP: bool, elsewhere no gradient arrives and weight and
     moments are left alone, as under requires_grad=False. kept_N: bool, gradients are not cleared, each
     step's is added to all before. moves_NP: bool, elsewhere the gradient is there and the weight stays.
-    decays_NP: float, 1 where weight decay applies in place of the layout's choice.
+    decays_NP: float, 1 where weight decay applies in place of the layout's choice. rows_N: int64, of how many of the
+    batch's rows, from the first on, the gradient is; the loss is of all.
     """
 
     gain_N: Tensor | None = None
@@ -72,6 +73,7 @@ class Updates:
     kept_N: Tensor | None = None
     moves_NP: Tensor | None = None
     decays_NP: Tensor | None = None
+    rows_N: Tensor | None = None
 
     def arrive(self, grads_NP: Tensor, carried_NP: Tensor | None) -> Tensor:
         """The gradient that the optimizer finds; `carried` is what was there before the step."""
@@ -82,6 +84,15 @@ class Updates:
         if self.kept_N is not None and carried_NP is not None:
             grads_NP = (grads_NP + carried_NP).where(self.kept_N.unsqueeze(1), grads_NP)
         return grads_NP
+
+    def counted(self, weights_NM: Tensor, context: int) -> Tensor:
+        """Weights of the tokens that the gradient is of; context: tokens of a row."""
+        if self.rows_N is None:
+            return weights_NM
+        import torch
+
+        row_M = torch.arange(weights_NM.shape[1], device=weights_NM.device) // context
+        return weights_NM.where(row_M < self.rows_N.unsqueeze(1), 0.0)
 
 
 def projections(plan: Layout, layer: int, heads: int) -> Tensor:

@@ -20,7 +20,7 @@ def stored(x: Tensor, fmt: Format) -> Tensor:
 
 
 def lower(x: Tensor, fmt: Format) -> Tensor:
-    """x in the format's dtype; FP32 leaves it as it is (float64 stays float64)."""
+    """x in the format's dtype; FP32 leaves it as it is (float64 stays float64), and so does FP8: see `float8`."""
     if fmt is Format.BF16:
         return x.bfloat16()
     if fmt is Format.FP16:

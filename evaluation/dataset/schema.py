@@ -131,12 +131,15 @@ SIGNALS: tuple[Signal, ...] = (
     _scalar("scored_tokens", "tokens", "targets of the batch that count; empty without answers", Role.INPUT),
     _scalar("end_probability", "1", "mean probability of an answer's end where it ends; empty without answers"),
     _scalar("adapter_norm", "1", "norm of the adapters' second matrices, which start at 0; empty without adapters"),
+    # Of runs with products in float8.
+    _scalar("float8_saturated", "share", "of the operand with the most, values past float8's largest; empty without"),
+    _scalar("float8_flushed", "share", "of the operand with the most, values that float8 made 0; empty without"),
 )
 
 EVALUATIONS = ("validation_loss", "fresh_loss")  # known at evaluated steps only
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run
 # has nothing for them: NaN in a trace, null in a file and None in a row.
-ADDED_SIGNALS = ("scored_tokens", "end_probability", "adapter_norm")
+ADDED_SIGNALS = ("scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed")
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}
 

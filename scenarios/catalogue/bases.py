@@ -139,6 +139,14 @@ def echo_tied(setup: Setup) -> Setup:
     return replaced(echo(setup), model__tied=True)
 
 
+def echo_fp8(setup: Setup) -> Setup:
+    """Two narrow layers on the echo dialect, their products in float8 with delayed scaling; matrices start small.
+
+    Their weights grow more than tenfold in the first third of the run.
+    """
+    return replaced(echo(setup), precision__format=Format.FP8, model__init__matrix_std=0.006)
+
+
 def echo_learned_positions(setup: Setup) -> Setup:
     """Two narrow layers on the echo dialect with learned positions, in rows of two or three documents.
 
@@ -336,6 +344,17 @@ def chain_warmup_half(setup: Setup) -> Setup:
 def chain_two_rows(setup: Setup) -> Setup:
     """Two narrow layers on the chain dialect with batches of two rows, at a constant rate low enough for them."""
     return replaced(chain(setup), data__rows=2, optimizer__lr=3e-3, schedule__decay=Decay.CONSTANT)
+
+
+def chain_sixteen_rows(setup: Setup) -> Setup:
+    """Two narrower layers on the chain dialect with batches of sixteen rows, at a constant rate.
+
+    It is as high as so many rows bear. Larger sizes keep their shape, batch and steps.
+    """
+    setup = replaced(chain(setup), schedule__decay=Decay.CONSTANT)
+    if setup.model.width > WIDEST:
+        return setup
+    return replaced(setup, model__width=32, model__heads=2, data__rows=16, steps=250)
 
 
 def chain_one_row(setup: Setup) -> Setup:

@@ -36,3 +36,6 @@ TRANSFORMERS_33325 = "huggingface/transformers#33325, new rows from the distribu
 PEFT_1142 = "huggingface/peft#1142, how to do gradient checkpointing with LoRA"
 PEFT_3449 = "huggingface/peft#3449, add_weighted_adapter creates an overscaled adapter when the source uses rslora"
 MLX_VLM_986 = "Blaizzy/mlx-vlm#986, LoRA scaling: divide alpha by rank"
+TRANSFORMER_ENGINE_567 = "NVIDIA/TransformerEngine#567, update fp8_meta amax when copying into Float8Tensor"
+OPEN_INSTRUCT_1498 = "allenai/open-instruct#1498, ZeRO-2 discards gradients during manual accumulation"
+PYTORCH_170862 = "pytorch/pytorch#170862, clip_grad_norm_ with the norm of a rank's own shard"

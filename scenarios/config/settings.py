@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.models.config import LATER, Format, ModelConfig, OptimizerKind
+from trainwreck.models.config import LATER, Format, ModelConfig, OptimizerKind, Recompute
 
 
 class SourceKind(Enum):
@@ -120,7 +120,8 @@ class ScheduleConfig:
 class PrecisionConfig:
     """Format of matrix products, and the loss scale that keeps float16 gradients in range.
 
-    weights, second_moments: formats in which these are kept between steps.
+    weights, second_moments: formats in which these are kept between steps. amax_updates: whether float8's scales follow
+    the largest magnitudes of the steps.
 
     The defaults of the dynamic scale are PyTorch's, with an interval that suits short runs.
     """
@@ -133,6 +134,7 @@ class PrecisionConfig:
     largest_scale: float = 2.0**24
     weights: Format = field(default=Format.FP32, metadata=LATER)
     second_moments: Format = field(default=Format.FP32, metadata=LATER)
+    amax_updates: bool = field(default=True, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -217,6 +219,8 @@ UNDER_ONE = 0.999999  # Adam divides by 1 - beta
 # What a CPU's cache line holds: other shapes are summed in an order that depends on the bundle.
 ALIGNED, MULTIPLE = ("model.width", "model.context", "model.vocab_size"), 16
 
+KEPT = ("precision.weights", "precision.second_moments")  # without the scales that float8 needs
+
 # Settings that may be None.
 OPTIONAL = ("optimizer.clip", "optimizer.update_clip", "schedule.total_steps")
 
@@ -276,6 +280,13 @@ def check(setup: Setup) -> None:
         if value is None or not (low <= value <= high) or (value == low and not inclusive):
             bound = f"{low:g}" if inclusive else f"over {low:g}"
             raise InputError(f"{path}: {value!r} is not allowed; allowed: {bound} to {high:g}")
+    for path in KEPT:
+        if get(setup, path) is Format.FP8:
+            allowed = ", ".join(f.value for f in Format if f is not Format.FP8)
+            raise InputError(f"{path}: 'fp8' is not allowed; allowed: {allowed}")
+    if setup.precision.format is Format.FP8 and setup.model.recompute is not Recompute.NONE:
+        how = setup.model.recompute.value  # the second pass would have the scales of the next step
+        raise InputError(f"model.recompute: {how!r} is not allowed with precision.format=fp8; allowed: 'none'")
     for path in ALIGNED:
         if get(setup, path) % MULTIPLE:
             raise InputError(f"{path}: {get(setup, path)} is not allowed; allowed: multiples of {MULTIPLE}")

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # Settings that few scenarios touch, and what they are in all others.
 SELDOM = {"calls": 1, "update_clip": None, "moment_format": "fp32", "weight_format": "fp32"}
 
+# Other losses, and what they are where the loss is the plain one.
+OF_ALL_ROWS = {"label_smoothing": 0.0, "reduction": "mean", "z_loss": 0.0}
+
 
 def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
     """Everything that the templates ask for. places: the lines of fault and cure by place."""
@@ -53,6 +56,8 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         raise NotPlainError("reproducer: a tied head in float16 is not in the plain program")
     if recompute and (not dropout or varied & {"branch_gain", "shortcut_gain"}):
         raise NotPlainError("reproducer: recomputation without dropout or with gains is not in the plain program")
+    if "gradient_rows" in varied and (scaled or any(some(k, v) for k, v in OF_ALL_ROWS.items())):
+        raise NotPlainError("reproducer: the gradient of some rows of another loss is not in the plain program")
     used = "used" if "parametrization" in known else "trained"
     signal_lines = [line.replace("used", used) for line in _signal_lines(signals, places["at_clock"], ranks)]
     in_parts = noise or some("evaluated_rows", 0) or some("evaluate_with_dropout", False)
@@ -87,6 +92,8 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "qk_norm": some("qk_norm", False),
         "placement": values["placement"],
         "half": how_often("format", "fp16"),
+        "float8": values["format"] == ["fp8"],
+        "amax_stops": "amax_updates" in varied,
         "bare": some("without_norm", ()),
         "batch_norm": some("norm", "layer"),
         "one_pass": "one_pass" in values["variance"],
@@ -131,6 +138,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "averaged": some("average_decay", 0.0),
         "carried": "gradients_kept" in varied,
         "gradient_gain": "gradient_gain" in varied,
+        "gradient_rows": "gradient_rows" in varied,
         "frozen": "frozen" in varied,
         "weights_move": "weights_move" in varied,
         "decay_factors": "decay_factors" in varied,
@@ -139,6 +147,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "alone": "alone" in varied,
         "added_up": "summed" in varied,
         "unshared": "unshared" in varied,
+        "clips_alone": "clips_alone" in varied,
         "kept_steps": "" if not program.kept else repr(tuple(sorted(program.kept))),
         "evaluations": bool(known & {"evaluations", "evaluated"} or signals & {"validation_loss", "fresh_loss"}),
         "smoothed": some("label_smoothing", 0.0),

@@ -61,6 +61,7 @@ LINES: dict[str, tuple[str, ...]] = {
         'added = [float(p.detach().norm()) for k, p in named(trained, plan).items() if k.endswith(".lora_b")]',
         'row["adapter_norm"] = math.hypot(*added) if added else math.nan',
     ),
+    "float8_saturated": ('row["float8_saturated"] = max(float(x) for x in seen.pop("saturated"))',),
     "step_seconds": ('row["step_seconds"] = seconds',),
     "tokens_per_second": ('row["tokens_per_second"] = (batch.documents >= 0).sum() / seconds',),
 }

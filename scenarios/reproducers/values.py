@@ -44,7 +44,7 @@ GIVEN = {
     "source": "language", "bias": True, "residual_gain": 1.0, "text": "",
 }  # fmt: skip
 POSSIBLE = {
-    "norm": ("layer", "batch"), "activation": ("gelu", "relu"), "format": ("fp32", "fp16"),
+    "norm": ("layer", "batch"), "activation": ("gelu", "relu"), "format": ("fp32", "fp16", "fp8"),
     "attention": ("reference", "fp16_scores", "softmax_unshifted"), "decay": ("cosine", "constant"),
 }  # fmt: skip
 
@@ -176,6 +176,7 @@ def _updates(updates: Updates, plan: Layout) -> dict[str, Any]:
     return {
         "gradient_gain": 1.0 if updates.gain_N is None else _rounded(updates.gain_N.item()),
         "gradients_kept": kept,
+        "gradient_rows": None if updates.rows_N is None else int(updates.rows_N.item()),
         "weights_move": not still,
         **_reached(updates.reaches_NP, plan),
         "decay_factors": None if updates.decays_NP is None else _factors(updates.decays_NP[0], plan),
@@ -233,6 +234,7 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
         "summed": exchange.summed,
         "alone": exchange.alone,
         "unshared": exchange.unshared,
+        "clips_alone": exchange.clips_alone,
     }
 
 

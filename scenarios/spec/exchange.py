@@ -6,7 +6,7 @@ r"""The rows that each rank of a run trains on and what the ranks send each othe
 
 A process fault is another such picture: a rank that trains on another's rows, an arrow that is missing or a
 step late, a sum in place of the mean, an overflow that the others are not notified of, parameters whose
-gradients are left out of the exchange.
+gradients are left out of the exchange, a clip by the norm of the rank's own gradient.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,8 @@ class Exchange:
     averages. late: of those, whose arrive a step late. summed: the average is not divided by how many
     it is of. alone: a rank whose own gradient overflows skips its step, leaves its gradient out of the
     others' average and does not notify them; else all check the average, and so all skip. unshared: endings of
-    the names of parameters of which each rank keeps its own gradient.
+    the names of parameters of which each rank keeps its own gradient. clips_alone: a rank clips the average by
+    the norm of its own gradient; else all clip it by its norm.
     """
 
     shards: tuple[int, ...]
@@ -36,6 +37,7 @@ class Exchange:
     summed: bool = False
     alone: bool = False
     unshared: tuple[str, ...] = ()
+    clips_alone: bool = False
 
     @classmethod
     def healthy(cls, ranks: int) -> "Exchange":

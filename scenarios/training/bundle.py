@@ -12,7 +12,8 @@ from trainwreck.kernels.cross_entropy import TokenLosses, cross_entropy, first_f
 from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
-from trainwreck.models.config import ModelConfig, Norm, OptimizerKind
+from trainwreck.models.config import Format, ModelConfig, Norm, OptimizerKind
+from trainwreck.models.float8 import Float8, empty_history, products
 from trainwreck.models.muon import matrices
 from trainwreck.models.parameters import Layout, layout, norm_names
 from trainwreck.models.parametrization import Parametrization, Updates
@@ -88,6 +89,7 @@ class Bundle:
         self.carried = self._carried(states)
         self.average = self._average(states)
         self.running = self._running(states)
+        self.float8 = self._float8(states)
         self.average_decay = _per_run([s.setup.evaluation.average for s in self.segments], self.flat)
         if extras(self.parametrization):  # one leaf: the weights that compute are made of it each time
             self.leaves = {"flat": self.flat.detach().requires_grad_()}
@@ -129,6 +131,8 @@ class Bundle:
             names["average"] = self.average
         if self.running is not None:
             names["running"] = self.running.moments_NS2D
+        if self.float8 is not None:
+            names["amax_history"] = self.float8.history_NS2H
         return {name: column[index].detach().clone() for name, column in names.items()}
 
     def states(self) -> list[State]:
@@ -146,6 +150,7 @@ class Bundle:
             "parametrization": self.parametrization,
             "updates": self.updates,
             "running": self.running,
+            "float8": self.float8,
         }
         found = {
             f"{holder}.{name}": value
@@ -208,11 +213,12 @@ class Bundle:
         running: RunningMoments | None,
         dropout: gpt.Dropout | None = None,
         probe: Probe | None = None,
+        float8: Float8 | None = None,
     ) -> gpt.Model:
         """The model of a step with these weights, and the hooks of its faults."""
         config = self.setup.model
         hooks = select.hooks(config, self.tables, [job.seed for job in self.jobs], step, running)
-        return gpt.Model(params, config, self.tables, self.program.format, dropout, probe, hooks, self.impl)
+        return gpt.Model(params, config, self.tables, self.program.format, dropout, probe, hooks, self.impl, float8)
 
     def _average(self, states: list[State]) -> Tensor | None:
         """The moving average of the weights, [N, P], where it is evaluated; it begins as the weights."""
@@ -229,6 +235,15 @@ class Bundle:
         fresh = initial_moments(names, config.width, self.flat.dtype)
         moments = _stacked([s.get("running", fresh) for s in states], self.device)
         return RunningMoments(moments, names)
+
+    def _float8(self, states: list[State]) -> Float8 | None:
+        """The scales of products in float8; a history begins empty."""
+        if self.program.format is not Format.FP8:
+            return None
+        empty = empty_history(self.setup.model, self.flat.dtype)
+        history = _stacked([s.get("amax_history", empty) for s in states], self.device)
+        fresh = torch.tensor([s.setup.precision.amax_updates for s in self.segments], device=self.device)
+        return Float8(history, products(self.setup.model), fresh)
 
     def _carried(self, states: list[State]) -> Tensor | None:
         """Gradients not cleared so far, [N, P], where some run keeps them."""

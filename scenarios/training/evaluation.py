@@ -49,8 +49,9 @@ def held_out_logits(bundle: Bundle, step: int = 0, held_out: HeldOut | None = No
     if average and bundle.average is not None:
         params = bundle.plan.views(bundle.parametrization.apply(bundle.average))
     running = None if bundle.running is None else dataclasses.replace(bundle.running, training=False)
+    float8 = None if bundle.float8 is None else dataclasses.replace(bundle.float8, training=False)
     for a in range(0, inputs.shape[1], rows):
         part = slice(a, a + rows)
         draws = bundle.dropout(step, f"dropout/evaluation/{a}") if dropout else None
-        model = bundle.model(params, step, running, draws)
+        model = bundle.model(params, step, running, draws, float8=float8)
         yield gpt.forward(model, inputs[:, part], documents[:, part]), targets[:, part].flatten(1)

@@ -20,6 +20,8 @@ from safetensors.torch import save as save_tensors
 
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
+from trainwreck.models.config import Format
+from trainwreck.models.float8 import empty_history
 from trainwreck.models.parameters import at_the_mean, carried_over, initial_parameters, layout, norm_names
 from trainwreck.scenarios.config.settings import as_dict
 from trainwreck.scenarios.spec.faults import Row, State
@@ -41,10 +43,11 @@ class Result:
 
 
 def fresh_state(job: Job, dtype: torch.dtype = torch.float32) -> State:
-    """Parameters, zero moments and the initial loss scale of a run at step 0."""
+    """Parameters, zero moments, the initial loss scale and an empty history of float8 of a run at step 0."""
     setup = job.segment(0).setup
     parameters = initial_parameters(setup.model, [job.seed], dtype)[0]
     zero = torch.zeros((), dtype=dtype)
+    in_float8 = setup.precision.format is Format.FP8
     return {
         "parameters": parameters,
         "first": torch.zeros_like(parameters),
@@ -52,6 +55,7 @@ def fresh_state(job: Job, dtype: torch.dtype = torch.float32) -> State:
         "count": zero,
         "loss_scale": torch.full((), setup.precision.loss_scale, dtype=dtype),
         "good_steps": zero.clone(),
+        **({"amax_history": empty_history(setup.model, dtype)} if in_float8 else {}),
     }
 
 
@@ -219,6 +223,8 @@ def _refit(run: Run, step: int, place: Place) -> None:
         state[name] = carried_over(state[name], old, new, none)
     if norm_names(before) != norm_names(model):
         state.pop("running", None)
+    if before.layers != model.layers:
+        state.pop("amax_history", None)
     run.state = state
 
 

@@ -46,10 +46,12 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
         seen = segment_statistics(grads, bundle.plan.bounds, nonfinite=bundle.recorder is not None, impl=bundle.impl)
         layer_norm = seen.norm_NS
         norm = torch.linalg.vector_norm(layer_norm, dim=1)
-        overflow = ~torch.isfinite(norm)
+        overflow, clipped_by = ~torch.isfinite(norm), norm
         if bundle.averaging is not None and own_norm is not None:
+            own_norm = own_norm / factor
             overflow = bundle.averaging.overflow(overflow, own_norm)
-        coefficient = optim.clip_coefficient(norm, bundle.settings.clip)
+            clipped_by = bundle.averaging.clipped_by(norm, own_norm)
+        coefficient = optim.clip_coefficient(clipped_by, bundle.settings.clip)
         values = None
         if bundle.recorder is not None and probe is not None:
             assert losses.largest is not None
@@ -71,7 +73,7 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
                     zero_grads=torch.eq(grads, 0, out=torch.empty_like(grads)).mean(1),  # a bool's sum is slow
                     flat=bundle.computing(),
                     probe=probe,
-                    rank_grad_norm=None if own_norm is None else own_norm / factor,
+                    rank_grad_norm=own_norm,
                     ends_NM=_ends(bundle.program.end, block.inputs[index], block.targets[index]),
                 )
             )
@@ -100,19 +102,27 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
 def _losses(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe | None) -> Losses:
     """The forward pass."""
     dropout = bundle.dropout(step) if bundle.program.dropout else None
-    model = bundle.model(bundle.parameters(), step, bundle.running, dropout, probe)
+    model = bundle.model(bundle.parameters(), step, bundle.running, dropout, probe, bundle.float8)
     logits = gpt.forward(model, block.inputs[index], block.documents[index])
     weights = block.weights[index]
     nll, log_z, largest = bundle.token_losses(logits, block.targets[index], largest=probe is not None)
     value = smoothed(nll, log_z, logits, bundle.smoothing) if bundle.program.smoothed else nll
-    loss = weighted_mean(value, weights)
+    loss, objective = _minimised(bundle, value, log_z, weights)
+    if bundle.updates.rows_N is not None:
+        _, objective = _minimised(bundle, value, log_z, bundle.updates.counted(weights, bundle.setup.model.context))
+    return Losses(loss, objective, nll, log_z, largest)
+
+
+def _minimised(bundle: Bundle, value_NM: Tensor, log_z_NM: Tensor, weights_NM: Tensor) -> tuple[Tensor, Tensor]:
+    """What is logged of the tokens with these weights, and what is minimised, [N]."""
+    loss = weighted_mean(value_NM, weights_NM)
     if bundle.program.reduction is Reduction.SUM:
-        loss = loss * weights.sum(1)
+        loss = loss * weights_NM.sum(1)
     objective = loss
     if bundle.program.z_loss:
-        objective = loss + bundle.z_loss * weighted_mean(log_z**2, weights)
+        objective = loss + bundle.z_loss * weighted_mean(log_z_NM**2, weights_NM)
         loss = torch.where(bundle.log_objective, objective, loss)
-    return Losses(loss, objective, nll, log_z, largest)
+    return loss, objective
 
 
 def _ends(end: int | None, inputs_NBT: Tensor, targets_NM: Tensor) -> Tensor | None:

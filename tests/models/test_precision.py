@@ -11,7 +11,10 @@ from trainwreck.kernels.dtypes import widen
 from trainwreck.models.config import Format
 from trainwreck.models.precision import linear, lower
 
-DTYPE = {Format.FP32: torch.float32, Format.BF16: torch.bfloat16, Format.FP16: torch.float16}
+# Outside of the products that `float8` scales, FP8 is float32.
+DTYPE = {
+    Format.FP32: torch.float32, Format.BF16: torch.bfloat16, Format.FP16: torch.float16, Format.FP8: torch.float32,
+}  # fmt: skip
 HALF = [Format.BF16, Format.FP16]
 SHAPES = [(1, 1, 1, 1), (2, 7, 5, 3), (3, 63, 100, 9), (2, 16, 64, 32)]
 

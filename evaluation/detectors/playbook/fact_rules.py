@@ -9,6 +9,7 @@ from trainwreck.evaluation.detectors.playbook.rules import (
     ADAPTERS,
     CURVES,
     DIVERGENCE,
+    FLOAT8,
     GRADIENTS,
     INSTABILITY,
     MASKS,
@@ -73,6 +74,10 @@ def _some_get_nothing(s: Seen) -> float:
 
 def _adapters_stay_nothing(s: Seen) -> float:
     return _certain(s.facts.adapters == 0)
+
+
+def _saturated(s: Seen) -> float:
+    return s.facts.saturated / 0.1
 
 
 def _underflows(s: Seen) -> float:
@@ -184,7 +189,7 @@ FACT_RULES: tuple[Rule, ...] = (
         "ddp_gradients_not_averaged", 1, _weights_differ,
         "the ranks' weights are not the same: gradients are not averaged correctly",
         INSTABILITY, (
-            "ddp_stale_gradients", "ddp_loss_scale_inconsistent", "replicas_out_of_sync",
+            "ddp_stale_gradients", "ddp_loss_scale_inconsistent", "replicas_out_of_sync", "clip_norm_per_shard",
         ), ("rank_weight_hash",),
     ),
     Rule(
@@ -216,6 +221,11 @@ FACT_RULES: tuple[Rule, ...] = (
         "loss_scale_stuck_high", 2, _always_skipped,
         "one step after the other is skipped: every gradient overflows",
         INSTABILITY, ("loss_scale_collapse",), ("skipped",),
+    ),
+    Rule(
+        "fp8_scale_stale", 3, _saturated,
+        "a tenth of a matrix or of what enters it is beyond what float8 holds: its scales are not those of the values",
+        FLOAT8, ("high_lr",), ("float8_saturated",),
     ),
     Rule(
         "targets_all_masked", 1, _nothing_scored,

@@ -50,7 +50,7 @@ class Integrity:
         self.latest: deque[float] = deque(maxlen=3)  # losses
         self.train_then = self.train_best = self.kept = math.nan
         self.kept_at_once = 0.0
-        self.scored = self.end = self.adapters = self.validated = math.nan
+        self.scored = self.end = self.adapters = self.validated = self.saturated = math.nan
         self.batches: deque[float] = deque(maxlen=REMEMBERED)
 
     def see(self, row: Row) -> None:
@@ -61,6 +61,7 @@ class Integrity:
         self._see_layers(row)
         self._see_ranks(row)
         self._see_evaluation(row)
+        self.saturated = number(row.get("float8_saturated"))
         self.scored, self.end = number(row.get("scored_tokens")), number(row.get("end_probability"))
         self.adapters = number(row.get("adapter_norm"))
 

@@ -13,6 +13,7 @@ from trainwreck.evaluation.detectors.playbook.rules import (
     ADAPTERS,
     CURVES,
     DIVERGENCE,
+    FLOAT8,
     GRADIENTS,
     INSTABILITY,
     LOGS,
@@ -43,7 +44,7 @@ class Playbook(Detector):
 
     name = "playbook"
     rule = f"an ordered list of {len(RULES)} rules that debugging guides teach, each naming a cause"
-    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, GRADIENTS, ADAPTERS))
+    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, GRADIENTS, ADAPTERS, FLOAT8))
     blind_spots = (
         "Causes without a rule; faults that leave a lower or slower curve of the usual shape, since it knows no "
         "healthy run to compare with; the first 8 to 32 rows, which are its baseline. Planned jumps look like faults."
@@ -56,7 +57,7 @@ class Playbook(Detector):
         "activation_max", "dead_share", "attention_entropy", "head_entropy", "attention_logit_max",
         "attention_mass_self", "attention_mass_future", "attention_mass_other_document", "attention_mass_padding",
         "attention_distance", "age_loss", "position_loss", "rank_batch_hash", "rank_weight_hash", "scored_tokens",
-        "end_probability", "adapter_norm",
+        "end_probability", "adapter_norm", "float8_saturated",
     )  # fmt: skip
 
     def reset(self, context: Context | None) -> None:

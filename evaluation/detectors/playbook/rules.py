@@ -16,6 +16,7 @@ LOGS = "threads on logs that are wrong (huggingface/transformers#35204, #13619; 
 MASKS = "threads on masks of labels (huggingface/trl#6668, unslothai/unsloth#416, NVIDIA-NeMo/Megatron-Bridge#3359)"
 GRADIENTS = "threads on losses whose gradient is not theirs (linkedin/Liger-Kernel#968, #1298)"
 ADAPTERS = "threads on adapters without a gradient (huggingface/peft#1142)"
+FLOAT8 = "threads on scales of float8 (NVIDIA/TransformerEngine#567, #982)"
 
 STRONGEST = 100.0
 

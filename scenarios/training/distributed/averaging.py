@@ -32,6 +32,7 @@ class Averaging:
         self.hears = [column([hears[q] for hears, _ in mine]) for q in range(group.ranks)]
         self.late = [column([late[q] for _, late in mine]) for q in range(group.ranks)]
         self.alone = column([e.alone for e in exchanges])
+        self.clips_alone = column([e.clips_alone for e in exchanges]).squeeze(1)
         self.unshared = _unshared(exchanges, plan, like) if any(e.unshared for e in exchanges) else None
         counts = [float(sum(hears)) if e.summed else 1.0 for e, (hears, _) in zip(exchanges, mine, strict=True)]
         self.factor = torch.tensor(counts, dtype=like.dtype, device=like.device).unsqueeze(1)
@@ -56,6 +57,10 @@ class Averaging:
         received = total[:, -1:].clamp(min=torch.finfo(total.dtype).tiny)
         mean = total[:, :-1] / received * self.factor
         return mean if self.unshared is None else torch.where(self.unshared, grads_NP, mean), norm
+
+    def clipped_by(self, average_N: Tensor, own_norm_N: Tensor) -> Tensor:
+        """The norm that the clip goes by: the average's, or that of the rank's own gradient."""
+        return torch.where(self.clips_alone, own_norm_N, average_N)
 
     def overflow(self, average_N: Tensor, own_norm_N: Tensor) -> Tensor:
         """Which runs skip: where the average overflowed or, for a rank that decides alone, its own gradient."""

@@ -83,6 +83,11 @@ PICTURES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]] = 
         {"scored_tokens": np.full(S, 120.0), "grad_norm": np.where(AFTER, 0.0, 1.0)},
         {"scored_tokens": np.full(S, 120.0), "grad_norm": np.where(AFTER, 1e-3, 1.0)},
     ),
+    "float8 that saturates": (
+        "fp8_scale_stale",
+        {"float8_saturated": np.where(AFTER, 0.6, 1e-4)},
+        {"float8_saturated": np.where(T % 4 == 0, 0.2, 0.01)},
+    ),
     "an end that is not learnt": (
         "eos_masked_as_padding",
         {"end_probability": 0.015 * np.exp(-T / 10.0)},

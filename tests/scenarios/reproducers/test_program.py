@@ -19,12 +19,12 @@ from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.spec.scenario import Severity
 from trainwreck.scenarios.training.loop import train
 
-# One of each kind of change, in force within thirty steps, but for three.
+# One of each kind of change, in force within thirty steps, but for the last five.
 KINDS = (
     "adam_eps_wrong", "batchnorm_in_transformer", "benign_loss_scale_backoff", "degenerate_batches",
     "document_mask_missing", "dropout_too_high", "frozen_parameters", "loss_detached", "overfit_small_set",
     "padding_attended", "post_ln_depth", "shuffle_correlated", "unshuffled_epochs", "vanishing_depth",
-    "packed_positions_not_reset", "recompute_mask_differs",
+    "packed_positions_not_reset", "recompute_mask_differs", "microbatches_dropped",
 )  # fmt: skip
 STEPS = 30
 

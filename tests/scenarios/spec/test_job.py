@@ -117,6 +117,7 @@ SHARED = {
     "optimizer.lr": 1.0, "optimizer.clip": None, "optimizer.beta2": 0.5, "schedule.warmup_steps": 1,
     "model.rope_base": 10.0, "model.init": Init(matrix_std=0.5), "data.language_seed": 3,
     "precision.growth_interval": 3, "tail": 0, "evaluation.sample": 2, "log_objective": True,
+    "precision.amax_updates": False,
 }  # fmt: skip
 APART = {
     "model.layers": 3, "model.norm": Norm.RMS, "model.placement": Placement.POST, "model.attention": "fp16_scores",

@@ -33,6 +33,7 @@ ALONE = {
     "evaluation.dropout": "dropout_on_at_eval",
     "evaluation.sample": "benign_validation_noise",
     "exchange.alone": "ddp_loss_scale_inconsistent",
+    "exchange.clips_alone": "clip_norm_per_shard",
     "exchange.late": "ddp_stale_gradients",
     "exchange.shards": "ddp_same_data",
     "exchange.summed": "ddp_gradients_not_averaged",
@@ -84,6 +85,7 @@ ALONE = {
     "updates.decays_NP": "spiky_layer",
     "updates.gain_N": "grad_accumulation_unscaled second_moment_underestimates",
     "updates.kept_N": "gradients_not_cleared",
+    "updates.rows_N": "microbatches_dropped",
     "updates.moves_NP": "effective_lr_zero",
     "updates.reaches_NP": "frozen_parameters loss_detached lora_gets_no_gradient projections_frozen",
 }
@@ -138,6 +140,10 @@ TOGETHER = {
         "a resume as another training: its rate, and no clipping",
     ),
     "head_untied_at_resume": ("clock, model.tied", "a resume, and what it loses"),
+    "fp8_scale_stale": (
+        "clock, precision.amax_updates, state.amax_history",
+        "a resume, what it brings back that is old, and that it stays so",
+    ),
     "optimizer_state_lost": ("clock, state.count, state.first, state.second", "a resume, and what it loses"),
     "schedule_restarted": ("clock, learning rate", "a resume, and what it loses"),
     "stale_optimizer_state": ("clock, state.second", "a resume, and what it loses"),

@@ -53,6 +53,7 @@ CASES = {
     ),
     "SGD, RMSNorm": ({"optimizer__kind": OptimizerKind.SGD, "model__norm": Norm.RMS}, ()),
     "BatchNorm": ({"model__norm": Norm.BATCH}, ()),
+    "float8": ({"precision__format": Format.FP8}, ()),
     "average, fresh rows": ({"evaluation__average": 0.9, "evaluation__fresh": True}, ()),
     "z-loss": ({"z_loss": 1e-3}, ()),
     "gradients kept": ({}, (At(0, UpdateEdit(kept)),)),

@@ -21,11 +21,14 @@ KEPT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "values",
-    [{}, {"dropout": 0.2}, FP16, KEPT, {"evaluation__sample": 1}, {"model__norm": Norm.BATCH}],
-    ids=["healthy", "dropout", "fp16 dynamic", "kept in half, averaged", "evaluations on a sample", "BatchNorm"],
-)
+CASES = {
+    "healthy": {}, "dropout": {"dropout": 0.2}, "fp16 dynamic": FP16, "kept in half, averaged": KEPT,
+    "evaluations on a sample": {"evaluation__sample": 1}, "BatchNorm": {"model__norm": Norm.BATCH},
+    "float8": {"precision__format": Format.FP8},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("k", [1, 7, 13, 19])
 def test_entered_at(values, k, tiny, make_job, differing, equal_states):
     setup = replaced(tiny, **values)

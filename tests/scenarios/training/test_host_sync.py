@@ -42,6 +42,7 @@ CASES = {
     "dropout, z-loss": ({"dropout": 0.1, "z_loss": 1e-3}, ()),
     "fp16 dynamic": (FP16, ()),
     "bf16": ({"precision__format": Format.BF16}, ()),
+    "float8": ({"precision__format": Format.FP8}, ()),
     "Post-LN, SwiGLU": ({"model__placement": Placement.POST, "model__activation": Activation.SWIGLU}, ()),
     "RMSNorm, qk-norm, SGD": (
         {"model__norm": Norm.RMS, "model__qk_norm": True}

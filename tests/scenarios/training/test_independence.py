@@ -19,6 +19,7 @@ CASES = {
     },
     "dropout": {"dropout": 0.1},
     "bf16": {"precision.format": Format.BF16},
+    "float8": {"precision.format": Format.FP8},
     "fp16 dynamic": {
         "precision.format": Format.FP16, "precision.loss_scale": 2.0**17, "precision.dynamic": True,
         "precision.growth_interval": 4,

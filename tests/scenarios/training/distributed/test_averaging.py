@@ -16,6 +16,7 @@ LATE = dataclasses.replace(HEALTHY, late=square(2, lambda r, q: r != q))
 SUMMED = dataclasses.replace(HEALTHY, summed=True)
 ALONE = dataclasses.replace(HEALTHY, alone=True)
 NORMS_APART = dataclasses.replace(HEALTHY, unshared=(".gain",))
+CLIPS_ALONE = dataclasses.replace(HEALTHY, clips_alone=True)
 GAIN_LAST = Layout([Slot("head.weight", (1,), 0, 0.0, 1.0, True), Slot("final_norm.gain", (1,), 1, 1.0, 0.0, False)])
 
 
@@ -50,6 +51,11 @@ def test_each_run_has_its_own_exchange(averaged):
 def test_what_is_not_shared_is_the_rank_s_own(averaged):
     average, *_ = averaged([NORMS_APART, HEALTHY], [[[1.0, 2.0]] * 2, [[5.0, 6.0]] * 2], [[3.0] * 2, [1.0] * 2])
     assert average == [[2.0, 2.0], [2.0, 3.0]]
+
+
+def test_who_clips_alone_clips_by_its_own_norm(averaged):
+    _, _, averaging, _ = averaged([CLIPS_ALONE, HEALTHY], [[[3.0, 4.0]] * 2, [[0.0, 0.0]] * 2], [[1.0] * 2, [1.0] * 2])
+    assert averaging.clipped_by(torch.tensor([2.5, 2.5]), torch.tensor([5.0, 5.0])).tolist() == [5.0, 2.5]
 
 
 def test_what_is_late_is_that_of_the_step_before(averaged):

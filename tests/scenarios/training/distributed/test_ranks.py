@@ -32,6 +32,7 @@ FAULTS = {
     "apart": process(hears=square(2, lambda r, q: r == q)),
     "late": process(late=square(2, lambda r, q: r != q)),
     "norms": process(unshared=("norm.gain", "norm.bias")),
+    "clip": process(clips_alone=True),
 }
 RESUME = StateEdit(lambda state, earlier: state)
 FP16 = {
@@ -145,9 +146,17 @@ def test_ranks_that_share_nothing_part_until_they_resume_from_one_checkpoint(res
     assert apart(results["apart cured"]) == list(range(ONSET + 1, CURE))
 
 
-def test_gradients_of_norms_that_are_not_shared_part_the_ranks(results):
-    assert apart(results["norms"]) == list(range(ONSET + 1, STEPS))
-    assert apart(results["norms cured"]) == list(range(ONSET + 1, CURE))
+@pytest.mark.parametrize("name", ["norms", "clip"])
+def test_other_gradients_of_norms_or_other_clips_part_the_ranks(name, results):
+    assert apart(results[name]) == list(range(ONSET + 1, STEPS))
+    assert apart(results[f"{name} cured"]) == list(range(ONSET + 1, CURE))
+
+
+def test_a_clip_by_the_rank_s_own_norm(results, two):
+    trace = results["clip"].trace
+    of_each = np.minimum(1.0, two.optimizer.clip / trace["rank_grad_norm"][ONSET])
+    assert trace["clip_coef"][ONSET] < results["two"].trace["clip_coef"][ONSET]
+    np.testing.assert_allclose(trace["clip_coef"][ONSET], of_each.mean(), rtol=0.02)  # the log weights it by tokens
 
 
 def test_late_gradients_make_ranks_disagree(results):

@@ -178,6 +178,7 @@ def case(request, tiny, make_job, plain):
             "rank_batch_hash": hash_of(batch.inputs), "rank_weight_hash": [math.nan], "rank_grad_norm": [math.nan],
             "scored_tokens": math.nan, "end_probability": math.nan,
             "adapter_norm": math.nan,
+            "float8_saturated": math.nan, "float8_flushed": math.nan,
         })  # fmt: skip
         good += 1
         scale, good = (2 * scale, 0) if good == 2 else (scale, good)
