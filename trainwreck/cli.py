@@ -45,6 +45,7 @@ GROUPS = {
         "diagnose": ("live", "Say what is wrong with a run, since when and why."),
         "watch": ("live", "Run detectors on the log of a training run."),
         "preflight": ("live", "Check a model and a batch before training."),
+        "rescue": ("rescue", "Let policies act on runs under way, and score what they save."),
     },
     "Develop": {
         "verify": ("develop", "Prove scenarios on many seeds."),

@@ -78,6 +78,10 @@ class Change:
         """The batch of a step, arrays [B, T]. Must not write into the arrays it is given."""
         return batch
 
+    def place(self, step: int) -> int:
+        """The place in the stream of batches from which a step takes its own."""
+        return step
+
     def exchange(self, exchange: Exchange) -> Exchange:
         """The ranks' rows and what the ranks send each other, from here on."""
         return exchange
@@ -236,6 +240,20 @@ class Stream(Change):
 
     def batch(self, batch: Batch, step: int, start: int, seed: int) -> Batch:
         return self.edit(batch, step, start, seed)
+
+
+@dataclass(frozen=True)
+class SkipBatches(Change):
+    """Batches that are left out, as a restart further on in the data leaves them out: PaLM, section 5.1.
+
+    Faults of the data are in the stream, so that one is met where it lies, however the steps are counted.
+    """
+
+    count: int
+    kind: ClassVar[FaultKind] = FaultKind.DATA
+
+    def place(self, step: int) -> int:
+        return step + self.count
 
 
 @dataclass(frozen=True)

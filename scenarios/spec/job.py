@@ -110,14 +110,17 @@ class Job:
 
     def batches(self, steps: range) -> Batch:
         """The batches of a range of steps within a segment, arrays [S, B, T], data faults applied."""
-        block = training_block(self.segment(steps.start).setup, self.seed, steps)
-        active = self.active(steps.start)
+        active, place = self.active(steps.start), steps.start
+        for at in active:
+            place = at.change.place(place)
+        places = range(place, place + len(steps))
+        block = training_block(self.segment(steps.start).setup, self.seed, places)
         if not active:
             return block
         changed = []
-        for index, step in enumerate(steps):
+        for index, step in enumerate(places):
             batch = block.at(index)
-            for at in active:
+            for at in active if place == steps.start else self.active(step):
                 batch = at.change.batch(batch, step, at.step, self.seed)
             changed.append(batch)
         return stacked(changed)

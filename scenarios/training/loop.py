@@ -20,7 +20,7 @@ from safetensors.torch import save as save_tensors
 
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.models.config import Format
+from trainwreck.models.config import Format, ModelConfig
 from trainwreck.models.float8 import empty_history
 from trainwreck.models.parameters import at_the_mean, carried_over, initial_parameters, layout, norm_names
 from trainwreck.scenarios.config.settings import as_dict
@@ -187,7 +187,8 @@ def _arrive(run: Run, step: int, place: Place) -> None:
     All ranks resume from one checkpoint, which the first one saved.
     """
     if run.entered < step < run.job.setup.steps:
-        _refit(run, step, place)
+        before, model = (run.job.segment(at).setup.model for at in (step - 1, step))
+        run.state = refitted(run.state, before, model, run.job.seed)
     for at in run.job.resumes(step):
         if step > run.entered or step == 0:
             if place.group is not None and at.change.resume:
@@ -201,20 +202,19 @@ def _arrive(run: Run, step: int, place: Place) -> None:
             run.kept[step] = place.group.whole(run.kept[step], place.device)
 
 
-def _refit(run: Run, step: int, place: Place) -> None:
-    """The state in the layout of the model from a step on: what is new in it starts as it does at step 0.
+def refitted(state: State, before: ModelConfig, model: ModelConfig, seed: int) -> State:
+    """A state in the layout of another model: what is new in it starts as it does at step 0.
 
     New rows of a table start at the mean of the old ones, or are drawn with the spread that the model says.
     """
-    before, model = (run.job.segment(at).setup.model for at in (step - 1, step))
     old, new = layout(before), layout(model)
     if old.shapes == new.shapes:
-        return
-    spread = model.init.new_rows_std
+        return state
+    spread, held = model.init.new_rows_std, state["parameters"]
     init = dataclasses.replace(model.init, embedding_std=spread, head_std=spread) if spread else model.init
     drawn = dataclasses.replace(model, init=init)
-    fresh = initial_parameters(drawn, [run.job.seed], place.dtype)[0].to(run.state["parameters"].device)
-    state = dict(run.state)
+    fresh = initial_parameters(drawn, [seed], held.dtype)[0].to(held.device)
+    state = dict(state)
     for name in state.keys() & {"parameters", "average"}:
         state[name] = carried_over(state[name], old, new, fresh)
         state[name] = state[name] if spread else at_the_mean(state[name], model, before.vocab_size)
@@ -225,7 +225,7 @@ def _refit(run: Run, step: int, place: Place) -> None:
         state.pop("running", None)
     if before.layers != model.layers:
         state.pop("amax_history", None)
-    run.state = state
+    return state
 
 
 def _collect(block: _Block, record: bool, watch: Callable[[Trace], Any] | None) -> None:
@@ -259,13 +259,12 @@ def _result(run: Run, record: bool) -> Result:
     return Result(Trace(run.job.run_id, trace.signals, trace.evaluated), run.entered, kept)
 
 
-def _logged(run: Run, stop: int) -> dict[str, np.ndarray]:
-    """Signals of a run whose log is edited, from where it was entered to before `stop`, as they are logged."""
+def logged(job: Job, columns: Mapping[str, np.ndarray], first: int) -> dict[str, np.ndarray]:
+    """Signals of a run from step `first` on, [S] or [S, K], as a job that edits its log has them logged."""
     rows: list[Row] = []
-    columns = {name: np.concatenate([part[name] for part in run.parts]) for name in run.parts[0]}
-    for index in range(stop - run.entered):
+    for index in range(len(next(iter(columns.values())))):
         row = {name: values[index] for name, values in columns.items()}
-        rows.append(run.job.logged(row, rows, run.entered + index))
+        rows.append(job.logged(row, rows, first + index))
     return {name: np.stack([row[name] for row in rows]).astype(np.float32) for name in columns}
 
 
@@ -273,7 +272,9 @@ def _recorded(run: Run, parts: list[dict[str, np.ndarray]], first: int, stop: in
     """Telemetry from step `first` to before `stop`, of blocks that begin there; no signal where there are none."""
     count = max(stop - first, 0)
     if parts and run.job.edits_log:
-        parts = [{name: values[first - run.entered :] for name, values in _logged(run, stop).items()}]
+        columns = {name: np.concatenate([part[name] for part in run.parts]) for name in run.parts[0]}
+        until = {name: values[: stop - run.entered] for name, values in columns.items()}
+        parts = [{name: v[first - run.entered :] for name, v in logged(run.job, until, run.entered).items()}]
     evaluated = np.zeros(count, bool)
     signals: dict[str, np.ndarray] = {}
     if parts:

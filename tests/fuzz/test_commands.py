@@ -46,7 +46,7 @@ SCENARIOS = ("mask_missing", "high_lr", "benign_clean_resume", "mask_missing+hig
 # Commands that take minutes when nothing is wrong with them.
 SLOW = {
     "audit", "bench", "compare", "confirm", "demo", "equivalence", "gallery", "label", "leaderboard", "learn",
-    "release", "report", "reproduce", "submit", "transfer", "verify",
+    "release", "report", "reproduce", "rescue", "submit", "transfer", "verify",
 }  # fmt: skip
 REFUSED = ("--no-such-option", "--workers=nan", "--json=5")
 # They would wait for a user, write into the repository, or start a cluster.

@@ -34,7 +34,7 @@ ROOMS = {
         ("spec", "shapes"),
         ("catalogue", "training"),
         ("datasets", "reproducers"),
-        ("preflight", "proof", "views"),
+        ("preflight", "proof", "rescue", "views"),
         ("bench",),
     ),
 }

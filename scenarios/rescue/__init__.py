@@ -1,0 +1,1 @@
+"""Rescue: policies that act on training runs under way, and what they save."""
