@@ -228,3 +228,22 @@ def test_a_wrong_log_is_shown_as_it_is_written():
     twin = played(dataclasses.replace(spec, role=Role.TWIN))
     assert one.trace()["loss"][-1] > 1.5 * twin.trace()["loss"][-1]
     assert [row["loss"] for row in one.observation().history] == one.trace()["loss"].tolist()
+
+
+def test_what_a_setup_has_planned_is_part_of_what_is_declared():
+    spec = spec_of("lora_gets_no_gradient", Role.TWIN)
+    (planned,) = {at.step for at in spec.job().made}
+    early = Episode(spec, block=10)
+    early.act(Action.parse("restore=updates"))
+    assert early.actions[-1].note == f"action restore=updates: not possible before step {planned}"
+    after = (planned // 10 + 1) * 10
+    restored = played(spec, {after: ["restore=updates", "restore=model", "restore=data"]})
+    assert [done.note for done in restored.actions] == ["", "", ""]
+    assert same(played(spec).trace(), restored.trace())
+
+
+def test_adapters_that_get_no_gradient_get_one_again():
+    spec = spec_of("lora_gets_no_gradient")
+    left, restored = played(spec), played(spec, {50: ["restore=updates"]})
+    assert left.trace()["adapter_norm"][-1] == 0
+    assert restored.trace()["adapter_norm"][-1] > 0
