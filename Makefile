@@ -119,3 +119,8 @@ clean: ## remove what was built
 .venv/dev.done: .venv/bin/python pyproject.toml constraints.txt
 	$(INSTALL) -e ".[dev]"
 	touch $@ .venv/test.done .venv/run.done
+
+# All of the above at once.
+.venv/all.done: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[monitors,browser,lessons,docs,engines,dev]"
+	touch $@ $(addprefix .venv/,$(addsuffix .done,run test monitors browser lessons docs engines dev))
