@@ -76,7 +76,9 @@ class CapturedStep:
 
     def __init__(self, bundle: Bundle, make: Callable[[], Graph] | None = None) -> None:
         if not capturable(bundle):
-            raise ValueError("graphs: dropout, noise and several ranks are not allowed; allowed: none of them")
+            raise ValueError(
+                "graphs: dropout, noise, recomputation and several ranks are not allowed; allowed: none of them"
+            )
         self.bundle, self.graph, self.warm = bundle, (make or CudaGraph)(), 0
         self.inputs: Inputs | None = None
         self.row: Tensor | None = None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.models.config import Format, Norm, OptimizerKind
+from trainwreck.models.config import Format, Norm, OptimizerKind, Recompute
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, ParametrizationEdit, TableEdit, UpdateEdit
 from trainwreck.scenarios.training import cuda_graph
@@ -126,12 +126,15 @@ def test_without_a_record_nothing_is_written(tiny, make_job, equal_states, noted
     assert equal_states(plain.states()[0], bundle.states()[0])
 
 
-@pytest.mark.parametrize(("values", "changes"), [({"dropout": 0.1}, ()), ({}, (At(0, TableEdit(noisy)),))])
-def test_what_the_host_draws_is_not_captured(values, changes, tiny, make_job, noted):
+@pytest.mark.parametrize(
+    ("values", "changes"),
+    [({"dropout": 0.1}, ()), ({"model__recompute": Recompute.SAME_MASKS}, ()), ({}, (At(0, TableEdit(noisy)),))],
+)
+def test_what_the_host_draws_or_computes_again_is_not_captured(values, changes, tiny, make_job, noted):
     job = make_job(0, replaced(tiny, **values), *changes)
     bundle = Bundle([job], [fresh_state(job)], 0)
     assert not capturable(bundle)
-    with pytest.raises(ValueError, match="graphs: dropout, noise and several ranks are not allowed"):
+    with pytest.raises(ValueError, match="graphs: dropout, noise, recomputation and several ranks are not allowed"):
         CapturedStep(bundle, noted)
 
 
