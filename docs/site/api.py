@@ -14,6 +14,13 @@ MODULES = {
         "scenarios.config.sizes",
     ),
     "Monitoring": ("evaluation.live.monitor", "module_signals", "scenarios.preflight.check"),
+    "Rescue": (
+        "scenarios.rescue.actions",
+        "scenarios.rescue.episode",
+        "scenarios.rescue.outcomes",
+        "scenarios.rescue.board",
+        "scenarios.rescue.policies",
+    ),
 }
 WITHOUT_HEADING = "    options:\n      show_root_heading: false\n"
 
