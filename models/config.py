@@ -71,7 +71,7 @@ class Format(Enum):
     FP32 = "fp32"
     BF16 = "bf16"
     FP16 = "fp16"
-    FP8 = "fp8"  # products in the layers alone, see models/float8.py
+    FP8 = "fp8"  # products in the layers alone, see models/precision.py
 
 
 class OptimizerKind(Enum):

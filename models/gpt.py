@@ -17,10 +17,9 @@ from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.random import dropout_mask, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
 from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions, Recompute
-from trainwreck.models.float8 import Float8
 from trainwreck.models.hooks import Hooks
 from trainwreck.models.parameters import LORA_A, LORA_B
-from trainwreck.models.precision import linear
+from trainwreck.models.precision import Float8, linear
 from trainwreck.models.probe import Probe
 from trainwreck.models.tables import Tables
 

@@ -1,4 +1,4 @@
-"""The checks by name, found by walking this folder; there is no list to edit."""
+"""The checks by name, found by walking the folders of `checks/`; there is no list to edit."""
 
 import importlib
 import pkgutil
@@ -86,7 +86,7 @@ def check(
 def checks() -> dict[str, Check]:
     """Every check by name, in the order of stages and then of names."""
     package = importlib.import_module("trainwreck.scenarios.preflight.checks")
-    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
     order = list(Stage)
     return dict(sorted(_REGISTERED.items(), key=lambda item: (order.index(item[1].stage), item[0])))

@@ -38,7 +38,7 @@ from trainwreck.scenarios.training.loop import fresh_state, logged, refitted, tr
 BLOCK = 10  # steps
 LONGEST = 2.0  # runs: no step is trained once so much has been
 CURE = "the proven cure"
-ASKED = 50  # questions in an episode at most
+QUESTIONS = 50  # questions in an episode at most
 
 
 @dataclass(frozen=True)
@@ -144,8 +144,8 @@ class Episode:
         self.shown_from, self._rolled_back, self._answer = self.step, False, ""
         if action.asks:
             self.asked += 1
-            if self.asked > ASKED:
-                done.note = f"over {ASKED} questions"
+            if self.asked > QUESTIONS:
+                done.note = f"over {QUESTIONS} questions"
                 return
         self.priced += action.price
         if action.kind is Kind.STOP:

@@ -140,7 +140,7 @@ def outcome(case: Case, episode: Episode, policy: str, diagnosis: tuple[str, ...
     saved = case.recoverable - case.away(final)
     lost = 0.0 if case.failing else -saved
     acts = [done.step for done in episode.actions if done.action.acts or done.note == CURE]
-    told = [done for done in episode.actions if done.action.kind is not Kind.CONTINUE or done.note]
+    listed = [done for done in episode.actions if done.action.kind is not Kind.CONTINUE or done.note]
     return Outcome(
         policy=policy,
         run_id=case.spec.run_id,
@@ -162,7 +162,7 @@ def outcome(case: Case, episode: Episode, policy: str, diagnosis: tuple[str, ...
         ended=episode.ended,
         diagnosis=diagnosis,
         causes=case.causes,
-        actions=tuple((done.step, str(done.action), done.note) for done in told),
+        actions=tuple((done.step, str(done.action), done.note) for done in listed),
     )
 
 

@@ -13,10 +13,10 @@ from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
 from trainwreck.models.config import Format, ModelConfig, Norm, OptimizerKind
-from trainwreck.models.float8 import Float8, empty_history, products
 from trainwreck.models.muon import matrices
 from trainwreck.models.parameters import Layout, layout, norm_names
 from trainwreck.models.parametrization import Parametrization, Updates
+from trainwreck.models.precision import Float8, empty_history, products
 from trainwreck.models.probe import Probe
 from trainwreck.models.tables import Tables
 from trainwreck.models.variants import select

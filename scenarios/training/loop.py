@@ -21,8 +21,8 @@ from safetensors.torch import save as save_tensors
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Format, ModelConfig
-from trainwreck.models.float8 import empty_history
 from trainwreck.models.parameters import at_the_mean, carried_over, initial_parameters, layout, norm_names
+from trainwreck.models.precision import empty_history
 from trainwreck.scenarios.config.settings import as_dict
 from trainwreck.scenarios.spec.faults import Row, State
 from trainwreck.scenarios.spec.job import Job

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from trainwreck.models.config import Format, ModelConfig
-from trainwreck.models.float8 import HISTORY, LARGEST, Float8, cast, empty_history, products, scales
 from trainwreck.models.gpt import Model, product
 from trainwreck.models.parameters import initial_parameters, layout
+from trainwreck.models.precision import HISTORY, LARGEST, Float8, cast, empty_history, products, scales
 from trainwreck.models.probe import Probe
 from trainwreck.models.tables import healthy_tables
 

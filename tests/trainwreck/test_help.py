@@ -123,7 +123,7 @@ def test_every_command_with_a_data_set_takes_the_sample(call):
     }
     assert taking == {
         "gallery", "quiz play", "quiz grade", "score", "leaderboard", "compare", "report", "submit", "confirm",
-        "rescore", "label", "reproduce", "diff", "export", "release", "audit", "equivalence", "learn",
+        "rescore", "rescue", "label", "reproduce", "diff", "export", "release", "audit", "equivalence", "learn",
     }  # fmt: skip
     folders = {"dir", "dirs", "other", "data", "source"}
     for name, command in EVERY.items():

@@ -11,8 +11,9 @@ Cure: The gradient of all rows, thirty steps later.
 Realism: The parts are computed as one batch here, which gives the gradient that accumulating them gives. The part that
     is left is not divided by the number of parts; where it is, the gradient norm falls in place of rising. At a rate
     that ends near zero less of the gap is left.
-References: allenai/open-instruct#1498 (one micro-batch is left of those that were accumulated); deepspeedai/DeepSpeed
-    #7967; McCandlish et al. 2018, "An empirical model of large-batch training" (noise by batch size).
+References: allenai/open-instruct#1498 (one micro-batch is left of those that were accumulated);
+    deepspeedai/DeepSpeed#7967; McCandlish et al. 2018, "An empirical model of large-batch training" (noise by batch
+    size).
 """
 
 import dataclasses

@@ -7,7 +7,7 @@ import pytest
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.rescue.actions import Action, changes
-from trainwreck.scenarios.rescue.episode import ASKED, Episode, advance
+from trainwreck.scenarios.rescue.episode import QUESTIONS, Episode, advance
 from trainwreck.scenarios.spec.faults import At, LogEdit
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.run_spec import Role, family_of
@@ -169,10 +169,10 @@ def test_a_question_trains_nothing_and_is_answered():
 
 def test_questions_come_to_an_end():
     one = Episode(spec_of("mask_missing"), block=10)
-    for _ in range(ASKED + 1):
+    for _ in range(QUESTIONS + 1):
         one.act(Action.parse("ask_signal=attention_entropy"))
-    assert one.actions[-1].note == f"over {ASKED} questions"
-    assert one.priced == pytest.approx(0.01 * ASKED)
+    assert one.actions[-1].note == f"over {QUESTIONS} questions"
+    assert one.priced == pytest.approx(0.01 * QUESTIONS)
 
 
 def test_after_the_end_nothing_can_be_done():

@@ -231,10 +231,10 @@ def differences(entry, knobs):
     for steps in (range(onset, onset + NEAR), range(onset + FAR, onset + FAR + 1)):
         now, usual = (leaves(job.segment(steps.start).setup) for job in (faulty, twin))
         found |= different(now, usual)
-        told = faulty.segment(steps.start).setup
+        shown = faulty.segment(steps.start).setup
         for path, value in leaves(setup).items():  # what is planned for mid-run is so in each of the two
-            told = replace(told, path, value) if usual[path] != value and now[path] == usual[path] else told
-        found |= different(given(faulty, steps), given(Job("told", SEED, told), steps))
+            shown = replace(shown, path, value) if usual[path] != value and now[path] == usual[path] else shown
+        found |= different(given(faulty, steps), given(Job("shown", SEED, shown), steps))
         found |= {name for step in steps for name in resumed(faulty, step)}
     return {"batch" if name.startswith("batch.") else name for name in found}
 

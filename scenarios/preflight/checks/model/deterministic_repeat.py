@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.preflight.check import Answer, Stage, check, failed, passed
-from trainwreck.scenarios.preflight.checks.gradients_reach_all_parameters import values
+from trainwreck.scenarios.preflight.checks.model.gradients_reach_all_parameters import values
 from trainwreck.scenarios.preflight.subject import Preflight, arguments, isolated
 
 

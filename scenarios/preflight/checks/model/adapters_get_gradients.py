@@ -5,7 +5,12 @@ An adapter's second matrix begins at zero, so its first one gets no gradient at 
 
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.preflight.check import Answer, Stage, check, failed, not_applicable, passed
-from trainwreck.scenarios.preflight.checks.gradients_reach_all_parameters import STEPS, by_autograd, by_stepping, listed
+from trainwreck.scenarios.preflight.checks.model.gradients_reach_all_parameters import (
+    STEPS,
+    by_autograd,
+    by_stepping,
+    listed,
+)
 from trainwreck.scenarios.preflight.subject import Preflight
 
 MARK = "lora_"  # in the names of adapters, as peft and loralib have them

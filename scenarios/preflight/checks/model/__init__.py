@@ -1,0 +1,1 @@
+"""Checks of the model, by one pass or some training."""
