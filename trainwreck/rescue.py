@@ -1,20 +1,23 @@
 """Rescue: policies act on training runs under way, and what they save is measured by training on.
 
-    import gymnasium, trainwreck.rescue
+    import gymnasium
 
     env = gymnasium.make("trainwreck/Rescue-v0", plan="sample", profile="common")
 
 `Action`, `TABLE`, `Episode` and `play` serve without Gymnasium, which the extra `rescue` installs. See docs/rescue.md.
+A name is imported when it is first used, since Gymnasium loads this module when it starts.
 """
 
-from importlib.util import find_spec
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from trainwreck.scenarios.rescue.actions import PRICES, TABLE, Action, Kind, Part
-from trainwreck.scenarios.rescue.board import Oracle, play, play_all, table
-from trainwreck.scenarios.rescue.episode import Episode, Observation, advance
-from trainwreck.scenarios.rescue.outcomes import Case, Outcome, cases
-from trainwreck.scenarios.rescue.policies import BUILT_IN, Policy, treatment
+if TYPE_CHECKING:
+    from trainwreck.scenarios.rescue.actions import PRICES, TABLE, Action, Kind, Part
+    from trainwreck.scenarios.rescue.board import Oracle, play, play_all, table
+    from trainwreck.scenarios.rescue.environment import RescueEnv, RescueVectorEnv
+    from trainwreck.scenarios.rescue.episode import Episode, Observation, advance
+    from trainwreck.scenarios.rescue.outcomes import Case, Outcome, cases
+    from trainwreck.scenarios.rescue.policies import BUILT_IN, Policy, treatment
 
 __all__ = [
     "BUILT_IN",
@@ -29,6 +32,8 @@ __all__ = [
     "Outcome",
     "Part",
     "Policy",
+    "RescueEnv",
+    "RescueVectorEnv",
     "advance",
     "cases",
     "play",
@@ -37,25 +42,33 @@ __all__ = [
     "table",
     "treatment",
 ]
+ID = "trainwreck/Rescue-v0"
+_ROOM = "trainwreck.scenarios.rescue"
+_HOMES = {
+    "actions": ("PRICES", "TABLE", "Action", "Kind", "Part"),
+    "board": ("Oracle", "play", "play_all", "table"),
+    "environment": ("RescueEnv", "RescueVectorEnv"),
+    "episode": ("Episode", "Observation", "advance"),
+    "outcomes": ("Case", "Outcome", "cases"),
+    "policies": ("BUILT_IN", "Policy", "treatment"),
+}
 
 
 def register() -> None:
-    """Make `trainwreck/Rescue-v0` known to Gymnasium. InputError where Gymnasium is not installed."""
-    from trainwreck.evaluation.extras import require
+    """Make the environment known to Gymnasium, which calls this when it is imported."""
+    from gymnasium.envs.registration import register as enter
+    from gymnasium.envs.registration import registry
 
-    require("gymnasium", "rescue")
-    from trainwreck.scenarios.rescue.environment import register as registered
-
-    registered()
+    if ID not in registry:
+        enter(ID, f"{_ROOM}.environment:RescueEnv", vector_entry_point=f"{_ROOM}.environment:RescueVectorEnv")
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("RescueEnv", "RescueVectorEnv"):
-        from trainwreck.scenarios.rescue import environment
-
-        return getattr(environment, name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{_ROOM}.{home}"), name)
     raise AttributeError(f"module 'trainwreck.rescue' has no attribute {name!r}")
 
 
-if find_spec("gymnasium") is not None:
-    register()
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

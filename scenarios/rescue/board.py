@@ -13,7 +13,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.scoring.metrics.bootstrap import ANY, SHARE, Bootstrap, Ratio
 from trainwreck.scenarios.rescue.actions import Action
-from trainwreck.scenarios.rescue.episode import BLOCK, Episode, advance
+from trainwreck.scenarios.rescue.episode import BLOCK, QUESTIONS, Episode, advance
 from trainwreck.scenarios.rescue.outcomes import Case, Outcome, outcome
 from trainwreck.scenarios.rescue.policies import Policy
 
@@ -65,7 +65,7 @@ def _cure(case: Case, one: Episode) -> None:
 
 
 def _act(player: Any, one: Episode) -> None:
-    """Let a policy act: questions first, as many as it likes to pay for."""
+    """Let a policy act: questions first, as many as an episode has answers to."""
     while True:
         chosen = player.act(one.observation())
         try:
@@ -76,7 +76,7 @@ def _act(player: Any, one: Episode) -> None:
             one.refuse(str(error))
             return
         one.act(action)
-        if not action.asks or one.asked > len(one.actions) or one.ended:
+        if not action.asks or one.asked > QUESTIONS:
             return
 
 

@@ -23,10 +23,9 @@ from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.dataset.trace import SCALARS
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.rescue.actions import TABLE
-from trainwreck.scenarios.rescue.episode import BLOCK, Episode, Observation, advance
+from trainwreck.scenarios.rescue.episode import BLOCK, QUESTIONS, Episode, Observation, advance
 from trainwreck.scenarios.rescue.outcomes import Case, cases, outcome
 
-ID = "trainwreck/Rescue-v0"
 Observed = dict[str, np.ndarray]
 
 
@@ -79,7 +78,7 @@ class RescueEnv(gymnasium.Env[Any, Any]):
             raise gymnasium.error.ResetNeeded("reset comes first")
         chosen = TABLE[int(action)]
         self.episode.act(chosen)
-        if not chosen.asks:
+        if not chosen.asks or self.episode.asked > QUESTIONS:
             advance([self.episode])
         info = _info(self.episode)
         reward, ended = 0.0, bool(self.episode.ended)
@@ -141,7 +140,7 @@ class RescueVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
                 continue
             chosen = TABLE[int(actions[place])]
             episode.act(chosen)
-            if not chosen.asks:
+            if not chosen.asks or episode.asked > QUESTIONS:
                 training.append(episode)
         advance(training)
         for place, (case, episode) in enumerate(self.playing):
@@ -176,13 +175,6 @@ def encoded(seen: Observation, signals: Sequence[str], block: int) -> Observed:
                 rows[at, k] = number if np.isfinite(number) else 0.0
     clock = np.array([seen.step / seen.planned, float(seen.rolled_back), seen.spent], np.float32)
     return {"rows": rows, "state": state, "clock": clock}
-
-
-def register() -> None:
-    """Make the environment known to `gymnasium.make`; an entry point calls it when Gymnasium is imported."""
-    if ID not in gymnasium.registry:
-        module = __name__
-        gymnasium.register(ID, f"{module}:RescueEnv", vector_entry_point=f"{module}:RescueVectorEnv")
 
 
 def _signals(profile: str) -> tuple[str, ...]:

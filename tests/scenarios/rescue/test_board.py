@@ -105,6 +105,19 @@ def test_what_is_no_action_leaves_the_run_alone_and_is_told(runs):
     assert found.acted is None
 
 
+def test_a_policy_that_only_asks_leaves_the_run_alone(runs):
+    faulty, _, untouched, twin = runs
+
+    class Asks(Never):
+        name = "asks"
+
+        def act(self, seen):
+            return "ask_detector=nonfinite_loss"
+
+    found = play(Asks, [case_of(faulty, untouched, twin, 24, 59)])[0]
+    assert (found.final, found.trained) == (untouched, 60)
+
+
 def test_stopping_a_healthy_run_is_harm(runs):
     _, twin, _, final = runs
 

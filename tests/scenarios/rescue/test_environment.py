@@ -7,9 +7,11 @@ from gymnasium.utils.env_checker import check_env
 
 import trainwreck.rescue
 from trainwreck.evaluation.errors import InputError
+from trainwreck.rescue import ID
 from trainwreck.scenarios.rescue.actions import TABLE, Action
-from trainwreck.scenarios.rescue.environment import ID, RescueVectorEnv
+from trainwreck.scenarios.rescue.episode import QUESTIONS
 
+trainwreck.rescue.register()  # as the entry point does where the package is installed
 CONTINUE = TABLE.index(Action.parse("continue"))
 STOP = TABLE.index(Action.parse("stop"))
 ASK = TABLE.index(Action.parse("ask_detector=playbook"))
@@ -50,6 +52,13 @@ def test_a_question_is_answered_and_trains_nothing(env):
     assert env.unwrapped.episode.step == 50
 
 
+def test_questions_without_end_train_the_run(env):
+    env.reset(seed=0)
+    for _ in range(QUESTIONS + 1):
+        env.step(ASK)
+    assert env.unwrapped.episode.step == 100
+
+
 def test_a_run_can_be_asked_for_by_name(env):
     wanted = env.unwrapped.cases[3].spec.run_id
     env.reset(options={"run_id": wanted})
@@ -70,7 +79,7 @@ def test_what_is_not_finite_is_said_and_not_shown(env):
 
 
 def test_episodes_side_by_side_are_those_alone(env):
-    many = RescueVectorEnv(3, block=50)
+    many = gymnasium.make_vec(ID, 3, vectorization_mode="vector_entry_point", block=50).unwrapped
     assert many.observation_space.contains(many.reset(seed=5)[0])
     cases = [case for case, _ in many.playing]
     rewards, playing = np.zeros(3), list(many.playing)
