@@ -169,6 +169,8 @@ class ModelConfig:
             raise ValueError(
                 f"model.lora_rank: {self.lora_rank} is not allowed; allowed: 0 to model.width, {self.width}"
             )
+        if not math.isfinite(self.lora_alpha):
+            raise ValueError(f"model.lora_alpha: {self.lora_alpha} is not allowed; allowed: finite numbers")
         if not math.isfinite(self.residual_gain):
             raise ValueError(f"model.residual_gain: {self.residual_gain} is not allowed; allowed: finite numbers")
         if self.tied and self.placement is Placement.POST and not self.bias:

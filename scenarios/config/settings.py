@@ -146,7 +146,7 @@ class DistributedConfig:
 
 @dataclass(kw_only=True)
 class GrowthConfig:
-    """A token table that grows in mid-run, at a step drawn from the seed (`spec.job.growth_step`).
+    """A token table that grows in mid-run, at a step drawn from the seed (`spec.planned.growth_step`).
 
     rows: of the table from then on; 0 for one that keeps its size. share: of the tokens that are from then on written
     with a new id, which is that of the old one and the rows that there were. Held-out rows stay as they are.
@@ -158,7 +158,7 @@ class GrowthConfig:
 
 @dataclass(kw_only=True)
 class AdapterConfig:
-    """Fine-tuning by adapters, from a step on that is drawn from the seed (`spec.job.adapter_step`).
+    """Fine-tuning by adapters, from a step on that is drawn from the seed (`spec.planned.adapter_step`).
 
     rank: of the adapters, 0 for a run that stays what it is; what they add is scaled by `model.lora_alpha`.
     language_seed: of the language that rows are in from then on, held-out ones too. Of what there was before, only the
@@ -231,7 +231,6 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "dropout": (0, 0.95, True),
     "z_loss": (0, 1, True),
     "label_smoothing": (0, 1, True),
-    "model.lora_alpha": (-1e6, 1e6, True),
     "model.init.mlp_bias": (-1e3, 1e3, True),
     "model.init.embedding_std": (0, 1e5, True),
     "model.init.matrix_std": (0, 1e3, True),

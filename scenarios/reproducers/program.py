@@ -7,7 +7,8 @@ from trainwreck.scenarios.reproducers.source import Harvest
 from trainwreck.scenarios.reproducers.syntax import value
 from trainwreck.scenarios.reproducers.values import NotPlainError, told
 from trainwreck.scenarios.spec import faults
-from trainwreck.scenarios.spec.job import Job, planned
+from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.spec.planned import planned
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.spec.scenario import Severity

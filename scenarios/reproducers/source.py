@@ -50,7 +50,7 @@ KNOWN = {
     "refilled", "replaced", "sample", "taken", "training_batch", "validation",
 }  # fmt: skip
 # Modules whose functions can be taken along.
-OWN = ("trainwreck.scenarios.catalogue", "trainwreck.scenarios.shapes", "trainwreck.scenarios.spec.job")
+OWN = ("trainwreck.scenarios.catalogue", "trainwreck.scenarios.shapes", "trainwreck.scenarios.spec.planned")
 # Functions that are shorter where numbers are few and warnings are not suppressed.
 SHORTER = {
     "smooth": """\

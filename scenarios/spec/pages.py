@@ -1,12 +1,15 @@
-"""The catalogue as data: a line, or a page, a scenario."""
+"""The catalogue as data: a line, or a page, a scenario, and how they are printed."""
 
 import dataclasses
+import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from trainwreck.evaluation.dataset.schema import JOINT, LOGGING
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.short_forms import LINES, WIDTH, Names
 from trainwreck.scenarios.config.settings import as_dict
 from trainwreck.scenarios.spec import outside
 from trainwreck.scenarios.spec.proofs import proven_at, proven_here
@@ -15,6 +18,8 @@ from trainwreck.scenarios.spec.run_spec import Role, RunSpec
 from trainwreck.scenarios.spec.scenario import Scenario, Severity
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from trainwreck.evaluation.dataset.dataset import DataSet
 
 
@@ -95,3 +100,31 @@ def _facts(entry: Scenario) -> dict[str, Any]:
         "sources": list(entry.sources),
         "proven": _proven(entry, identities),
     }
+
+
+class Rows(list[dict[str, Any]]):
+    """One dict a thing, with the same keys in each; `to_frame()` is the table."""
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A row a thing, a column a key."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self))
+
+    def __repr__(self) -> str:
+        return repr(Names((row["id"], row) for row in self))
+
+    def _repr_html_(self) -> str:
+        return self.to_frame().to_html(max_rows=LINES)
+
+
+class Page(dict[str, Any]):
+    """The page of a scenario. Printed are its title and the beginning of each section."""
+
+    def __repr__(self) -> str:
+        sections = (f"  {name}: {textwrap.shorten(text, WIDTH)}" for name, text in self["sections"].items())
+        return "\n".join([f"{self['id']}: {self['title']}", *sections, f"  keys: {', '.join(self)}"])
+
+    def _repr_html_(self) -> str:
+        sections = (f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in self["sections"].items())
+        return f"<p><b>{escape(self['id'])}</b>: {escape(self['title'])}</p><dl>{''.join(sections)}</dl>"

@@ -33,7 +33,7 @@ OPTIONS = [
     {"norm_eps": 0.1, "qk_norm": True},
     {"positions": Positions.DOCUMENT},
     {"lora_rank": 3, "lora_alpha": 1.5},
-    {"lora_rank": 1, "lora_alpha": 2.0, "placement": Placement.POST, "bias": False, "activation": Activation.SWIGLU},
+    {"lora_rank": 1, "lora_alpha": 0.5, "placement": Placement.POST, "bias": False, "activation": Activation.SWIGLU},
     {"positions": Positions.ROW, "placement": Placement.POST, "bias": False},
     {"tied": True, "z_loss": 1e-2},
     {"tied": True, "bias": False, "norm": Norm.RMS},

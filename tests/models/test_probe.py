@@ -92,4 +92,4 @@ def test_a_runs_nan_stays_in_its_statistics(make_problem: Callable[..., Any]) ->
     for name in ("activation_mean", "activation_std", "activation_max", "attention_entropy"):
         assert torch.isnan(sick[name][1]).all()
     for name, value in calm.items():
-        assert torch.equal(sick[name][[0, 2]], value[[0, 2]])
+        assert torch.equal(sick[name][[0, 2]].nan_to_num(7.0), value[[0, 2]].nan_to_num(7.0))  # NaN without float8

@@ -138,7 +138,9 @@ def test_what_is_seen_of_a_pass_is_seen_once(recompute: Recompute, make_problem:
     before = {name: value.clone() for name, value in probe.reduce().items()}
     torch.autograd.grad(loss, list(leaves.values()))
     assert len(probe.attention) == problem.config.layers
-    assert all(torch.equal(value, before[name]) for name, value in probe.reduce().items())
+    assert all(
+        torch.equal(value.nan_to_num(7.0), before[name].nan_to_num(7.0)) for name, value in probe.reduce().items()
+    )
 
 
 def test_a_batch_norm_would_see_each_batch_twice_and_is_refused() -> None:

@@ -123,7 +123,7 @@ def test_a_wrong_setting_is_refused(override, parts, call, here):
         ("lr=3", "'lr'; did you mean 'optimizer.lr'?"),
         ("factor=3", "'factor'; did you mean 'fault.factor'?"),
         ("layer=3", "'layer'; did you mean 'model.layers'?"),
-        ("rows=3", "'rows'; did you mean 'data.rows' or 'evaluation.rows'?"),
+        ("rows=3", "'rows'; did you mean 'data.rows' or 'evaluation.rows' or 'growth.rows'?"),
     ],
 )
 def test_a_setting_without_its_group_is_told_with_it(setting, nearest, call, here):

@@ -83,7 +83,7 @@ def plain(*names):
     ("words", "found"),
     [
         (("",), plain(*COMMANDS)),
-        (("re",), plain("reproducer", "report", "rescore", "reproduce", "release")),
+        (("re",), plain("reproducer", "report", "rescore", "reproduce", "release", "rescue")),
         (("show", "high_"), plain("high_lr", "high_lr_masked_by_decay")),
         (("run", "high_lr+mask_mi"), plain("high_lr+mask_missing")),
         (("verify", "high_lr", "mask_mi"), plain("mask_missing")),

@@ -60,7 +60,7 @@ def test_short_forms_are_short_and_say_what_it_is(data, run, card):
         "profile full: RunLabels of": card.baseline,
         "python_supported: yes": trainwreck.doctor(),
         "something is wrong, since step": trainwreck.diagnose("sample", run.run_id),
-        "10:\n  ": trainwreck.preflight(subject()),
+        "13:\n  ": trainwreck.preflight(subject()),
     }
     for says, one in found.items():
         assert says in repr(one)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trainwreck.scenarios.bench import Table
     from trainwreck.scenarios.preflight import Finding, Preflight
     from trainwreck.scenarios.proof.verify import Proof
-    from trainwreck.scenarios.spec.listings import Rows
+    from trainwreck.scenarios.spec.pages import Rows
 
 
 PROOFS = Path("results/runs/verify")  # where `verify` keeps its runs by default
@@ -23,8 +23,7 @@ def catalogue() -> "Rows":
 
     `.to_frame()` is a table of them.
     """
-    from trainwreck.scenarios.spec.listings import Rows
-    from trainwreck.scenarios.spec.pages import summary
+    from trainwreck.scenarios.spec.pages import Rows, summary
 
     return Rows(summary())
 
@@ -35,7 +34,7 @@ def show(id: str) -> dict[str, Any]:
     Its base in words, the settings in which it is not the default of its size, and the lines of the training program
     that the fault changes are `base`, `settings` and `lines`.
     """
-    from trainwreck.scenarios.spec.listings import Page
+    from trainwreck.scenarios.spec.pages import Page
     from trainwreck.scenarios.views.page import page
 
     return Page(page(id))

@@ -23,7 +23,7 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
-from trainwreck.scenarios.spec.job import ADAPTERS, adapter_step
+from trainwreck.scenarios.spec.planned import ADAPTERS, adapter_step
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario
 

@@ -22,7 +22,7 @@ from trainwreck.models.parameters import at_the_mean
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
-from trainwreck.scenarios.spec.job import GROWTH, growth_step
+from trainwreck.scenarios.spec.planned import GROWTH, growth_step
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario, Severity
 

@@ -8,7 +8,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios.config.settings import as_dict, check, essence, replaced
 from trainwreck.scenarios.data.batches import training_block
-from trainwreck.scenarios.spec.job import adapter_step, growth_step
+from trainwreck.scenarios.spec.planned import adapter_step, growth_step
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.training.loop import train
 
