@@ -173,7 +173,13 @@ def test_a_sample_of_pairs_trains_or_is_refused_in_one_line(names):
         return
     steps = 24
     specs = specs_of(entry.id, overrides=(f"steps={steps}", "evaluation.rows=4"))
-    runs = traces_of(specs)
+    try:
+        runs = traces_of(specs)
+    except InputError as refusal:  # of what shows in the batches alone, as ids that the token table has no row for
+        message = str(refusal)
+    if message:
+        assert "\n" not in message
+        return
     first = min(part.onset_step(0, steps) for part in entry.parts)
     for signal in ("loss", "grad_norm", "lr"):
         a, b = (runs[role][signal] for role in (Role.FAULTY, Role.TWIN))
