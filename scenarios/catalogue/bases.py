@@ -4,6 +4,8 @@ Scenarios with one base share their healthy runs, in a data set and in a proof. 
 what the pages of its scenarios call the base.
 """
 
+from typing import Any
+
 import numpy as np
 
 from trainwreck.evaluation.errors import InputError
@@ -14,6 +16,11 @@ from trainwreck.scenarios.data.chat import Chat
 from trainwreck.scenarios.data.language import Language
 
 WIDEST = 64  # of the sizes whose shape a base may make its own
+
+
+def at_small_sizes(setup: Setup, **values: Any) -> Setup:
+    """`replaced`, of the sizes whose shape a base may make its own; others stay as they are."""
+    return setup if setup.model.width > WIDEST else replaced(setup, **values)
 
 
 def chain(setup: Setup) -> Setup:
@@ -60,9 +67,7 @@ def chain_grown(setup: Setup) -> Setup:
     From then on a tenth of the tokens is written with a new id. Rows of new ids start at the mean of the old rows.
     """
     setup = replaced(chain(setup), growth__rows=2 * setup.model.vocab_size)
-    if setup.model.width > WIDEST:
-        return setup
-    return replaced(setup, model__width=32, model__heads=2)
+    return at_small_sizes(setup, model__width=32, model__heads=2)
 
 
 def chain_adapters(setup: Setup) -> Setup:
@@ -71,9 +76,7 @@ def chain_adapters(setup: Setup) -> Setup:
     Adapters of rank 8 are on every matrix of the layers, and the last norm is trained beside them.
     """
     setup = replaced(chain(setup), adapters__rank=8)
-    if setup.model.width > WIDEST:
-        return setup
-    return replaced(setup, model__width=32, model__heads=2)
+    return at_small_sizes(setup, model__width=32, model__heads=2)
 
 
 def require(setup: Setup, path: str) -> None:
@@ -153,9 +156,7 @@ def echo_learned_positions(setup: Setup) -> Setup:
     A position is a vector of its own, looked up by the place in the document. Larger sizes keep their shape and batch.
     """
     setup = replaced(echo(setup), model__positions=Positions.DOCUMENT)
-    if setup.model.width > WIDEST:
-        return setup
-    return replaced(setup, model__context=64, data__rows=4)
+    return at_small_sizes(setup, model__context=64, data__rows=4)
 
 
 def echo_long_rows(setup: Setup) -> Setup:
@@ -164,9 +165,7 @@ def echo_long_rows(setup: Setup) -> Setup:
     Larger sizes keep their shape and batch, and have rows as long.
     """
     setup = replaced(echo(setup), model__context=384, steps=240)
-    if setup.model.width > WIDEST:
-        return setup
-    return replaced(setup, model__width=32, model__heads=2, data__rows=1, evaluation__rows=4)
+    return at_small_sizes(setup, model__width=32, model__heads=2, data__rows=1, evaluation__rows=4)
 
 
 def chain_four_layers(setup: Setup) -> Setup:
@@ -283,8 +282,7 @@ def chain_dropout(setup: Setup) -> Setup:
 
     Larger sizes keep their width.
     """
-    narrow = {} if setup.model.width > WIDEST else {"model__width": 16, "model__heads": 2}
-    return replaced(chain(setup), dropout=0.3, **narrow)
+    return at_small_sizes(replaced(chain(setup), dropout=0.3), model__width=16, model__heads=2)
 
 
 def chain_dropout_recomputed(setup: Setup) -> Setup:
@@ -352,9 +350,7 @@ def chain_sixteen_rows(setup: Setup) -> Setup:
     It is as high as so many rows bear. Larger sizes keep their shape, batch and steps.
     """
     setup = replaced(chain(setup), schedule__decay=Decay.CONSTANT)
-    if setup.model.width > WIDEST:
-        return setup
-    return replaced(setup, model__width=32, model__heads=2, data__rows=16, steps=250)
+    return at_small_sizes(setup, model__width=32, model__heads=2, data__rows=16, steps=250)
 
 
 def chain_one_row(setup: Setup) -> Setup:
@@ -395,9 +391,7 @@ def chain_sgd_large_batch(setup: Setup) -> Setup:
     The step decides what the loss does, and not the noise of batches. Larger sizes keep their shape, batch and steps.
     """
     setup = replaced(chain_sgd(setup), optimizer__lr=0.4, optimizer__beta1=0.0, schedule__warmup_steps=100)
-    if setup.model.width > WIDEST:
-        return setup
-    return replaced(setup, model__layers=1, model__width=32, model__heads=2, data__rows=64, steps=600)
+    return at_small_sizes(setup, model__layers=1, model__width=32, model__heads=2, data__rows=64, steps=600)
 
 
 def chain_full_batch(setup: Setup) -> Setup:
@@ -418,9 +412,7 @@ def chain_full_batch(setup: Setup) -> Setup:
         schedule__warmup_steps=40,
         schedule__decay=Decay.CONSTANT,
     )
-    if setup.model.width > WIDEST:
-        return setup
-    return replaced(setup, model__layers=1, model__width=32, model__heads=2, steps=400)
+    return at_small_sizes(setup, model__layers=1, model__width=32, model__heads=2, steps=400)
 
 
 def chain_sgd_four_ranks(setup: Setup) -> Setup:

@@ -8,7 +8,9 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
+
+import torch
 
 from trainwreck.evaluation.dataset.schema import SIGNALS
 from trainwreck.evaluation.detectors.registry import is_builtin
@@ -66,14 +68,14 @@ class Part(Enum):
 
 # What an action costs, in runs: 0.1 is a tenth of what the training of the whole run costs. Steps that are trained
 # again cost what they are, a step over the planned steps.
-PRICES = {
+PRICES: dict[Kind | Part, float] = {
     Kind.ASK_SIGNAL: 0.01,
     Kind.PRECISION: 0.02,
     Kind.QK_NORM: 0.02,
     Kind.Z_LOSS: 0.02,
     Kind.RESTORE: 0.1,
+    Part.SETTINGS: 0.02,  # restored; no code is repaired
 }
-CODE = {Part.SETTINGS: 0.02}  # of a restore, where it is not a repair of code
 RANGES = {
     Kind.RATE: (0.1, 3.0),
     Kind.REWARM: (1.0, 1e5),
@@ -88,7 +90,7 @@ DYNAMIC = "dynamic"
 SCALES = (1.0, 2.0**24)  # of a loss scale that is a number
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and float(value) == float(value)
 
 
@@ -110,7 +112,7 @@ class Action:
         elif self.kind in _NAMES:
             self._check_name()
         elif self.kind is Kind.LOSS_SCALE:
-            if self.value != DYNAMIC and not (_is_number(self.value) and SCALES[0] <= float(self.value) <= SCALES[1]):  # type: ignore[arg-type]
+            if self.value != DYNAMIC and not (_is_number(self.value) and SCALES[0] <= self.value <= SCALES[1]):
                 raise self._refused(f"{DYNAMIC}, or {SCALES[0]:g} to {SCALES[1]:g}")
         elif self.value is not None:
             raise self._refused("none")
@@ -139,9 +141,8 @@ class Action:
     @property
     def price(self) -> float:
         """What it costs, in runs, beside steps trained again."""
-        if self.kind is Kind.RESTORE:
-            return CODE.get(Part(self.value), PRICES[self.kind])
-        return PRICES.get(self.kind, 0.0)
+        usual = PRICES.get(self.kind, 0.0)
+        return PRICES.get(Part(self.value), usual) if self.kind is Kind.RESTORE else usual
 
     @property
     def asks(self) -> bool:
@@ -155,12 +156,9 @@ class Action:
 
     def _check_number(self) -> None:
         low, high = RANGES[self.kind]
-        what = "whole numbers from " if self.kind in WHOLE else ""
-        if (
-            not _is_number(self.value)
-            or not low <= float(self.value) <= high  # type: ignore[arg-type]
-            or (self.kind in WHOLE and float(self.value) % 1)  # type: ignore[arg-type]
-        ):
+        whole = self.kind in WHOLE
+        what = "whole numbers from " if whole else ""
+        if not _is_number(self.value) or not low <= self.value <= high or (whole and self.value % 1):
             raise self._refused(f"{what}{low:g} to {high:g}")
 
     def _check_name(self) -> None:
@@ -209,6 +207,11 @@ class Restore(Change):
         """How the declared run is made from the step on."""
         return self.declared.segment(self.step)
 
+    @property
+    def earliest(self) -> int:
+        """The first step at which the declared run is made so."""
+        return self.right.start
+
     def setup(self, setup: Setup) -> Setup:
         right, model = self.right.setup, setup.model
         if self.part is Part.DATA:
@@ -254,30 +257,9 @@ class Restore(Change):
         return clean if clean.inputs.shape == batch.inputs.shape else batch  # another context is the model's matter
 
 
-@dataclass(frozen=True)
-class ForgetMoments(StateEdit):
-    """The optimizer's state as at the start; nothing is resumed."""
-
-    edit: Callable[[State, State], State] = lambda state, _: state
-    resume: bool = False
-
-    def state(self, state: State, earlier: dict[int, State], step: int) -> State:
-        fresh = {name: state[name].new_zeros(state[name].shape) for name in ("first", "second", "count")}
-        return {**state, **fresh}
-
-    def needs(self, step: int) -> tuple[int, ...]:
-        return ()
-
-
-@dataclass(frozen=True)
-class SetLossScale(ForgetMoments):
-    """Another loss scale, once."""
-
-    scale: float = 1.0
-
-    def state(self, state: State, earlier: dict[int, State], step: int) -> State:
-        scale = state["loss_scale"]
-        return {**state, "loss_scale": scale.new_full(scale.shape, self.scale)}
+def _forget_moments(state: State, _: State) -> State:
+    """The optimizer's state as at the start."""
+    return {**state, **{name: torch.zeros_like(state[name]) for name in ("first", "second", "count")}}
 
 
 def changes(action: Action, declared: Job, step: int) -> list[Change]:
@@ -304,8 +286,11 @@ def _rewarm(steps: float) -> Change:
 def _loss_scale(value: Any) -> Iterable[Change]:
     yield Setting("precision.dynamic", value == DYNAMIC)
     if value != DYNAMIC:
-        yield Setting("precision.loss_scale", float(value))
-        yield SetLossScale(scale=float(value))
+        scale = float(value)
+        yield Setting("precision.loss_scale", scale)
+        yield StateEdit(
+            lambda state, _: {**state, "loss_scale": torch.full_like(state["loss_scale"], scale)}, resume=False
+        )
 
 
 _CHANGES: dict[Kind, Callable[[Any], list[Change]]] = {
@@ -314,7 +299,7 @@ _CHANGES: dict[Kind, Callable[[Any], list[Change]]] = {
     Kind.CLIP: lambda value: [Setting("optimizer.clip", float(value))],
     Kind.SKIP: lambda value: [SkipBatches(int(value))],
     Kind.ROLL_BACK_AND_SKIP: lambda value: [SkipBatches(2 * int(value))],
-    Kind.RESET_OPTIMIZER: lambda value: [ForgetMoments()],
+    Kind.RESET_OPTIMIZER: lambda value: [StateEdit(_forget_moments, resume=False)],
     Kind.PRECISION: lambda value: [Setting("precision.format", Format(value))],
     Kind.LOSS_SCALE: lambda value: list(_loss_scale(value)),
     Kind.QK_NORM: lambda value: [Variant("model.qk_norm", True)],

@@ -29,6 +29,11 @@ class Oracle:
     rule = "the proven cure at the first border of blocks after the visible step"
 
 
+def name_of(policy: type[Any]) -> str:
+    """A policy's name, or that of its class."""
+    return getattr(policy, "name", "") or policy.__name__
+
+
 def play(
     policy: "type[Policy] | type[Oracle]", cases: Sequence[Case], profile: str = "common", block: int = BLOCK
 ) -> list[Outcome]:
@@ -37,7 +42,7 @@ def play(
     policy: a class, of which an object is made for each episode. What `act` returns and is no action, or not allowed
     here, counts as `continue`, and shows among the actions with the reason.
     """
-    name = getattr(policy, "name", "") or policy.__name__
+    name = name_of(policy)
     episodes = [Episode(case.spec, profile, block) for case in cases]
     players = [None if policy is Oracle else policy() for _ in cases]
     for case, player in zip(cases, players, strict=True):
@@ -98,7 +103,7 @@ def play_all(
     done = {(one.policy, one.run_id) for one in found}
     total = len(policies) * len(cases)
     for policy in policies:
-        name = getattr(policy, "name", "") or policy.__name__
+        name = name_of(policy)
         left = [case for case in cases if (name, case.spec.run_id) not in done]
         for start in range(0, len(left), AT_ONCE):
             if progress:
@@ -109,7 +114,7 @@ def play_all(
                 write_text(out, "\n".join(lines) + "\n")
     if progress:
         progress(total, total, "")
-    wanted = {getattr(policy, "name", "") or policy.__name__ for policy in policies}
+    wanted = {name_of(policy) for policy in policies}
     runs = {case.spec.run_id for case in cases}
     return [one for one in found if one.policy in wanted and one.run_id in runs]
 

@@ -110,8 +110,7 @@ class RescueVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         block: int = BLOCK,
         splits: Sequence[str] = ("train",),
     ) -> None:
-        self.envs = [RescueEnv(plan, profile, block, splits) for _ in range(1)]
-        first = self.envs[0]
+        first = RescueEnv(plan, profile, block, splits)
         self.num_envs, self.cases, self.signals = num_envs, first.cases, first.signals
         self.profile, self.block = profile, block
         self.metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP}

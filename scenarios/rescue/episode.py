@@ -10,6 +10,7 @@ that is acted on is bitwise the run that had the same changes from the start, wh
 After a rollback the steps are counted from the checkpoint on, so that schedule and data are met again as they were. A
 fault that is a setting, code or data from some step on is met again there too; an edit of a checkpoint or of a weight
 happened once, and does not happen again. What was changed by actions stays: a rate that was lowered stays low.
+A part that was restored as it is after something that the setup has planned is so from there on.
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ from trainwreck.evaluation.replay.rows import rows
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import fits, layout
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.rescue.actions import Action, Kind, changes
+from trainwreck.scenarios.rescue.actions import Action, Kind, Restore, changes
 from trainwreck.scenarios.spec.faults import At, LogEdit, State, StateEdit
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec
@@ -89,9 +90,9 @@ class Episode:
             raise InputError(f"block: {self.block} is not allowed; allowed: 1 to {self.spec.setup.steps}")
         job = self.spec.job()
         self.declared: Setup = self.spec.setup
-        self.edits = [at for at in job.changes if isinstance(at.change, LogEdit)]
+        self.log_edits = [at for at in job.changes if isinstance(at.change, LogEdit)]
         self.faults = [at for at in job.changes if not isinstance(at.change, LogEdit)]
-        self.mine: list[At] = []
+        self.applied: list[At] = []
         self.seed = job.seed
         # Checkpoints by step, as they were saved; `entry` is what the next block goes on from.
         self.checkpoints: dict[int, tuple[ModelConfig, State]] = {0: (job.segment(0).setup.model, fresh_state(job))}
@@ -118,14 +119,14 @@ class Episode:
     def job(self) -> Job:
         """The run as it is now: its faults and what was done."""
         setup = dataclasses.replace(self.declared, tail=max(self.declared.tail, self.block))
-        return Job(self.spec.run_id, self.seed, setup, (*self.faults, *self.mine))
+        return Job(self.spec.run_id, self.seed, setup, (*self.faults, *self.applied))
 
     def trace(self) -> Trace:
         """What was logged of the run as it is now, every signal."""
         found = _joined(self.spec.run_id, self.parts)
-        if not self.edits or not len(found):
+        if not self.log_edits or not len(found):
             return found
-        job = Job(self.spec.run_id, self.seed, self.declared, tuple(self.edits))
+        job = Job(self.spec.run_id, self.seed, self.declared, tuple(self.log_edits))
         columns = {name: values for name, values in found.signals.items() if name not in EVALUATIONS}
         return dataclasses.replace(found, signals={**found.signals, **logged(job, columns, 0)})
 
@@ -186,7 +187,7 @@ class Episode:
         """Go back to the latest checkpoint that is at least so many steps old."""
         target = max((s for s in self.checkpoints if s <= self.step - steps), default=0)
         self.faults = [at for at in self.faults if not isinstance(at.change, StateEdit) or at.step > self.step]
-        self.mine = [dataclasses.replace(at, step=min(at.step, target)) for at in self.mine]
+        self.applied = [dataclasses.replace(at, step=min(at.step, max(target, _earliest(at)))) for at in self.applied]
         self.parts = [part for part in self.parts if part.steps[0] < target]
         self.checkpoints = {step: kept for step, kept in self.checkpoints.items() if step <= target}
         self.entry = self.checkpoints[target]
@@ -195,22 +196,22 @@ class Episode:
 
     def _enter(self, faults: list[At], new: list[At]) -> str:
         """Take on changes at the step whose state is at hand: what is due there is done now."""
-        before = self.faults, self.mine
-        self.faults, self.mine = faults, [*self.mine, *new]
+        before = self.faults, self.applied
+        self.faults, self.applied = faults, [*self.applied, *new]
         model, state = self.entry
         try:
             wanted = self.job.segment(self.step).setup.model
         except (InputError, ValueError) as error:
-            self.faults, self.mine = before
+            self.faults, self.applied = before
             return f"not possible: {error}"
         if not fits(layout(model), layout(wanted)):
-            self.faults, self.mine = before
+            self.faults, self.applied = before
             return "not possible in mid-run: a model of another shape"
         state = refitted(state, model, wanted, self.seed)
         for at in new:
             if isinstance(at.change, StateEdit):
                 state = at.change.state(state, {**self._earlier(), self.step: state}, self.step)
-        self.mine = [at for at in self.mine if not isinstance(at.change, StateEdit)]
+        self.applied = [at for at in self.applied if not isinstance(at.change, StateEdit)]
         self.entry = wanted, state
         return ""
 
@@ -225,8 +226,8 @@ class Episode:
             return f"{name}: {seen.status}"
         if seen.first_alarm is None:
             return f"{name}: no alarm"
-        causes = ", ".join(seen.causes[0]) if seen.causes else ""
-        return f"{name}: alarm at step {seen.first_alarm}" + (f"; causes: {causes}" if causes else "")
+        named = f"; causes: {', '.join(seen.causes)}" if seen.causes else ""
+        return f"{name}: alarm at step {seen.first_alarm}{named}"
 
     def _observed(self, trace: Trace) -> "list[Row]":
         shown: list[Row] = list(observe(rows(trace), self.profile, run_id=self.spec.run_id))
@@ -287,6 +288,11 @@ def advance(episodes: Sequence[Episode], progress: Callable[[int], object] | Non
         steps = np.arange(one.step, one.step + len(result.trace))
         part = dataclasses.replace(result.trace, run_id=one.spec.run_id, steps=steps)
         one.receive(part, states, stops[job.run_id])
+
+
+def _earliest(at: At) -> int:
+    """The first step from which on a change of an action means what it meant when it was made."""
+    return at.change.earliest if isinstance(at.change, Restore) else 0
 
 
 def _joined(run_id: str, parts: Sequence[Trace]) -> Trace:

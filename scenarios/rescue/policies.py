@@ -14,6 +14,7 @@ from trainwreck.evaluation.detectors.registry import AllowedCauses, load_detecto
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.rescue.actions import TABLE, Action, Kind, Part
 from trainwreck.scenarios.rescue.episode import Observation
+from trainwreck.scenarios.spec import faults
 from trainwreck.scenarios.spec.faults import Change, FaultKind
 from trainwreck.scenarios.spec.registry import scenario
 
@@ -204,6 +205,18 @@ BUILT_IN: tuple[type[Never], ...] = (
 )  # fmt: skip
 
 
+PARTS: dict[type[Change], Sequence[Part]] = {
+    faults.TableEdit: (Part.MASK, Part.POSITIONS),
+    faults.ParametrizationEdit: (Part.MODEL,),
+    faults.UpdateEdit: (Part.UPDATES,),
+    faults.Process: (Part.UPDATES,),
+    faults.Curve: (Part.SETTINGS,),
+    faults.SchedulePosition: (Part.SETTINGS,),
+    faults.DataTransform: (Part.DATA,),
+    faults.Stream: (Part.DATA,),
+}
+
+
 def treatment(cause: str) -> list[Action]:
     """What a cause calls for, by what its fault is made of; empty for one that no scenario has.
 
@@ -233,17 +246,7 @@ def _parts(change: Change) -> Sequence[Part]:
         return (Part.POSITIONS,) if path == "model.positions" else (Part.MODEL,)
     if path:
         return (Part.SETTINGS,)
-    name = type(change).__name__
-    return {
-        "TableEdit": (Part.MASK, Part.POSITIONS),
-        "ParametrizationEdit": (Part.MODEL,),
-        "UpdateEdit": (Part.UPDATES,),
-        "Process": (Part.UPDATES,),
-        "Curve": (Part.SETTINGS,),
-        "SchedulePosition": (Part.SETTINGS,),
-        "DataTransform": (Part.DATA,),
-        "Stream": (Part.DATA,),
-    }.get(name, ())
+    return PARTS.get(type(change), ())
 
 
 class _Watcher:

@@ -78,8 +78,8 @@ class Change:
         """The batch of a step, arrays [B, T]. Must not write into the arrays it is given."""
         return batch
 
-    def place(self, step: int) -> int:
-        """The place in the stream of batches from which a step takes its own."""
+    def data_step(self, step: int) -> int:
+        """The step of the stream of batches whose batch a step takes."""
         return step
 
     def exchange(self, exchange: Exchange) -> Exchange:
@@ -252,7 +252,7 @@ class SkipBatches(Change):
     count: int
     kind: ClassVar[FaultKind] = FaultKind.DATA
 
-    def place(self, step: int) -> int:
+    def data_step(self, step: int) -> int:
         return step + self.count
 
 

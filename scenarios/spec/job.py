@@ -110,17 +110,17 @@ class Job:
 
     def batches(self, steps: range) -> Batch:
         """The batches of a range of steps within a segment, arrays [S, B, T], data faults applied."""
-        active, place = self.active(steps.start), steps.start
+        active, first = self.active(steps.start), steps.start
         for at in active:
-            place = at.change.place(place)
-        places = range(place, place + len(steps))
+            first = at.change.data_step(first)
+        places = range(first, first + len(steps))
         block = training_block(self.segment(steps.start).setup, self.seed, places)
         if not active:
             return block
         changed = []
         for index, step in enumerate(places):
             batch = block.at(index)
-            for at in active if place == steps.start else self.active(step):
+            for at in active if first == steps.start else self.active(step):
                 batch = at.change.batch(batch, step, at.step, self.seed)
             changed.append(batch)
         return stacked(changed)

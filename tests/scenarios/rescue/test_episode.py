@@ -1,6 +1,7 @@
 """An episode is the run itself, wherever blocks end; what is done to it is the run that had it from the start."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from trainwreck.scenarios.rescue.actions import Action, changes
 from trainwreck.scenarios.rescue.episode import QUESTIONS, Episode, advance
 from trainwreck.scenarios.spec.faults import At, LogEdit
 from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.training.loop import train
 
@@ -121,7 +123,7 @@ def test_a_roll_back_trains_the_same_steps_again_and_is_paid_for():
 def test_after_a_roll_back_other_batches_are_met_and_actions_stay():
     spec = spec_of("mask_missing", Role.TWIN)
     one = played(spec, {20: ["rate=0.5"], 40: ["roll_back_and_skip=30"]})
-    assert [(at.step, type(at.change).__name__) for at in one.mine] == [(10, "Curve"), (10, "SkipBatches")]
+    assert [(at.step, type(at.change).__name__) for at in one.applied] == [(10, "Curve"), (10, "SkipBatches")]
     plain = played(spec).trace()
     assert same(plain, one.trace(), 10)
     assert one.trace()["lr"][10] == pytest.approx(0.5 * plain["lr"][10])
@@ -165,6 +167,15 @@ def test_a_question_trains_nothing_and_is_answered():
     assert rows[0]["attention_entropy"] is not None
     assert rows[0]["token_entropy"] is None
     assert [row["step"] for row in rows] == list(range(10, 20))
+
+
+def test_a_detector_that_alarms_names_its_causes():
+    one = played(spec_of("nan_weight_spread"))
+    one.ended = ""  # as it stands there
+    one.act(Action.parse("ask_detector=playbook"))
+    said, _, causes = one.observation().answer.partition("; causes: ")
+    assert re.fullmatch(r"playbook: alarm at step \d+", said)
+    assert set(causes.split(", ")) <= {*scenarios(), "unknown"}
 
 
 def test_questions_come_to_an_end():
@@ -240,6 +251,16 @@ def test_what_a_setup_has_planned_is_part_of_what_is_declared():
     restored = played(spec, {after: ["restore=updates", "restore=model", "restore=data"]})
     assert [done.note for done in restored.actions] == ["", "", ""]
     assert same(played(spec).trace(), restored.trace())
+
+
+def test_what_was_restored_after_a_planned_change_is_not_so_before_it():
+    spec = spec_of("lora_gets_no_gradient", Role.TWIN)
+    (planned,) = {at.step for at in spec.job().made}
+    after = (planned // 10 + 1) * 10
+    assert after - 10 < planned
+    back = played(spec, {after + 10: ["restore=updates", "roll_back=20"]})
+    assert back.trained == 80
+    assert same(played(spec).trace(), back.trace())
 
 
 def test_adapters_that_get_no_gradient_get_one_again():
