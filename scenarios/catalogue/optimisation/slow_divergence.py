@@ -8,7 +8,8 @@ Mechanism: Queries and keys grow a little each step, and nothing holds them: the
 Injection: The rate is `factor` times the twin's from step 0 on; neither run has decay or clipping.
 Cure: The healthy rate before the warm-up is half through, well before the minimum.
 Realism: "Slow divergence" as in published sweeps, where runs with attention logits over 1e4 are lost
-    (Wortsman et al. 2023).
+    (Wortsman et al. 2023). The exported program has steps=500, not 350, where the rise can come down to 0.24 nats on
+    some processors.
 References: Recognizing the symptoms; Reading the Curves (divergence); Wortsman et al. 2023; Zhai et al. 2023.
 """
 
@@ -46,7 +47,7 @@ class SlowDivergence(Scenario):
     onset = None
     knobs = Factor()
     cure_after = 15
-    program = ("steps=500",)  # at 350 the rise comes down to 0.24 nats on some processor
+    program = ("steps=500",)
 
     def base(self, setup: Setup) -> Setup:
         return bases.chain_constant_lr_no_decay_no_clip(setup)
