@@ -12,6 +12,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.schema import BY_NAME, EVALUATIONS, Axis, Role, RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import unknown
+from trainwreck.evaluation.replay.rows import logged_at
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -168,8 +169,8 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
         trace, called = story.traces[role], story.called if role == "faulty" else role
         curve = reduced(trace, name)
         steps = trace.steps
-        if name in EVALUATIONS:
-            steps, curve = steps[trace.evaluated], curve[trace.evaluated]
+        if (logged := logged_at(trace, name)) is not None:
+            steps, curve = steps[logged], curve[logged]
         finite = np.isfinite(curve)
         shown_values = np.where(finite, curve, np.nan)
         axis.plot(steps, shown_values, color=COLOURS[role], ls=DASHES[role], lw=1.1, label=called, alpha=0.9)

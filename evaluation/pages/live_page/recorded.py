@@ -4,9 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
-from trainwreck.evaluation.dataset.schema import EVALUATIONS
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError, WorkerLostError
 from trainwreck.evaluation.pages.figures import reduced
@@ -14,6 +11,7 @@ from trainwreck.evaluation.pages.live_page.page import Show, render
 from trainwreck.evaluation.pages.live_page.server import serving
 from trainwreck.evaluation.pages.live_page.stream import Stream
 from trainwreck.evaluation.pages.numbers import written
+from trainwreck.evaluation.replay.rows import logged_at
 
 
 class LivePage:
@@ -71,17 +69,11 @@ def block(show: Show, role: str, trace: Trace) -> dict[str, Any]:
     """The event of some steps of a run: a curve for each signal shown, rows by layer of the most diagnostic one."""
     event: dict[str, Any] = {"role": role, "step": int(trace.steps[-1]) + 1, "curves": {}, "rows": None}
     for name in show.signals:
-        known = _known(trace, name)
-        values = reduced(trace, name)[known]
-        event["curves"][name] = [trace.steps[known].tolist(), [written(float(value)) for value in values]]
+        logged = logged_at(trace, name)
+        shown = slice(None) if logged is None else logged
+        values = reduced(trace, name)[shown]
+        event["curves"][name] = [trace.steps[shown].tolist(), [written(float(value)) for value in values]]
     if show.layered:
         rows = [[written(float(value)) for value in row] for row in trace[show.telling].T]
         event["rows"] = [trace.steps.tolist(), rows]
     return event
-
-
-def _known(trace: Trace, name: str) -> np.ndarray:
-    """Steps at which a signal has a value, be it NaN. A run without a second held-out set has none of its loss."""
-    if name not in EVALUATIONS:
-        return np.ones(len(trace), bool)
-    return trace.evaluated if name == "validation_loss" else np.asarray(~np.isnan(trace[name]))

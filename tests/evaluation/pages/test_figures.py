@@ -175,6 +175,23 @@ def test_a_run_that_goes_non_finite_is_drawn_and_marked(
         np.testing.assert_array_equal(np.isfinite(curve.get_ydata()), np.arange(120) < start)
 
 
+@pytest.mark.parametrize("telling", ["adapter_norm", "fresh_loss"])
+def test_what_a_run_has_not_is_not_called_nan(telling: str, make_story: Callable[..., Story]) -> None:
+    """Adapters that are added in mid-run have no norm before; a twin without any has none at all."""
+    story = make_story(telling)
+    for role, first in (("faulty", 40), ("twin", 120), ("cured", 0)):
+        values = np.full(120, np.nan, np.float32)
+        values[first:] = 0.5
+        story.traces[role].signals[telling] = values
+        story.traces[role].evaluated[:] = True
+    panel = draw(story).axes[2]
+    assert not [line for line in panel.lines if line.get_marker() == "x"]
+    assert not panel.texts
+    drawn = {line.get_label(): list(line.get_xdata()) for line in panel.lines}
+    assert drawn["faulty"] == list(range(40, 120))
+    assert drawn["twin"] == []
+
+
 def test_a_finite_run_has_no_cross(make_story: Callable[..., Story]) -> None:
     assert not [line for axis in draw(make_story()).axes for line in axis.lines if line.get_marker() == "x"]
 
