@@ -353,6 +353,15 @@ def chain_sixteen_rows(setup: Setup) -> Setup:
     return at_small_sizes(setup, model__width=32, model__heads=2, data__rows=16, steps=250)
 
 
+def chain_short_rows(setup: Setup) -> Setup:
+    """The same in rows of 64 tokens, of which every second one has a single target and then padding.
+
+    Larger sizes have such rows too.
+    """
+    setup = replaced(chain_sixteen_rows(setup), data__short_every=2)
+    return at_small_sizes(setup, model__context=64)
+
+
 def chain_one_row(setup: Setup) -> Setup:
     """Two narrow layers on the chain dialect with batches of a single short row, at a constant low rate."""
     return replaced(chain_two_rows(setup), data__rows=1, model__context=16)

@@ -64,6 +64,8 @@ class DataConfig:
     pool: rows that there are, in a new order each epoch; 0 for rows without end. longest: tokens of a row
     that are kept, the rest is padding; 0 for all.
     padded: a row has one document and then padding, in place of packed documents.
+    short_every: of so many rows of a training batch the last has two tokens, one of them to be predicted, and then
+    padding; 0 for none.
     one_token_every, padding_every: of so many training batches one, drawn, repeats a single token, or has a row
     that ends in padding; 0 for none.
     """
@@ -78,6 +80,7 @@ class DataConfig:
     padded: bool = field(default=False, metadata=LATER)
     one_token_every: int = field(default=0, metadata=LATER)
     padding_every: int = field(default=0, metadata=LATER)
+    short_every: int = field(default=0, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -243,6 +246,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "data.longest": (0, 10**6, True),
     "data.one_token_every": (0, 10**6, True),
     "data.padding_every": (0, 10**6, True),
+    "data.short_every": (0, 10**5, True),
     "distributed.ranks": (1, 64, True),
     "adapters.rank": (0, 2**16, True),
     "adapters.language_seed": (0, 2**62, True),
@@ -298,6 +302,9 @@ def check(setup: Setup) -> None:
     if setup.adapters.rank > setup.model.width:
         widest = f"0 to model.width, {setup.model.width}"
         raise InputError(f"adapters.rank: {setup.adapters.rank} is not allowed; allowed: {widest}")
+    if setup.data.short_every and setup.data.dialect is Dialect.CHAT:
+        every = setup.data.short_every  # a row's first tokens are a prompt's, which is not scored
+        raise InputError(f"data.short_every: {every} is not allowed with data.dialect=chat; allowed: 0")
     if setup.data.rows % setup.distributed.ranks:
         ranks = f"distributed.ranks, {setup.distributed.ranks}"
         raise InputError(f"data.rows: {setup.data.rows} is not allowed; allowed: multiples of {ranks}")

@@ -14,6 +14,7 @@ from trainwreck.scenarios.data.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
 PADDING = 4  # positions of padding at the end of a row that has some
+SHORT = 2  # tokens of a short row, of which one is a target
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
     if data.padded:
         block = one_document(block, source(key).vocabulary)
     block = cut(block, data.longest) if data.longest else block
+    block = some_short(block, data.short_every) if data.short_every else block
     if not data.one_token_every and not data.padding_every:
         return block
     batches = []
@@ -193,6 +195,16 @@ def cut(batch: Batch, longest: int) -> Batch:
         targets=batch.targets,
         weights=np.where(last, np.float32(0), batch.weights),
         documents=np.where(beyond, -1, batch.documents),
+    )
+
+
+def some_short(batch: Batch, every: int) -> Batch:
+    """Rows of which the last of each `every` is cut to SHORT tokens, [..., B, T]."""
+    short, last = cut(batch, SHORT), np.arange(batch.inputs.shape[-2]) % every == every - 1
+    return replace(
+        batch,
+        weights=np.where(last[:, None], short.weights, batch.weights),
+        documents=np.where(last[:, None], short.documents, batch.documents),
     )
 
 

@@ -4,7 +4,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from trainwreck.scenarios.config.settings import Dialect
-from trainwreck.scenarios.data.batches import PADDING, SPECS
+from trainwreck.scenarios.data.batches import PADDING, SHORT, SPECS
 from trainwreck.scenarios.data.chat import Chat
 from trainwreck.scenarios.data.language import LanguageSpec
 from trainwreck.scenarios.reproducers import signals as lines
@@ -76,12 +76,16 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "padded": padded,
         "pooled": pooled,
         "cut_short": some("longest", 0),
+        "some_short": some("short_every", 0),
+        "short": SHORT,
         "one_token": one_token,
         "end_padded": end_padded,
         "padding": PADDING,
         "zero_padding": some("zero_padding", False),
         "residual_std": some("residual_std", 0.0),
-        "feeds": "training_batch" in known or bool(pooled) or padded or some("longest", 0) or one_token or end_padded,
+        "feeds": "training_batch" in known
+        or bool(pooled)
+        or any((padded, some("longest", 0), some("short_every", 0), one_token, end_padded)),
         "evaluates": evaluates,
         "held_out": "validation(c)" if evaluates else "held_out",
         "fresh": some("fresh_rows", False),

@@ -13,6 +13,7 @@ from trainwreck.scenarios.config.settings import (
     OPTIONAL,
     RANGES,
     Decay,
+    Dialect,
     Setup,
     as_dict,
     check,
@@ -42,6 +43,7 @@ REFUSED = {
     "data.longest": (-1, 10**6 + 1, None, NAN),
     "data.one_token_every": (-1, 10**6 + 1, None, NAN),
     "data.padding_every": (-1, 10**6 + 1, None, NAN),
+    "data.short_every": (-1, 10**5 + 1, None, NAN),
     "label_smoothing": (-0.1, 1.1, None, NAN),
     "model.init.residual_std": (-0.1, 1e5 + 1, None, NAN, INF),
     "model.init.mlp_bias": (-1e3 - 1, 1e3 + 1, None, NAN, INF),
@@ -107,6 +109,13 @@ def test_a_bad_value_is_refused_in_one_line(path, value):
 @pytest.mark.parametrize(("path", "value"), [(path, value) for path, values in ACCEPTED.items() for value in values])
 def test_a_good_value_is_not(path, value):
     check(replace(Setup(), path, value))
+
+
+def test_short_rows_of_exchanges_are_refused():
+    with pytest.raises(InputError) as error:
+        check(replaced(Setup(), data__short_every=2, data__dialect=Dialect.CHAT))
+    assert str(error.value) == "data.short_every: 2 is not allowed with data.dialect=chat; allowed: 0"
+    check(replaced(Setup(), data__dialect=Dialect.CHAT))
 
 
 def test_every_number_that_the_model_does_not_check_itself_has_a_range():

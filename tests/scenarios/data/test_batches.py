@@ -112,6 +112,24 @@ def test_one_batch_in_so_many_has_a_row_that_ends_in_padding(tiny):
     assert np.array_equal(block.weights[~unscored], plain.weights[~unscored])
 
 
+def test_the_last_of_so_many_rows_has_two_tokens(tiny):
+    plain, block = (training_block(t, 3, range(4)) for t in (tiny, replaced(tiny, data__short_every=2)))
+    for row in range(tiny.data.rows):
+        inputs, targets, weights, documents = (getattr(block, n)[:, row] for n in FIELDS)
+        assert np.array_equal(inputs, plain.inputs[:, row])
+        assert np.array_equal(targets, plain.targets[:, row])
+        if row % 2 == 0:
+            assert np.array_equal(weights, plain.weights[:, row])
+            assert np.array_equal(documents, plain.documents[:, row])
+        else:
+            assert (documents[:, :2] == 0).all()
+            assert (documents[:, 2:] == -1).all()
+            assert (weights[:, 0] == 1).all()
+            assert not weights[:, 1:].any()
+    whole = training_block(replaced(tiny, data__short_every=tiny.data.rows + 1), 3, range(4))
+    assert all(np.array_equal(getattr(whole, n), getattr(plain, n)) for n in FIELDS)
+
+
 def test_the_embedding_of_padding_is_zero_and_stays_zero(tiny, make_job):
     setup = replaced(tiny, data__padding_every=1, model__init__zero_padding=True)
     result = train([make_job(3, setup)], keep={"run-3": [20]})[0]

@@ -22,7 +22,7 @@ ALONE = {
         "degenerate_batches distribution_shift gradient_dominated label_leak label_noise labels_detached "
         "labels_one_class labels_shifted sequence_length_explosion sequences_truncated shuffle_correlated "
         "token_to_empty tokenizer_mismatch unshuffled_epochs validation_leak vocabulary_drift catastrophic_forgetting "
-        "eos_masked_as_padding prompt_scored targets_all_masked "
+        "eos_masked_as_padding grad_accumulation_token_mean prompt_scored targets_all_masked "
         "benign_batch_ramp benign_bimodal_loss benign_curriculum benign_huge_transient benign_late_drop "
         "benign_length_ramp benign_mixture_change benign_single_spike benign_spike_recovers"
     ),
