@@ -25,6 +25,7 @@ import pandas as pd
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import FAILURES, Harm, RunKind
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.replay.alarms import OK
 from trainwreck.evaluation.replay.profiles import visible_step
 from trainwreck.scenarios.rescue.actions import Kind
 from trainwreck.scenarios.rescue.episode import BLOCK, CURE, Episode
@@ -90,7 +91,8 @@ class Case:
 class Outcome:
     """One episode. Losses and what is saved in nats, `spent` in runs; acted: step of the first action, None without.
 
-    diagnosis: causes that the policy named, the likeliest first.
+    diagnosis: causes that the policy named, the likeliest first. status: `ok`, or the first answer that could not be
+    used or how the policy was lost: a kind of `alarms.FAILURES_OF_A_DETECTOR`, a colon and what happened.
     """
 
     policy: str
@@ -114,6 +116,7 @@ class Outcome:
     diagnosis: tuple[str, ...]
     causes: tuple[str, ...]
     actions: tuple[tuple[int, str, str], ...]
+    status: str = OK
 
     @property
     def net(self) -> float:
@@ -163,6 +166,7 @@ def outcome(case: Case, episode: Episode, policy: str, diagnosis: tuple[str, ...
         diagnosis=diagnosis,
         causes=case.causes,
         actions=tuple((done.step, str(done.action), done.note) for done in listed),
+        status=episode.status,
     )
 
 
