@@ -2,22 +2,23 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.errors import InputError, printable
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.replay.alarms import GARBAGE, OK
 from trainwreck.evaluation.scoring.metrics.bootstrap import ANY, SHARE, Bootstrap, Ratio
-from trainwreck.scenarios.rescue.actions import Action
+from trainwreck.scenarios.rescue.actions import PRICES, Action, Kind, Part
 from trainwreck.scenarios.rescue.episode import BLOCK, QUESTIONS, Episode, advance
-from trainwreck.scenarios.rescue.outcomes import Case, Outcome, outcome
+from trainwreck.scenarios.rescue.outcomes import Case, Outcome, cases, outcome, rescored
 from trainwreck.scenarios.rescue.policies import Policy
-from trainwreck.scenarios.rescue.remote.player import ConfinedPolicy, NoAnswerError, Player
+from trainwreck.scenarios.rescue.remote.player import LONGEST, ConfinedPolicy, NoAnswerError, Player
 
 AT_ONCE = 32  # episodes trained side by side
 ORACLE = "oracle"
@@ -96,7 +97,7 @@ def _act(player: Any, one: Episode) -> None:
             if not isinstance(action, Action):
                 raise InputError(f"action: {str(chosen)[:60]!r} is not allowed; allowed: an Action, or its text")
         except InputError as error:
-            one.refuse(f"{GARBAGE}: {error}")
+            one.refuse(printable(f"{GARBAGE}: {error}", LONGEST))
             return
         one.act(action)
         if not action.asks or one.asked > QUESTIONS:
@@ -147,10 +148,44 @@ def play_all(
 def _kept(out: Path | None, head: dict[str, Any]) -> list[Outcome]:
     if out is None or not out.exists():
         return []
-    first, *rest = out.read_text(encoding="utf-8").splitlines()
-    if json.loads(first) != head:
-        raise InputError(f"{out}: is of {first}; allowed: {json.dumps(head)}, or another --out")
-    return [Outcome.from_json(json.loads(line)) for line in rest]
+    first, found = read(out)
+    if first != head:
+        raise InputError(f"{out}: is of {json.dumps(first)}; allowed: {json.dumps(head)}, or another --out")
+    return found
+
+
+def read(file: Path) -> tuple[dict[str, Any], list[Outcome]]:
+    """Profile and block of a file of episodes, and its outcomes. Raises InputError for what is no such file."""
+    try:
+        first, *rest = file.read_text(encoding="utf-8").splitlines()
+        head, found = json.loads(first), [Outcome.from_json(json.loads(line)) for line in rest]
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        why = printable(f"{type(error).__name__}: {error}", 200)
+        raise InputError(f"{file}: can't be read ({why}); allowed: a file that --out wrote") from None
+    return head, found
+
+
+def read_again(file: Path, data: DataSet, prices: Mapping[Kind | Part, float] = PRICES) -> list[Outcome]:
+    """The outcomes of a file, by the labels of a data set and by prices; nothing is trained.
+
+    Raises InputError for a file that can't be read, an episode of a run that the data set does not have, and one twice.
+    """
+    head, kept = read(file)
+    if set(head) != {"profile", "block"} or head["profile"] not in ("common", "full") or type(head["block"]) is not int:
+        raise InputError(f"{file}: is of {json.dumps(head)[:100]}; allowed: a file that --out wrote")
+    known = {case.spec.run_id: case for case in cases(data, list(data.runs["split"].unique()), **head)}
+    found: dict[tuple[str, str], Outcome] = {}
+    for one in kept:
+        if one.run_id not in known:
+            raise InputError(
+                f"{file}: {one.run_id!r} is not a run of {data.path}; allowed: the data set of its episodes"
+            )
+        if (one.policy, one.run_id) in found:
+            raise InputError(f"{file}: {one.policy!r} has {one.run_id} twice; allowed: once")
+        found[one.policy, one.run_id] = rescored(known[one.run_id], one, prices)
+    if not found:
+        raise InputError(f"{file}: has no episode; allowed: a file with one")
+    return list(found.values())
 
 
 def table(outcomes: Sequence[Outcome], resamples: int = 2000) -> pd.DataFrame:

@@ -42,6 +42,7 @@ BLOCK = 10  # steps
 LONGEST = 2.0  # runs: no step is trained once so much has been
 CURE = "the proven cure"
 QUESTIONS = 50  # questions in an episode at most
+OVER = f"over {QUESTIONS} questions"
 
 
 @dataclass
@@ -97,9 +98,14 @@ class Episode:
         return self.declared.steps
 
     @property
+    def again(self) -> int:
+        """Steps that were trained again."""
+        return max(0, self.trained - self.step)
+
+    @property
     def spent(self) -> float:
         """Steps trained again and prices, in runs."""
-        return max(0, self.trained - self.step) / self.planned + self.priced
+        return self.again / self.planned + self.priced
 
     @property
     def job(self) -> Job:
@@ -132,7 +138,7 @@ class Episode:
         if action.asks:
             self.asked += 1
             if self.asked > QUESTIONS:
-                done.note = f"over {QUESTIONS} questions"
+                done.note = OVER
                 return
         self.priced += action.price
         if action.kind is Kind.STOP:

@@ -32,6 +32,12 @@ def test_a_row_a_policy_and_episodes_that_are_gone_on_with(call, here):
     assert (here / "episodes.jsonl").read_text() == kept
     (row,) = json.loads(again.out)
     assert (row["policy"], row["episodes"], row["spent"]) == ("never", 3, 0)
+    assert call("rescue", "sample", "--rescore", "episodes.jsonl").out == first.out
+    cheaper = call("rescue", "sample", "--rescore", "episodes.jsonl", "--price", "stop=1", "--json")
+    assert {row["policy"]: row["spent"] > 0 for row in json.loads(cheaper.out)} == {
+        "never": False,
+        "stop_at_alarm": True,
+    }
 
 
 MINE = """class Mine:
@@ -73,6 +79,9 @@ def test_a_policy_that_can_not_be_loaded_is_refused(call, here):
 def test_what_is_not_allowed_is_refused(call, here):
     call("rescue", "sample", "--policy", "nevr").refused("did you mean 'never'?")
     call("rescue", "sample", "--split", "private").refused("split: private is not allowed")
+    call("rescue", "sample", "--price", "restore=1").refused("price: not allowed without --rescore")
+    call("rescue", "sample", "--rescore", "x", "--policy", "never").refused("policy: not allowed beside --rescore")
+    call("rescue", "sample", "--rescore", "nowhere.jsonl").refused("nowhere.jsonl: can't be read (FileNotFoundError")
     call("rescue", "nowhere").refused("data set: 'nowhere' is not a folder")
     (here / "other.jsonl").write_text('{"profile": "full", "block": 10}\n')
     call(*SHORT, "--policy", "never", "--out", "other.jsonl").refused("or another --out")

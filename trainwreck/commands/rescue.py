@@ -51,9 +51,15 @@ LIMITS = {
 @click.option("--block", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Steps between decisions.")
 @click.option("--runs", type=click.IntRange(1), help="Only the first so many runs of each kind.")
 @click.option("--out", type=PATH, help="File to keep the episodes in; where it is there, it is gone on with.")
+@click.option("--rescore", type=PATH, help="Score this file of --out again, by DIR's labels; nothing is trained.")
+@click.option(
+    "--price", "prices", multiple=True, metavar="ACTION=RUNS", help="With --rescore: restore=0.05. May be repeated."
+)
 @partial(limits_options, texts=LIMITS)
 @as_json
+@click.pass_context
 def rescue(
+    context: click.Context,
     dir: Path,
     policies: Sequence[str],
     splits: Sequence[str],
@@ -61,6 +67,8 @@ def rescue(
     block: int,
     runs: int | None,
     out: Path | None,
+    rescore: Path | None,
+    prices: Sequence[str],
     limits: Limits,
     as_json: bool,
 ) -> None:
@@ -72,11 +80,23 @@ def rescue(
     """
     from trainwreck.evaluation.dataset.dataset import load
     from trainwreck.evaluation.replay.alarms import CONFINEMENT, confined_text
-    from trainwreck.scenarios.rescue.board import Oracle, play_all, table
+    from trainwreck.scenarios.rescue.actions import with_prices
+    from trainwreck.scenarios.rescue.board import Oracle, play_all, read_again, table
     from trainwreck.scenarios.rescue.outcomes import cases
     from trainwreck.scenarios.rescue.policies import BUILT_IN
     from trainwreck.scenarios.rescue.remote.opening import open_policy
 
+    if rescore is not None:
+        for name in ("policies", "splits", "profile", "block", "runs", "out"):
+            if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+                option = {"policies": "policy", "splits": "split"}.get(name, name)
+                raise InputError(
+                    f"{option}: not allowed beside --rescore, which takes all of the file; allowed: one of them"
+                )
+        outcomes = read_again(rescore, load(dir), with_prices(prices))
+        return print_json(_plain(table(outcomes))) if as_json else _print(outcomes)
+    if prices:
+        raise InputError("price: not allowed without --rescore; allowed: beside a file of --out")
     known: dict[str, Any] = {Oracle.name: Oracle, **{policy.name: policy for policy in BUILT_IN}}
     with ExitStack() as stack:
         playing = []

@@ -25,6 +25,7 @@ T = TypeVar("T")
 MOST_AT_ONCE = 32  # processes
 EPISODES = 100  # for each so many the time of `Limits.minutes`, as each begins a process
 GO_ON = "continue"
+LONGEST = 500  # characters of a status
 
 
 class NoAnswerError(Exception):
@@ -204,6 +205,6 @@ class Player:
             raise self._failed(f"{GARBAGE}: {printable_error(error)}") from None
 
     def _failed(self, status: str) -> NoAnswerError:
-        status = printable(status, 500)
+        status = printable(status, LONGEST)
         self.status = status if self.status == OK else self.status
         return NoAnswerError(status)
