@@ -123,7 +123,7 @@ def play_all(
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"policy: two are called {name!r}; allowed: one of each name")
-    found = _kept(out, head)
+    found = [] if out is None else kept(out, head)
     done = {(one.policy, one.run_id) for one in found}
     total = len(policies) * len(cases)
     for policy in policies:
@@ -137,16 +137,22 @@ def play_all(
                 progress(len(found), total, name)
             found += play(policy, left[start : start + at_once], profile, block)
             if out is not None:
-                lines = [json.dumps(head), *(json.dumps(one.to_json()) for one in found)]
-                write_text(out, "\n".join(lines) + "\n")
+                keep(out, head, found)
     if progress:
         progress(total, total, "")
     played = {(one.policy, one.run_id): one for one in found}
     return [played[name, case.spec.run_id] for name in names for case in cases]
 
 
-def _kept(out: Path | None, head: dict[str, Any]) -> list[Outcome]:
-    if out is None or not out.exists():
+def keep(out: Path, head: Mapping[str, Any], outcomes: Sequence[Outcome]) -> None:
+    """Write a file of outcomes. head: their profile and block."""
+    lines = [json.dumps(head), *(json.dumps(one.to_json()) for one in outcomes)]
+    write_text(out, "\n".join(lines) + "\n")
+
+
+def kept(out: Path, head: Mapping[str, Any]) -> list[Outcome]:
+    """The outcomes of a file, none where it is not there. Raises InputError for one of another profile or block."""
+    if not out.exists():
         return []
     first, found = read(out)
     if first != head:
@@ -170,12 +176,12 @@ def read_again(file: Path, data: DataSet, prices: Mapping[Kind | Part, float] = 
 
     Raises InputError for a file that can't be read, an episode of a run that the data set does not have, and one twice.
     """
-    head, kept = read(file)
+    head, every = read(file)
     if set(head) != {"profile", "block"} or head["profile"] not in ("common", "full") or type(head["block"]) is not int:
         raise InputError(f"{file}: is of {json.dumps(head)[:100]}; allowed: a file that --out wrote")
     known = {case.spec.run_id: case for case in cases(data, list(data.runs["split"].unique()), **head)}
     found: dict[tuple[str, str], Outcome] = {}
-    for one in kept:
+    for one in every:
         if one.run_id not in known:
             raise InputError(
                 f"{file}: {one.run_id!r} is not a run of {data.path}; allowed: the data set of its episodes"

@@ -142,11 +142,13 @@ class Outcome:
 
 def outcome(case: Case, episode: Episode, policy: str, diagnosis: tuple[str, ...] = ()) -> Outcome:
     """What an episode that has ended came to."""
+    trace = episode.trace()
+    final = trace.final_loss() if len(trace) else math.nan  # stopped before anything was trained
     acts = [done.step for done in episode.actions if done.action.acts or done.note == CURE]
     listed = [done for done in episode.actions if done.action.kind is not Kind.CONTINUE or done.note]
     return Outcome(
         policy=policy,
-        **_of_label(case, episode.trace().final_loss(), episode.ended),
+        **_of_label(case, final, episode.ended),
         spent=episode.spent,
         acted=min(acts, default=None),
         trained=episode.trained,

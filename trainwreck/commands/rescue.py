@@ -1,5 +1,6 @@
 """Rescue: policies on runs under way, and what they save."""
 
+import dataclasses
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -25,8 +26,9 @@ POLICIES = (
     "oracle", "never", "random", "always_roll_back", "stop_at_alarm", "lower_rate", "skip_as_palm", "halve_as_opt",
     "treat_cause",
 )  # fmt: skip
+AGENT_SECONDS = 600.0  # by default, for a call of an agent
 LIMITS = {
-    "--row-seconds": "Time for an answer, of policies of files, plug-ins and commands.",
+    "--row-seconds": "Time for an answer, of policies of files, plug-ins and commands; with --mcp 600 by default.",
     "--start-seconds": "Time to load a policy, and for its reset.",
     "--minutes": "Time of a policy for all episodes, for each 100 of them and at least once.",
     "--memory-mb": "MiB of memory for a policy's processes in an episode.",
@@ -55,6 +57,11 @@ LIMITS = {
 @click.option(
     "--price", "prices", multiple=True, metavar="ACTION=RUNS", help="With --rescore: restore=0.05. May be repeated."
 )
+@click.option(
+    "--mcp",
+    is_flag=True,
+    help="Let an agent act: tools of the Model Context Protocol on standard input and output. --policy is its name.",
+)
 @partial(limits_options, texts=LIMITS)
 @as_json
 @click.pass_context
@@ -69,6 +76,7 @@ def rescue(
     out: Path | None,
     rescore: Path | None,
     prices: Sequence[str],
+    mcp: bool,
     limits: Limits,
     as_json: bool,
 ) -> None:
@@ -97,6 +105,14 @@ def rescue(
         return print_json(_plain(table(outcomes))) if as_json else _print(outcomes)
     if prices:
         raise InputError("price: not allowed without --rescore; allowed: beside a file of --out")
+    if mcp:
+        from trainwreck.scenarios.rescue.remote.server import agent_of, serve
+
+        if context.get_parameter_source("row_seconds") is click.core.ParameterSource.DEFAULT:
+            limits = dataclasses.replace(limits, row_seconds=AGENT_SECONDS)
+        agent = agent_of(list(policies), POLICIES, out)
+        found = _chosen(cases(load(dir), splits or ("test",), profile, block), splits, runs)
+        return serve(agent(found, limits, profile=profile, block=block))
     known: dict[str, Any] = {Oracle.name: Oracle, **{policy.name: policy for policy in BUILT_IN}}
     with ExitStack() as stack:
         playing = []
@@ -105,11 +121,7 @@ def rescue(
                 known[name] = open_policy(name, limits, POLICIES)
                 stack.callback(known[name].close)
             playing.append(known[name])
-        found = cases(load(dir), splits or ("test",), profile, block)
-        if runs is not None:
-            found = [case for kind in dict.fromkeys(c.kind for c in found) for case in _first(found, kind, runs)]
-        if not found:
-            raise InputError(f"split: {', '.join(splits) or 'test'} is not allowed; allowed: one with runs to act on")
+        found = _chosen(cases(load(dir), splits or ("test",), profile, block), splits, runs)
         with progress("rescue") as tick:
             outcomes = play_all(playing, found, profile=profile, block=block, out=out, progress=tick)
     if as_json:
@@ -146,6 +158,15 @@ def _print(outcomes: "Sequence[Outcome]") -> None:
         failed = [one for one in outcomes if one.policy == name and one.status != OK]
         if failed:
             print(f"{name}: {len(failed)} episodes not ok, the first, {failed[0].run_id}: {failed[0].status}")
+
+
+def _chosen(found: "list[Case]", splits: Sequence[str], runs: int | None) -> "list[Case]":
+    """The runs to act on. Raises InputError where there is none."""
+    if runs is not None:
+        found = [case for kind in dict.fromkeys(c.kind for c in found) for case in _first(found, kind, runs)]
+    if not found:
+        raise InputError(f"split: {', '.join(splits) or 'test'} is not allowed; allowed: one with runs to act on")
+    return found
 
 
 def _first(found: "list[Case]", kind: str, runs: int) -> "list[Case]":

@@ -133,6 +133,20 @@ def test_stopping_a_healthy_run_is_harm(runs):
     assert not play(Never, [case])[0].harmed
 
 
+def test_a_run_that_is_stopped_before_it_begins_knows_nothing(runs):
+    faulty, _, untouched, twin = runs
+
+    class AtOnce(Never):
+        def act(self, seen):
+            return "stop"
+
+    case = case_of(faulty, untouched, twin, 24, 59)
+    (found,) = play(AtOnce, [case])
+    assert (found.trained, found.ended, found.within) == (0, "stopped", False)
+    assert math.isnan(found.final)
+    assert found.saved == pytest.approx(case.recoverable - (case.ceiling - case.twin))
+
+
 def test_the_oracle_is_the_proven_cure_and_leaves_healthy_runs_alone(runs):
     faulty, twin, untouched, final = runs
     visible = faulty.onset + 1
@@ -257,7 +271,7 @@ def test_kept_episodes_are_scored_again_without_training(runs, tmp_path, monkeyp
     ("price", "error"),
     [
         ("restore", "price: '' is not allowed"),
-        ("restor=1", "did you mean 'restore'?"),
+        ("restores=1", "did you mean 'restore'?"),
         ("restore=code=1", "price: 'restore=code' is not allowed"),
         ("rate=0.1=1", "price: 'rate=0.1' is not allowed"),
         ("restore=nan", "price restore: 'nan' is not allowed; allowed: 0 to 100, in runs"),
