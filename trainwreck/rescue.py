@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from trainwreck.scenarios.rescue.actions import PRICES, TABLE, Action, Kind, Part
     from trainwreck.scenarios.rescue.board import Oracle, play, play_all, table
     from trainwreck.scenarios.rescue.environment import RescueEnv, RescueVectorEnv
-    from trainwreck.scenarios.rescue.episode import Episode, Observation, advance
+    from trainwreck.scenarios.rescue.episode import Episode, advance
+    from trainwreck.scenarios.rescue.observation import Observation
     from trainwreck.scenarios.rescue.outcomes import Case, Outcome, cases
     from trainwreck.scenarios.rescue.policies import BUILT_IN, Policy, treatment
+    from trainwreck.scenarios.rescue.remote.opening import open_policy
 
 __all__ = [
     "BUILT_IN",
@@ -36,6 +38,7 @@ __all__ = [
     "RescueVectorEnv",
     "advance",
     "cases",
+    "open_policy",
     "play",
     "play_all",
     "register",
@@ -48,9 +51,11 @@ _HOMES = {
     "actions": ("PRICES", "TABLE", "Action", "Kind", "Part"),
     "board": ("Oracle", "play", "play_all", "table"),
     "environment": ("RescueEnv", "RescueVectorEnv"),
-    "episode": ("Episode", "Observation", "advance"),
+    "episode": ("Episode", "advance"),
+    "observation": ("Observation",),
     "outcomes": ("Case", "Outcome", "cases"),
     "policies": ("BUILT_IN", "Policy", "treatment"),
+    "remote.opening": ("open_policy",),
 }
 
 

@@ -17,6 +17,7 @@ MODULES = {
     "Rescue": (
         "scenarios.rescue.actions",
         "scenarios.rescue.episode",
+        "scenarios.rescue.observation",
         "scenarios.rescue.outcomes",
         "scenarios.rescue.board",
         "scenarios.rescue.policies",

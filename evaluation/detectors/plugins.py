@@ -10,21 +10,21 @@ from trainwreck.evaluation.detectors.registry import GROUP, is_builtin
 from trainwreck.evaluation.errors import InputError
 
 
-def plugins() -> dict[str, list[EntryPoint]]:
-    """Entry points by name, sorted, and by "distribution:name", which nobody can take from another."""
+def plugins(group: str = GROUP) -> dict[str, list[EntryPoint]]:
+    """Entry points of a group by name, sorted, and by "distribution:name", which nobody can take from another."""
     found: dict[str, list[EntryPoint]] = {}
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, _home(entry))):
+    for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, _home(entry))):
         found.setdefault(entry.name, []).append(entry)
         found.setdefault(f"{_home(entry)}:{entry.name}", []).append(entry)
     return found
 
 
-def plugin(name: str, known: dict[str, list[EntryPoint]]) -> EntryPoint:
-    """The one of a name that is known. Raises InputError where several packages have it."""
+def plugin(name: str, known: dict[str, list[EntryPoint]], what: str = "detector") -> EntryPoint:
+    """The one of a name that is known. what: it is, for errors. Raises InputError where several packages have it."""
     first, *others = known[name]
     if others:
         full = [f"{_home(entry)}:{entry.name}" for entry in known[name]]
-        raise InputError(f"detector: {name!r} is not allowed, several packages have it; allowed: {', '.join(full)}")
+        raise InputError(f"{what}: {name!r} is not allowed, several packages have it; allowed: {', '.join(full)}")
     return first
 
 

@@ -5,7 +5,7 @@ something right (`restore`) sets it as the declared configuration has it, whethe
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, TypeGuard
@@ -76,6 +76,7 @@ PRICES: dict[Kind | Part, float] = {
     Kind.RESTORE: 0.1,
     Part.SETTINGS: 0.02,  # restored; no code is repaired
 }
+HIGHEST = 100.0  # price
 RANGES = {
     Kind.RATE: (0.1, 3.0),
     Kind.REWARM: (1.0, 1e5),
@@ -141,8 +142,7 @@ class Action:
     @property
     def price(self) -> float:
         """What it costs, in runs, beside steps trained again."""
-        usual = PRICES.get(self.kind, 0.0)
-        return PRICES.get(Part(self.value), usual) if self.kind is Kind.RESTORE else usual
+        return price_of(self.kind.value, None if self.value is None else str(self.value), PRICES)
 
     @property
     def asks(self) -> bool:
@@ -172,6 +172,35 @@ class Action:
     def _refused(self, allowed: str) -> InputError:
         value = f"{self.value:g}" if isinstance(self.value, (int, float)) else repr(str(self.value)[:60])
         return InputError(f"action {self.kind.value}: {value} is not allowed; allowed: {allowed}")
+
+
+def price_of(name: str, value: str | None, prices: Mapping[Kind | Part, float]) -> float:
+    """What an action costs, in runs, of its name and its value as they are written. 0 for one without a price."""
+    usual = prices.get(Kind(name), 0.0)
+    return prices.get(Part(value), usual) if name == Kind.RESTORE.value else usual
+
+
+def with_prices(texts: Iterable[str]) -> dict[Kind | Part, float]:
+    """`PRICES` with others in their place: "restore=0.05", "restore=settings=0.01", "rate=0.02", in runs.
+
+    Raises InputError.
+    """
+    found = dict(PRICES)
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        head, _, part = name.partition("=")
+        if head not in {kind.value for kind in Kind}:
+            raise unknown("price", head, [kind.value for kind in Kind])
+        if part and (head != Kind.RESTORE.value or part not in {one.value for one in Part}):
+            raise unknown("price", name, [f"{Kind.RESTORE.value}={one.value}" for one in Part])
+        try:
+            price = float(number)
+        except ValueError:
+            price = -1.0
+        if not 0.0 <= price <= HIGHEST:
+            raise InputError(f"price {name}: {number[:20]!r} is not allowed; allowed: 0 to {HIGHEST:g}, in runs")
+        found[Part(part) if part else Kind(head)] = price
+    return found
 
 
 _NAMES: dict[Kind, tuple[str, ...] | Callable[[str], bool]] = {

@@ -2,20 +2,23 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.errors import InputError, printable
 from trainwreck.evaluation.files import write_text
+from trainwreck.evaluation.replay.alarms import GARBAGE, OK
 from trainwreck.evaluation.scoring.metrics.bootstrap import ANY, SHARE, Bootstrap, Ratio
-from trainwreck.scenarios.rescue.actions import Action
+from trainwreck.scenarios.rescue.actions import PRICES, Action, Kind, Part
 from trainwreck.scenarios.rescue.episode import BLOCK, QUESTIONS, Episode, advance
-from trainwreck.scenarios.rescue.outcomes import Case, Outcome, outcome
+from trainwreck.scenarios.rescue.outcomes import Case, Outcome, cases, outcome, rescored
 from trainwreck.scenarios.rescue.policies import Policy
+from trainwreck.scenarios.rescue.remote.player import LONGEST, ConfinedPolicy, NoAnswerError, Player
 
 AT_ONCE = 32  # episodes trained side by side
 ORACLE = "oracle"
@@ -29,34 +32,46 @@ class Oracle:
     rule = "the proven cure at the first border of blocks after the visible step"
 
 
-def name_of(policy: type[Any]) -> str:
+Playing = type[Policy] | type[Oracle] | ConfinedPolicy
+"""What makes a policy for an episode: a class, or a policy of others that was opened."""
+
+
+def name_of(policy: Any) -> str:
     """A policy's name, or that of its class."""
     return getattr(policy, "name", "") or policy.__name__
 
 
-def play(
-    policy: "type[Policy] | type[Oracle]", cases: Sequence[Case], profile: str = "common", block: int = BLOCK
-) -> list[Outcome]:
+def play(policy: Playing, cases: Sequence[Case], profile: str = "common", block: int = BLOCK) -> list[Outcome]:
     """Episodes of one policy, trained side by side.
 
-    policy: a class, of which an object is made for each episode. What `act` returns and is no action, or not allowed
-    here, counts as `continue`, and shows among the actions with the reason.
+    policy: of which an object is made for each episode. What `act` returns and is no action, or not allowed here,
+    counts as `continue`, and shows among the actions with the reason; the first such is the episode's status.
     """
     name = name_of(policy)
     episodes = [Episode(case.spec, profile, block) for case in cases]
-    players = [None if policy is Oracle else policy() for _ in cases]
-    for case, player in zip(cases, players, strict=True):
-        if player is not None:
-            player.reset(case.spec.seed)  # type: ignore[union-attr]
-    while not all(one.ended for one in episodes):
-        for case, player, one in zip(cases, players, episodes, strict=True):
-            if one.ended:
-                continue
-            if player is None:
-                _cure(case, one)
-            else:
-                _act(player, one)
-        advance(episodes)
+    players: list[Any] = [None if policy is Oracle else policy() for _ in cases]
+    try:
+        for case, player in zip(cases, players, strict=True):
+            if player is not None:
+                player.reset(case.spec.seed)
+        while not all(one.ended for one in episodes):
+            for case, player, one in zip(cases, players, episodes, strict=True):
+                if one.ended:
+                    continue
+                if player is None:
+                    _cure(case, one)
+                else:
+                    _act(player, one)
+            advance(episodes)
+            for player, one in zip(players, episodes, strict=True):
+                if one.ended and isinstance(player, Player):
+                    player.finish()
+    finally:
+        for player in players:
+            if isinstance(player, Player):
+                player.close()
+    for player, one in zip(players, episodes, strict=True):
+        one.status = getattr(player, "status", OK) if one.status == OK else one.status
     return [
         outcome(case, one, name, tuple(getattr(player, "causes", ())))
         for case, player, one in zip(cases, players, episodes, strict=True)
@@ -72,13 +87,17 @@ def _cure(case: Case, one: Episode) -> None:
 def _act(player: Any, one: Episode) -> None:
     """Let a policy act: questions first, as many as an episode has answers to."""
     while True:
-        chosen = player.act(one.observation())
+        try:
+            chosen = player.act(one.observation())
+        except NoAnswerError as error:
+            one.refuse(str(error))
+            return
         try:
             action = Action.parse(chosen) if isinstance(chosen, str) else chosen
             if not isinstance(action, Action):
                 raise InputError(f"action: {str(chosen)[:60]!r} is not allowed; allowed: an Action, or its text")
         except InputError as error:
-            one.refuse(str(error))
+            one.refuse(printable(f"{GARBAGE}: {error}", LONGEST))
             return
         one.act(action)
         if not action.asks or one.asked > QUESTIONS:
@@ -86,7 +105,7 @@ def _act(player: Any, one: Episode) -> None:
 
 
 def play_all(
-    policies: "Sequence[type[Any]]",
+    policies: Sequence[Any],
     cases: Sequence[Case],
     *,
     profile: str = "common",
@@ -94,38 +113,85 @@ def play_all(
     out: Path | None = None,
     progress: Progress | None = None,
 ) -> list[Outcome]:
-    """Episodes of several policies. out: a file of outcomes, one a line, that is gone on with where it is there.
+    """Episodes of several policies, in the order of these and of the cases.
 
-    Raises InputError for a file of another profile or block.
+    out: a file of outcomes, one a line, that is gone on with where it is there. Raises InputError for a file of another
+    profile or block, and for two policies of one name.
     """
     head = {"profile": profile, "block": block}
-    found = _kept(out, head)
+    names = [name_of(policy) for policy in policies]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"policy: two are called {name!r}; allowed: one of each name")
+    found = [] if out is None else kept(out, head)
     done = {(one.policy, one.run_id) for one in found}
     total = len(policies) * len(cases)
     for policy in policies:
         name = name_of(policy)
         left = [case for case in cases if (name, case.spec.run_id) not in done]
-        for start in range(0, len(left), AT_ONCE):
+        at_once = AT_ONCE
+        if isinstance(policy, ConfinedPolicy):
+            left, at_once = policy.drawn(left), policy.at_once
+        for start in range(0, len(left), at_once):
             if progress:
                 progress(len(found), total, name)
-            found += play(policy, left[start : start + AT_ONCE], profile, block)
+            found += play(policy, left[start : start + at_once], profile, block)
             if out is not None:
-                lines = [json.dumps(head), *(json.dumps(one.to_json()) for one in found)]
-                write_text(out, "\n".join(lines) + "\n")
+                keep(out, head, found)
     if progress:
         progress(total, total, "")
-    wanted = {name_of(policy) for policy in policies}
-    runs = {case.spec.run_id for case in cases}
-    return [one for one in found if one.policy in wanted and one.run_id in runs]
+    played = {(one.policy, one.run_id): one for one in found}
+    return [played[name, case.spec.run_id] for name in names for case in cases]
 
 
-def _kept(out: Path | None, head: dict[str, Any]) -> list[Outcome]:
-    if out is None or not out.exists():
+def keep(out: Path, head: Mapping[str, Any], outcomes: Sequence[Outcome]) -> None:
+    """Write a file of outcomes. head: their profile and block."""
+    lines = [json.dumps(head), *(json.dumps(one.to_json()) for one in outcomes)]
+    write_text(out, "\n".join(lines) + "\n")
+
+
+def kept(out: Path, head: Mapping[str, Any]) -> list[Outcome]:
+    """The outcomes of a file, none where it is not there. Raises InputError for one of another profile or block."""
+    if not out.exists():
         return []
-    first, *rest = out.read_text(encoding="utf-8").splitlines()
-    if json.loads(first) != head:
-        raise InputError(f"{out}: is of {first}; allowed: {json.dumps(head)}, or another --out")
-    return [Outcome.from_json(json.loads(line)) for line in rest]
+    first, found = read(out)
+    if first != head:
+        raise InputError(f"{out}: is of {json.dumps(first)}; allowed: {json.dumps(head)}, or another --out")
+    return found
+
+
+def read(file: Path) -> tuple[dict[str, Any], list[Outcome]]:
+    """Profile and block of a file of episodes, and its outcomes. Raises InputError for what is no such file."""
+    try:
+        first, *rest = file.read_text(encoding="utf-8").splitlines()
+        head, found = json.loads(first), [Outcome.from_json(json.loads(line)) for line in rest]
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        why = printable(f"{type(error).__name__}: {error}", 200)
+        raise InputError(f"{file}: can't be read ({why}); allowed: a file that --out wrote") from None
+    return head, found
+
+
+def read_again(file: Path, data: DataSet, prices: Mapping[Kind | Part, float] = PRICES) -> list[Outcome]:
+    """The outcomes of a file, by the labels of a data set and by prices; nothing is trained.
+
+    Raises InputError for a file that can't be read, an episode of a run that the data set does not have, and one twice.
+    """
+    head, every = read(file)
+    if set(head) != {"profile", "block"} or head["profile"] not in ("common", "full") or type(head["block"]) is not int:
+        raise InputError(f"{file}: is of {json.dumps(head)[:100]}; allowed: a file that --out wrote")
+    known = {case.spec.run_id: case for case in cases(data, list(data.runs["split"].unique()), **head)}
+    found: dict[tuple[str, str], Outcome] = {}
+    for one in every:
+        if one.run_id not in known:
+            raise InputError(
+                f"{file}: {one.run_id!r} is not a run of {data.path}; allowed: the data set of its episodes"
+            )
+        if (one.policy, one.run_id) in found:
+            raise InputError(f"{file}: {one.policy!r} has {one.run_id} twice; allowed: once")
+        found[one.policy, one.run_id] = rescored(known[one.run_id], one, prices)
+    if not found:
+        raise InputError(f"{file}: has no episode; allowed: a file with one")
+    return list(found.values())
 
 
 def table(outcomes: Sequence[Outcome], resamples: int = 2000) -> pd.DataFrame:
@@ -134,11 +200,12 @@ def table(outcomes: Sequence[Outcome], resamples: int = 2000) -> pd.DataFrame:
     recovered: net nats saved over those recoverable, of the rescuable runs. rescued: share of these that ended within
     tolerance of the twin. harmed: share of healthy and look-alike runs that ended worse than untouched by more than the
     tolerance, or were stopped. spent: mean cost in runs over all episodes. delay: median steps from the visible step to
-    the first action in rescued runs. diagnosed: share of failing runs whose first named cause is right.
+    the first action in rescued runs. diagnosed: share of failing runs whose first named cause is right. failed: number
+    of episodes whose status is not ok. The order of the outcomes changes nothing.
     """
     rows = []
-    for policy in dict.fromkeys(one.policy for one in outcomes):
-        mine = [one for one in outcomes if one.policy == policy]
+    for policy in sorted({one.policy for one in outcomes}):
+        mine = sorted((one for one in outcomes if one.policy == policy), key=lambda one: one.run_id)
         rescuable = np.array([one.rescuable for one in mine])
         bystander = np.array([one.kind in ("healthy", "look-alike") for one in mine])
         failing = ~bystander
@@ -163,8 +230,9 @@ def table(outcomes: Sequence[Outcome], resamples: int = 2000) -> pd.DataFrame:
         row: dict[str, Any] = {"policy": policy, "episodes": len(mine), "rescuable": int(rescuable.sum())}
         for name, estimate in found.items():
             row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-        rows.append(row | {"delay": float(np.median(waits)) if waits else math.nan})
-    return pd.DataFrame(rows).sort_values("recovered", ascending=False, ignore_index=True)
+        delay = float(np.median(waits)) if waits else math.nan
+        rows.append(row | {"delay": delay, "failed": sum(one.status != OK for one in mine)})
+    return pd.DataFrame(rows).sort_values("recovered", ascending=False, ignore_index=True, kind="stable")
 
 
 def _rescued(one: Outcome) -> bool:

@@ -23,7 +23,8 @@ from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.dataset.trace import SCALARS
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.rescue.actions import TABLE
-from trainwreck.scenarios.rescue.episode import BLOCK, QUESTIONS, Episode, Observation, advance
+from trainwreck.scenarios.rescue.episode import BLOCK, QUESTIONS, Episode, advance
+from trainwreck.scenarios.rescue.observation import Observation
 from trainwreck.scenarios.rescue.outcomes import Case, cases, outcome
 
 Observed = dict[str, np.ndarray]

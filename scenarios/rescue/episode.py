@@ -24,6 +24,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.detectors.registry import load_detector
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.replay.alarms import OK
 from trainwreck.evaluation.replay.profiles import observe
 from trainwreck.evaluation.replay.replay import replay
 from trainwreck.evaluation.replay.rows import rows
@@ -31,6 +32,7 @@ from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import fits, layout
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.rescue.actions import Action, Kind, Restore, changes
+from trainwreck.scenarios.rescue.observation import Observation
 from trainwreck.scenarios.spec.faults import At, LogEdit, State, StateEdit
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec
@@ -40,24 +42,7 @@ BLOCK = 10  # steps
 LONGEST = 2.0  # runs: no step is trained once so much has been
 CURE = "the proven cure"
 QUESTIONS = 50  # questions in an episode at most
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What a policy gets before a block.
-
-    step: the next step to train. planned: steps of the run. rows: what was logged since the last observation, as the
-    profile shows it; after a rollback from the checkpoint's step on. history: every row of the run as it is now.
-    spent: in runs, of steps trained again and prices. answer: to the last question, in words; empty without one.
-    """
-
-    step: int
-    planned: int
-    rows: list[Row]
-    history: list[Row]
-    spent: float
-    rolled_back: bool = False
-    answer: str = ""
+OVER = f"over {QUESTIONS} questions"
 
 
 @dataclass
@@ -73,7 +58,8 @@ class Done:
 class Episode:
     """A run under way. `advance` trains; see `observation` for what a policy is shown.
 
-    spec: the run of a plan; a role other than faulty has no fault. profile: of what is logged.
+    spec: the run of a plan; a role other than faulty has no fault. profile: of what is logged. status: `ok`, or the
+    first answer that was no action.
     """
 
     spec: RunSpec
@@ -84,6 +70,7 @@ class Episode:
     trained: int = 0
     priced: float = 0.0  # runs
     ended: str = ""  # why: end, stopped, non-finite, budget
+    status: str = OK
 
     def __post_init__(self) -> None:
         if not 1 <= self.block <= self.spec.setup.steps:
@@ -100,7 +87,7 @@ class Episode:
         self.looked_back: dict[int, State] = {}  # states that a change of the past or the cure takes something from
         self.parts: list[Trace] = []
         self.shown_from = 0
-        self.extra: set[str] = set()
+        self.extra: dict[str, int] = {}  # signals that were asked for, to the step from which on they are logged
         self.asked = 0
         self._rolled_back, self._answer = False, ""
         self._bad_at_last: bool = False
@@ -111,9 +98,14 @@ class Episode:
         return self.declared.steps
 
     @property
+    def again(self) -> int:
+        """Steps that were trained again."""
+        return max(0, self.trained - self.step)
+
+    @property
     def spent(self) -> float:
         """Steps trained again and prices, in runs."""
-        return max(0, self.trained - self.step) / self.planned + self.priced
+        return self.again / self.planned + self.priced
 
     @property
     def job(self) -> Job:
@@ -146,20 +138,24 @@ class Episode:
         if action.asks:
             self.asked += 1
             if self.asked > QUESTIONS:
-                done.note = f"over {QUESTIONS} questions"
+                done.note = OVER
                 return
         self.priced += action.price
         if action.kind is Kind.STOP:
             self.ended = "stopped"
         elif action.kind is Kind.ASK_SIGNAL:
-            self.extra.add(str(action.value))
+            self.extra.setdefault(str(action.value), self.step)
         elif action.kind is Kind.ASK_DETECTOR:
             self._answer = self._ask(str(action.value))
         else:
             done.note = self._change(action)
 
     def refuse(self, why: str) -> None:
-        """Go on untouched where what a policy answered is no action; the reason is kept with the actions."""
+        """Go on untouched where what a policy answered is no action; the reason is kept with the actions.
+
+        why: a kind of `alarms.FAILURES_OF_A_DETECTOR`, a colon and what happened; the first one is the status.
+        """
+        self.status = why if self.status == OK else self.status
         self.actions.append(Done(self.step, Action(Kind.CONTINUE), why))
         self.shown_from, self._rolled_back, self._answer = self.step, False, ""
 
@@ -190,6 +186,7 @@ class Episode:
         self.applied = [dataclasses.replace(at, step=min(at.step, max(target, _earliest(at)))) for at in self.applied]
         self.parts = [part for part in self.parts if part.steps[0] < target]
         self.checkpoints = {step: kept for step, kept in self.checkpoints.items() if step <= target}
+        self.extra = {name: min(step, target) for name, step in self.extra.items()}
         self.entry = self.checkpoints[target]
         self.step = self.shown_from = target
         self._rolled_back, self._bad_at_last = True, False
@@ -234,7 +231,10 @@ class Episode:
         if not self.extra:
             return shown
         full = {row["step"]: row for row in rows(trace)}
-        return [{**row, **{name: full[row["step"]][name] for name in self.extra}} for row in shown]
+        return [
+            {**row, **{name: full[row["step"]][name] for name, since in self.extra.items() if row["step"] >= since}}
+            for row in shown
+        ]
 
     def due(self) -> tuple[Job, int, set[int]]:
         """The next block: its job, the step before which it ends, and the steps whose state is kept."""

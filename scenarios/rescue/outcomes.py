@@ -16,7 +16,7 @@ return is not before the first border of blocks after its visible step, which is
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +24,11 @@ import pandas as pd
 
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import FAILURES, Harm, RunKind
-from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.errors import InputError, unknown
+from trainwreck.evaluation.replay.alarms import OK
 from trainwreck.evaluation.replay.profiles import visible_step
-from trainwreck.scenarios.rescue.actions import Kind
-from trainwreck.scenarios.rescue.episode import BLOCK, CURE, Episode
+from trainwreck.scenarios.rescue.actions import PRICES, Kind, Part, price_of
+from trainwreck.scenarios.rescue.episode import BLOCK, CURE, OVER, Episode
 from trainwreck.scenarios.spec.run_spec import RunSpec
 
 KINDS = (*FAILURES, RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
@@ -90,7 +91,9 @@ class Case:
 class Outcome:
     """One episode. Losses and what is saved in nats, `spent` in runs; acted: step of the first action, None without.
 
-    diagnosis: causes that the policy named, the likeliest first.
+    diagnosis: causes that the policy named, the likeliest first. status: `ok`, or the first answer that could not be
+    used or how the policy was lost: a kind of `alarms.FAILURES_OF_A_DETECTOR`, a colon and what happened. planned:
+    steps of the run; again: steps that were trained again.
     """
 
     policy: str
@@ -114,6 +117,9 @@ class Outcome:
     diagnosis: tuple[str, ...]
     causes: tuple[str, ...]
     actions: tuple[tuple[int, str, str], ...]
+    status: str = OK
+    planned: int = 0
+    again: int = 0
 
     @property
     def net(self) -> float:
@@ -127,7 +133,7 @@ class Outcome:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Outcome":
-        """The inverse of `to_json`."""
+        """The inverse of `to_json`. Raises KeyError, TypeError and ValueError for what is none."""
         lists = {name: tuple(content[name]) for name in ("diagnosis", "causes")}
         actions = tuple((step, action, note) for step, action, note in content["actions"])
         final = math.nan if content["final"] is None else content["final"]
@@ -136,34 +142,61 @@ class Outcome:
 
 def outcome(case: Case, episode: Episode, policy: str, diagnosis: tuple[str, ...] = ()) -> Outcome:
     """What an episode that has ended came to."""
-    final = episode.trace().final_loss()
-    saved = case.recoverable - case.away(final)
-    lost = 0.0 if case.failing else -saved
+    trace = episode.trace()
+    final = trace.final_loss() if len(trace) else math.nan  # stopped before anything was trained
     acts = [done.step for done in episode.actions if done.action.acts or done.note == CURE]
     listed = [done for done in episode.actions if done.action.kind is not Kind.CONTINUE or done.note]
     return Outcome(
         policy=policy,
-        run_id=case.spec.run_id,
-        scenario=case.spec.scenario,
-        kind=case.kind,
-        seed=case.spec.seed,
-        base=case.spec.base,
-        rescuable=case.rescuable,
-        visible=case.visible,
-        final=final,
-        saved=saved,
+        **_of_label(case, final, episode.ended),
         spent=episode.spent,
-        worth=case.worth,
-        recoverable=case.recoverable,
-        within=case.away(final) <= case.tolerance,
-        harmed=not case.failing and (lost > case.tolerance or episode.ended == "stopped"),
         acted=min(acts, default=None),
         trained=episode.trained,
         ended=episode.ended,
         diagnosis=diagnosis,
-        causes=case.causes,
         actions=tuple((done.step, str(done.action), done.note) for done in listed),
+        status=episode.status,
+        planned=episode.planned,
+        again=episode.again,
     )
+
+
+def rescored(case: Case, kept: Outcome, prices: Mapping[Kind | Part, float] = PRICES) -> Outcome:
+    """A kept outcome by the label of its run and by prices; nothing is trained. What the policy saw of prices stays.
+
+    Raises InputError for one that was kept without its steps, and for an action that no episode has.
+    """
+    if kept.planned != case.spec.setup.steps:
+        raise InputError(f"episode of {kept.run_id}: has {kept.planned} steps; allowed: {case.spec.setup.steps}")
+    priced = 0.0  # added one after another, as an episode does
+    for _, text, note in kept.actions:
+        name, equals, value = text.partition("=")
+        if name not in {kind.value for kind in Kind}:
+            raise unknown(f"episode of {kept.run_id}: action", name[:60], [kind.value for kind in Kind])
+        priced += 0.0 if note == OVER else price_of(name, value if equals else None, prices)
+    fresh = _of_label(case, kept.final, kept.ended)
+    return dataclasses.replace(kept, **fresh, spent=kept.again / kept.planned + priced)
+
+
+def _of_label(case: Case, final: float, ended: str) -> dict[str, Any]:
+    """The fields of an outcome that its run's label and its final loss give."""
+    saved = case.recoverable - case.away(final)
+    return {
+        "run_id": case.spec.run_id,
+        "scenario": case.spec.scenario,
+        "kind": case.kind,
+        "seed": case.spec.seed,
+        "base": case.spec.base,
+        "rescuable": case.rescuable,
+        "visible": case.visible,
+        "final": final,
+        "saved": saved,
+        "worth": case.worth,
+        "recoverable": case.recoverable,
+        "within": case.away(final) <= case.tolerance,
+        "harmed": not case.failing and (-saved > case.tolerance or ended == "stopped"),
+        "causes": case.causes,
+    }
 
 
 def cases(data: DataSet, splits: Sequence[str], profile: str, block: int = BLOCK) -> list[Case]:

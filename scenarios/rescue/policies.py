@@ -13,7 +13,7 @@ from trainwreck.evaluation.detectors.base import Detector, Row, normalise
 from trainwreck.evaluation.detectors.registry import AllowedCauses, load_detector
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.rescue.actions import TABLE, Action, Kind, Part
-from trainwreck.scenarios.rescue.episode import Observation
+from trainwreck.scenarios.rescue.observation import Observation
 from trainwreck.scenarios.spec import faults
 from trainwreck.scenarios.spec.faults import Change, FaultKind
 from trainwreck.scenarios.spec.registry import scenario

@@ -32,11 +32,59 @@ def test_a_row_a_policy_and_episodes_that_are_gone_on_with(call, here):
     assert (here / "episodes.jsonl").read_text() == kept
     (row,) = json.loads(again.out)
     assert (row["policy"], row["episodes"], row["spent"]) == ("never", 3, 0)
+    assert call("rescue", "sample", "--rescore", "episodes.jsonl").out == first.out
+    cheaper = call("rescue", "sample", "--rescore", "episodes.jsonl", "--price", "stop=1", "--json")
+    assert {row["policy"]: row["spent"] > 0 for row in json.loads(cheaper.out)} == {
+        "never": False,
+        "stop_at_alarm": True,
+    }
+
+
+MINE = """class Mine:
+    def reset(self, seed):
+        pass
+
+    def act(self, seen):
+        return "explode" if seen.step == 100 else "continue"
+"""
+
+
+def test_a_policy_of_a_file_runs_beside_the_built_in_ones_and_what_it_did_wrong_is_told(call, here):
+    (here / "mine.py").write_text(MINE)
+    words = (*SHORT, "--policy", "mine.py:Mine", "--policy", "never", "--out", "episodes.jsonl")
+    found = call(*words)
+    assert found.code == 0
+    lines = {line.split()[0]: line.split()[1:] for line in found.out.splitlines()[1:3]}
+    assert lines["mine.py:Mine"] == lines["never"]
+    assert "mine.py:Mine: 3 episodes not ok, the first, r" in found.out
+    assert ": garbage: action: 'explode' is not allowed; allowed: continue, stop" in found.out
+    assert "mine.py:Mine: in a process of its own in each episode, confined by " in found.out
+    kept = [json.loads(line) for line in (here / "episodes.jsonl").read_text().splitlines()[1:]]
+    assert {one["policy"]: one["status"].partition(":")[0] for one in kept} == {
+        "mine.py:Mine": "garbage",
+        "never": "ok",
+    }
+    rows = {row["policy"]: row for row in json.loads(call(*words, "--json").out)}
+    assert (rows["mine.py:Mine"]["failed"], rows["never"]["failed"]) == (3, 0)
+
+
+def test_a_policy_that_can_not_be_loaded_is_refused(call, here):
+    (here / "mine.py").write_text("class Mine: pass")
+    call(*SHORT, "--policy", "mine.py:Mine").refused("policy mine.py: Mine is not a policy, it has no reset and act")
+    call(*SHORT, "--policy", "none.py:Mine").refused("policy none.py: no such file")
+    call(*SHORT, "--policy", "cmd:").refused("policy: 'cmd:' is not allowed; allowed: cmd:PROGRAM WORD ...")
+    call(*SHORT, "--policy", "never", "--row-seconds", "0").refused("row_seconds: 0.0 is not allowed")
 
 
 def test_what_is_not_allowed_is_refused(call, here):
     call("rescue", "sample", "--policy", "nevr").refused("did you mean 'never'?")
     call("rescue", "sample", "--split", "private").refused("split: private is not allowed")
+    call("rescue", "sample", "--price", "restore=1").refused("price: not allowed without --rescore")
+    call("rescue", "sample", "--rescore", "x", "--policy", "never").refused("policy: not allowed beside --rescore")
+    call("rescue", "sample", "--rescore", "nowhere.jsonl").refused("nowhere.jsonl: can't be read (FileNotFoundError")
+    call("rescue", "sample", "--mcp").refused("out: none is not allowed beside --mcp; allowed: a file")
+    call("rescue", "sample", "--mcp", "--policy", "never").refused("policy: 'never' is not allowed beside --mcp")
+    call("rescue", "sample", "--mcp", "--policy", "a", "--policy", "b").refused("allowed: one name of the agent")
     call("rescue", "nowhere").refused("data set: 'nowhere' is not a folder")
     (here / "other.jsonl").write_text('{"profile": "full", "block": 10}\n')
     call(*SHORT, "--policy", "never", "--out", "other.jsonl").refused("or another --out")

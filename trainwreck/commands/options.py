@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -127,11 +127,13 @@ _UNRANKED = (
 )
 
 
-def limits_options(command: Callable[..., Any], *, ranked: bool = True) -> Any:
+def limits_options(command: Callable[..., Any], *, ranked: bool = True, texts: Mapping[str, str] | None = None) -> Any:
     """Options of what a detector in a process of its own may take; the command gets them as `limits`.
 
     ranked: detectors get one row at a time and are confined as far as the system can; else there are options for both.
+    texts: help by option, where it is not a detector that runs.
     """
+    others = texts or {}
     names = [option.removeprefix("--").replace("-", "_") for option, _, _ in _LIMITS]
 
     @wraps(command)
@@ -143,7 +145,7 @@ def limits_options(command: Callable[..., Any], *, ranked: bool = True) -> Any:
         return command(*words, limits=limits, **others)
 
     options = [
-        click.option(option, type=float, default=default, show_default=True, help=text)
+        click.option(option, type=float, default=default, show_default=True, help=others.get(option, text))
         for option, default, text in _LIMITS
     ]
     readable = click.option(
@@ -151,7 +153,7 @@ def limits_options(command: Callable[..., Any], *, ranked: bool = True) -> Any:
         multiple=True,
         type=PATH,
         default=(),
-        help="What else detectors may read. May be repeated.",
+        help=others.get("--readable", "What else detectors may read. May be repeated."),
     )
     for option in reversed((*options, readable, *(() if ranked else _UNRANKED))):
         limited = option(limited)

@@ -45,39 +45,51 @@ def open_detector(
         raise unknown("detector", name, [*builtin_detectors(), *installed])
     entry = plugin(name, installed)
     what = {"name": entry.name, "settings": settings, "entry_point": [entry.value, GROUP]}
-    return _loaded(Isolated(lambda: Remote(_runner(what), limits), limits), f"plug-in {name}")
+    words = python_command(RUNNER, what)
+    return _loaded(Isolated(lambda: Remote(words, limits), limits), f"plug-in {name}")
 
 
 def isolated_builtin(name: str, settings: Mapping[str, Any], limits: Limits | None = None) -> Isolated:
     """A built-in detector in a process of its own. settings: keywords that it is made with."""
     what = {"name": name, "settings": dict(settings)}
-    chosen = limits or Limits()
-    return _loaded(Isolated(lambda: Remote(_runner(what), chosen), chosen), f"detector {name}")
+    chosen, words = limits or Limits(), python_command(RUNNER, what)
+    return _loaded(Isolated(lambda: Remote(words, chosen), chosen), f"detector {name}")
+
+
+def class_in_file(name: str, what: str = "detector") -> tuple[str, str]:
+    """File and class of "file.py:Class". what: it is, for errors. Raises InputError for another form, and no file."""
+    file, separator, class_name = name.rpartition(":")
+    if not separator or not class_name.isidentifier() or not file.endswith(".py"):
+        raise InputError(f"{what}: {name!r} is not allowed; allowed: a built-in name or file.py:Class")
+    if not Path(file).is_file():
+        raise InputError(f"{what} {file}: no such file")
+    return file, class_name
+
+
+def python_command(runner: str, what: Mapping[str, Any]) -> list[str]:
+    """The command that runs a Python class. runner: module. what: as `runner.Runner` takes it."""
+    return [sys.executable, "-P", "-m", runner, json.dumps(what)]
 
 
 def _of_file(name: str, limits: Limits, settings: Mapping[str, Any]) -> Isolated:
-    file, separator, class_name = name.rpartition(":")
-    if not separator or not class_name.isidentifier() or not file.endswith(".py"):
-        raise InputError(f"detector: {name!r} is not allowed; allowed: a built-in name or file.py:Class")
-    if not Path(file).is_file():
-        raise InputError(f"detector {file}: no such file")
+    file, class_name = class_in_file(name)
     full = str(Path(file).absolute())
-    what = {"name": f"{full}:{class_name}", "settings": dict(settings)}
+    words = python_command(RUNNER, {"name": f"{full}:{class_name}", "settings": dict(settings)})
     try:
-        return _loaded(Isolated(lambda: Remote(_runner(what), limits, [full]), limits), f"detector {file}")
+        return _loaded(Isolated(lambda: Remote(words, limits, [full]), limits), f"detector {file}")
     except InputError as error:
         raise InputError(str(error).replace(full, file)) from None
 
 
-def _runner(what: Mapping[str, Any]) -> list[str]:
-    """The command that runs a Python detector. what: as `runner.Runner` takes it."""
-    return [sys.executable, "-P", "-m", RUNNER, json.dumps(what)]
+def does_not_load(where: str, error: FailedError) -> InputError:
+    """The error for a process that could not begin. where: what the message begins with."""
+    last = f"; it printed last: {error.printed[-1]}" if error.printed else ""
+    return InputError(printable(f"{where}: does not load ({error}{last})"))
 
 
 def _loaded(isolated: Isolated, where: str) -> Isolated:
     try:
         isolated.load()
     except FailedError as error:
-        last = f"; it printed last: {error.printed[-1]}" if error.printed else ""
-        raise InputError(printable(f"{where}: does not load ({error}{last})")) from None
+        raise does_not_load(where, error) from None
     return isolated

@@ -9,8 +9,9 @@ import pytest
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.dataset.schema import Harm
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.rescue.actions import Action, Kind
-from trainwreck.scenarios.rescue.board import Oracle, play, play_all, table
+from trainwreck.scenarios.rescue.actions import Action, Kind, with_prices
+from trainwreck.scenarios.rescue.board import Oracle, play, play_all, read_again, table
+from trainwreck.scenarios.rescue.episode import OVER, QUESTIONS
 from trainwreck.scenarios.rescue.outcomes import Case, Outcome, cases
 from trainwreck.scenarios.rescue.policies import BUILT_IN, Never, treatment
 from trainwreck.scenarios.spec.run_spec import Role, family_of
@@ -132,6 +133,20 @@ def test_stopping_a_healthy_run_is_harm(runs):
     assert not play(Never, [case])[0].harmed
 
 
+def test_a_run_that_is_stopped_before_it_begins_knows_nothing(runs):
+    faulty, _, untouched, twin = runs
+
+    class AtOnce(Never):
+        def act(self, seen):
+            return "stop"
+
+    case = case_of(faulty, untouched, twin, 24, 59)
+    (found,) = play(AtOnce, [case])
+    assert (found.trained, found.ended, found.within) == (0, "stopped", False)
+    assert math.isnan(found.final)
+    assert found.saved == pytest.approx(case.recoverable - (case.ceiling - case.twin))
+
+
 def test_the_oracle_is_the_proven_cure_and_leaves_healthy_runs_alone(runs):
     faulty, twin, untouched, final = runs
     visible = faulty.onset + 1
@@ -212,3 +227,83 @@ def test_a_built_in_policy_leaves_no_trace_from_run_to_run(runs, policy):
 def test_a_cause_has_the_treatment_of_what_its_fault_is_made_of(cause, first):
     found = [str(action) for action in treatment(cause)]
     assert found[:1] == ([first] if first else [])
+
+
+class Spends(Never):
+    """Restores, asks too often, rolls back, and answers what is no action."""
+
+    name = "spends"
+
+    def reset(self, seed):
+        self.gone_back = False
+
+    def act(self, seen):
+        if seen.step == 10:
+            return "ask_signal=attention_entropy"
+        if seen.step == 40 and not self.gone_back:
+            self.gone_back = True
+            return "roll_back=10"
+        return {20: "restore=mask", 30: "restore=settings", 50: "explode"}.get(seen.step, "continue")
+
+
+def test_kept_episodes_are_scored_again_without_training(runs, tmp_path, monkeypatch):
+    faulty, twin, untouched, final = runs
+    pair = [case_of(faulty, untouched, final, 24, 59), case_of(twin, final, final, kind="healthy")]
+    file = tmp_path / "episodes.jsonl"
+    played = play_all([Spends, Never], pair, out=file)
+    monkeypatch.setattr("trainwreck.scenarios.rescue.board.cases", lambda *words, **others: pair)
+    monkeypatch.setattr("trainwreck.scenarios.rescue.board.advance", None)
+    data = load("sample")
+    assert read_again(file, data) == played
+    assert table(read_again(file, data)).to_csv() == table(played).to_csv()
+    cheaper = {(one.policy, one.run_id): one for one in read_again(file, data, with_prices(["restore=0.05", "rate=9"]))}
+    for one in played:
+        other = cheaper[one.policy, one.run_id]
+        # One restore of code; settings have a price of their own.
+        assert one.spent - other.spent == pytest.approx(0.05 if one.policy == "spends" else 0.0)
+        assert other.net == pytest.approx(other.saved - other.spent * one.worth)
+    dearer = read_again(file, data, with_prices(["restore=settings=1", "ask_signal=0"]))
+    assert dearer[0].spent - played[0].spent == pytest.approx(1 - 0.02 - 0.01 * QUESTIONS)
+    assert any(note == OVER for _, _, note in played[0].actions)
+
+
+@pytest.mark.parametrize(
+    ("price", "error"),
+    [
+        ("restore", "price: '' is not allowed"),
+        ("restores=1", "did you mean 'restore'?"),
+        ("restore=code=1", "price: 'restore=code' is not allowed"),
+        ("rate=0.1=1", "price: 'rate=0.1' is not allowed"),
+        ("restore=nan", "price restore: 'nan' is not allowed; allowed: 0 to 100, in runs"),
+        ("restore=-1", "price restore: '-1' is not allowed"),
+        ("restore=x", "price restore: 'x' is not allowed"),
+    ],
+)
+def test_a_price_that_is_none_is_refused(price, error):
+    with pytest.raises(InputError) as raised:
+        with_prices([price])
+    assert error in str(raised.value)
+
+
+def test_a_file_of_other_episodes_is_refused(runs, tmp_path, monkeypatch):
+    faulty, _, untouched, final = runs
+    case = case_of(faulty, untouched, final, 24, 59)
+    monkeypatch.setattr("trainwreck.scenarios.rescue.board.cases", lambda *words, **others: [case])
+    kept = json.dumps(play(Never, [case])[0].to_json())
+    head, data = '{"profile": "common", "block": 10}', load("sample")
+    for lines, error in (
+        ([], "can't be read"),
+        ([head], "has no episode"),
+        ([head, kept[:-5]], "can't be read (JSONDecodeError"),
+        ([head, "{}"], "can't be read (KeyError"),
+        ([head, "[]"], "can't be read (TypeError"),
+        (["[]", kept], "is of []; allowed: a file that --out wrote"),
+        ([head, kept, kept], "twice; allowed: once"),
+        ([head, kept.replace(case.spec.run_id, "r0")], "'r0' is not a run of"),
+        ([head, kept.replace('"planned": 60', '"planned": 61')], "has 61 steps; allowed: 60"),
+        ([head, kept.replace('"actions": []', '"actions": [[1, "explode", ""]]')], "'explode' is not allowed"),
+    ):
+        (tmp_path / "file.jsonl").write_text("\n".join(lines) + "\n" if lines else "")
+        with pytest.raises(InputError) as raised:
+            read_again(tmp_path / "file.jsonl", data)
+        assert error in str(raised.value)

@@ -167,6 +167,8 @@ def test_a_question_trains_nothing_and_is_answered():
     assert rows[0]["attention_entropy"] is not None
     assert rows[0]["token_entropy"] is None
     assert [row["step"] for row in rows] == list(range(10, 20))
+    before = one.observation().history[:10]
+    assert all(row["attention_entropy"] is None for row in before)
 
 
 def test_a_detector_that_alarms_names_its_causes():

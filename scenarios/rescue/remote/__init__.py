@@ -1,0 +1,1 @@
+"""Policies of others: in confined processes of their own, and agents over the Model Context Protocol."""
