@@ -1,6 +1,5 @@
 """Policies on the runs of a data set, side by side, and a table of what each saves."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.scoring.metrics.bootstrap import ANY, SHARE, Bootstrap, Ratio
 from trainwreck.scenarios.rescue.actions import Action
 from trainwreck.scenarios.rescue.episode import BLOCK, QUESTIONS, Episode, advance
+from trainwreck.scenarios.rescue.kept import Kept
 from trainwreck.scenarios.rescue.outcomes import Case, Outcome, outcome
 from trainwreck.scenarios.rescue.policies import Policy
 
@@ -96,10 +95,10 @@ def play_all(
 ) -> list[Outcome]:
     """Episodes of several policies. out: a file of outcomes, one a line, that is gone on with where it is there.
 
-    Raises InputError for a file of another profile or block.
+    Raises InputError for a file of another profile or block, or one that is damaged.
     """
-    head = {"profile": profile, "block": block}
-    found = _kept(out, head)
+    kept = Kept(out, {"profile": profile, "block": block}) if out is not None else None
+    found = list(kept.outcomes) if kept else []
     done = {(one.policy, one.run_id) for one in found}
     total = len(policies) * len(cases)
     for policy in policies:
@@ -108,24 +107,15 @@ def play_all(
         for start in range(0, len(left), AT_ONCE):
             if progress:
                 progress(len(found), total, name)
-            found += play(policy, left[start : start + AT_ONCE], profile, block)
-            if out is not None:
-                lines = [json.dumps(head), *(json.dumps(one.to_json()) for one in found)]
-                write_text(out, "\n".join(lines) + "\n")
+            new = play(policy, left[start : start + AT_ONCE], profile, block)
+            if kept:
+                kept.add(new)
+            found += new
     if progress:
         progress(total, total, "")
     wanted = {name_of(policy) for policy in policies}
     runs = {case.spec.run_id for case in cases}
     return [one for one in found if one.policy in wanted and one.run_id in runs]
-
-
-def _kept(out: Path | None, head: dict[str, Any]) -> list[Outcome]:
-    if out is None or not out.exists():
-        return []
-    first, *rest = out.read_text(encoding="utf-8").splitlines()
-    if json.loads(first) != head:
-        raise InputError(f"{out}: is of {first}; allowed: {json.dumps(head)}, or another --out")
-    return [Outcome.from_json(json.loads(line)) for line in rest]
 
 
 def table(outcomes: Sequence[Outcome], resamples: int = 2000) -> pd.DataFrame:
