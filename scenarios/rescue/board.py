@@ -11,7 +11,7 @@ import pandas as pd
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.scoring.metrics.bootstrap import ANY, SHARE, Bootstrap, Ratio
 from trainwreck.scenarios.rescue.actions import Action
-from trainwreck.scenarios.rescue.episode import BLOCK, QUESTIONS, Episode, advance
+from trainwreck.scenarios.rescue.episode import BLOCK, QUESTIONS, Episode, Untouched, advance
 from trainwreck.scenarios.rescue.kept import Kept
 from trainwreck.scenarios.rescue.outcomes import Case, Outcome, outcome
 from trainwreck.scenarios.rescue.policies import Policy
@@ -34,12 +34,16 @@ def name_of(policy: type[Any]) -> str:
 
 
 def play(
-    policy: "type[Policy] | type[Oracle]", cases: Sequence[Case], profile: str = "common", block: int = BLOCK
+    policy: "type[Policy] | type[Oracle]",
+    cases: Sequence[Case],
+    profile: str = "common",
+    block: int = BLOCK,
+    untouched: Untouched | None = None,
 ) -> list[Outcome]:
     """Episodes of one policy, trained side by side.
 
     policy: a class, of which an object is made for each episode. What `act` returns and is no action, or not allowed
-    here, counts as `continue`, and shows among the actions with the reason.
+    here, counts as `continue`, and shows among the actions with the reason. untouched: see `advance`.
     """
     name = name_of(policy)
     episodes = [Episode(case.spec, profile, block) for case in cases]
@@ -55,7 +59,7 @@ def play(
                 _cure(case, one)
             else:
                 _act(player, one)
-        advance(episodes)
+        advance(episodes, untouched=untouched)
     return [
         outcome(case, one, name, tuple(getattr(player, "causes", ())))
         for case, player, one in zip(cases, players, episodes, strict=True)
@@ -101,14 +105,15 @@ def play_all(
     found = list(kept.outcomes) if kept else []
     done = {(one.policy, one.run_id) for one in found}
     total = len(policies) * len(cases)
-    for policy in policies:
-        name = name_of(policy)
-        left = [case for case in cases if (name, case.spec.run_id) not in done]
-        for start in range(0, len(left), AT_ONCE):
+    for start in range(0, len(cases), AT_ONCE):
+        untouched: Untouched = {}  # until a policy acts, its runs are those of the others
+        for policy in policies:
+            name = name_of(policy)
+            left = [case for case in cases[start : start + AT_ONCE] if (name, case.spec.run_id) not in done]
             if progress:
                 progress(len(found), total, name)
-            new = play(policy, left[start : start + AT_ONCE], profile, block)
-            if kept:
+            new = play(policy, left, profile, block, untouched)
+            if kept and new:
                 kept.add(new)
             found += new
     if progress:

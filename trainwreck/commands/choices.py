@@ -50,6 +50,7 @@ MEASUREMENTS = (
     "score",
     "attention",
     "cuda",
+    "rescue",
     "reliability",
     "reproducers",
     "fidelity",

@@ -37,6 +37,7 @@ POLICIES = (
 @click.option("--block", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Steps between decisions.")
 @click.option("--runs", type=click.IntRange(1), help="Only the first so many runs of each kind.")
 @click.option("--out", type=PATH, help="File to keep the episodes in; where it is there, it is gone on with.")
+@click.option("--record", is_flag=True, help="Write the board under results/rescue.")
 @as_json
 def rescue(
     dir: Path,
@@ -46,6 +47,7 @@ def rescue(
     block: int,
     runs: int | None,
     out: Path | None,
+    record: bool,
     as_json: bool,
 ) -> None:
     """Let policies act on runs under way, and score what they save.
@@ -63,7 +65,8 @@ def rescue(
     from trainwreck.scenarios.rescue.policies import BUILT_IN
 
     known: dict[str, Any] = {Oracle.name: Oracle, **{policy.name: policy for policy in BUILT_IN}}
-    found = cases(load(dir), splits or ("test",), profile, block)
+    data = load(dir)
+    found = cases(data, splits or ("test",), profile, block)
     if runs is not None:
         found = [case for kind in dict.fromkeys(c.kind for c in found) for case in _first(found, kind, runs)]
     if not found:
@@ -73,6 +76,14 @@ def rescue(
             [known[name] for name in wanted], found, profile=profile, block=block, out=out, progress=tick
         )
     board = table(outcomes)
+    if record:
+        from trainwreck.scenarios.bench.claims.policies import board as page
+        from trainwreck.scenarios.bench.claims.policies import write_board
+        from trainwreck.scenarios.training.environment import RESULTS
+
+        write_board(
+            page(outcomes, board, data, profile, block), outcomes, {"profile": profile, "block": block}, RESULTS
+        )
     if as_json:
         print_json([{k: None if v != v else v for k, v in row.items()} for row in board.to_dict("records")])
         return

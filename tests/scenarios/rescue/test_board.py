@@ -161,6 +161,21 @@ def test_episodes_are_kept_and_gone_on_with(runs, tmp_path, monkeypatch):
         play_all([Never], two, out=file, block=20)
 
 
+def test_policies_share_what_none_of_them_has_touched_and_end_as_they_do_alone(runs, monkeypatch):
+    faulty, twin, untouched, final = runs
+    two = [case_of(faulty, untouched, final, 24, 59), case_of(twin, final, final, kind="healthy")]
+    alone = [one for policy in (Never, LowerOnce, Oracle) for one in play(policy, two)]
+    trained = []
+    monkeypatch.setattr(
+        "trainwreck.scenarios.rescue.episode.train",
+        lambda jobs, **more: trained.append(len(jobs)) or train(jobs, **more),
+    )
+    assert play_all([Never, LowerOnce, Oracle], two) == alone
+    lowered, cured = (one for one in alone[2:] if one.acted is not None and one.kind == "failing")
+    blocks = 2 * 6 + 2 * (lowered.trained - lowered.acted) // 10 + (60 - cured.acted) // 10
+    assert sum(trained) == blocks
+
+
 def test_the_table_by_hand():
     def one(policy, run, net, rescuable=True, kind="failing", within=True, harmed=False):
         return Outcome(
