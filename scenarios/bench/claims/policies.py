@@ -25,6 +25,7 @@ def board(outcomes: Sequence[Outcome], table: pd.DataFrame, data: DataSet, profi
     first = [one for one in outcomes if one.policy == outcomes[0].policy]
     kinds = Counter(one.kind for one in first)
     plan = data.manifest.get("plan", "")
+    policies = " ".join(f"--policy {name}" for name in dict.fromkeys(one.policy for one in outcomes))
     missed = [one for one in outcomes if one.policy == ORACLE and one.rescuable and not one.within]
     return Table(
         name=NAME,
@@ -40,7 +41,7 @@ def board(outcomes: Sequence[Outcome], table: pd.DataFrame, data: DataSet, profi
         ),
         command=(
             f"trainwreck generate {plan} --out runs/{plan}`, `trainwreck label runs/{plan} --split test` and "
-            f"`trainwreck rescue runs/{plan} --out outcomes.jsonl --record"
+            f"`trainwreck rescue runs/{plan} {policies} --out outcomes.jsonl --record"
         ),
         columns=("policy", *WITH_INTERVALS, "delay", "healthy harmed", "look-alikes harmed"),
         rows=tuple(_row(row, outcomes) for row in table.to_dict("records")),

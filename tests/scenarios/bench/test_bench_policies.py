@@ -5,9 +5,9 @@ import json
 import pytest
 
 from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.scenarios.bench.claims.policies import board, write_board
 from trainwreck.scenarios.rescue.board import table
 from trainwreck.scenarios.rescue.outcomes import Outcome
-from trainwreck.scenarios.bench.claims.policies import board, write_board
 
 
 def one(policy: str, run: int, kind: str = "failing", within: bool = True, harmed: bool = False) -> Outcome:
