@@ -1,7 +1,7 @@
 """The plan `rescue`: runs that policies act on, short enough that a board of them takes minutes.
 
 Failures begin in mid-run, so that there is something to save: a checkpoint from before, and steps left. In the test
-split each stands beside healthy runs of its base and look-alikes. The train split has ten of the causes, on other
+split each is given with healthy runs of its base and look-alikes. The train split has ten of the causes, on other
 seeds; the rest a policy that was trained on it has not met.
 """
 
