@@ -15,6 +15,7 @@ MEASUREMENTS = {
     "score": ("score", "against_tsb_ad"),
     "attention": ("attention", "against_peers"),
     "cuda": ("cuda", "against_plain_loop"),
+    "rescue": ("claims.rescue", "against_plain_runs"),
     "reliability": ("claims.reliability", "under_faults"),
     "reproducers": ("claims.reproducers", "every_program"),
     "fidelity": ("claims.fidelity", "beside_the_literature"),

@@ -34,6 +34,11 @@ class Batch:
         """One step of a block of steps."""
         return Batch(self.inputs[index], self.targets[index], self.weights[index], self.documents[index])
 
+    def between(self, first: int, stop: int) -> "Batch":
+        """Some steps of a block of steps, as a block."""
+        part = slice(first, stop)
+        return Batch(self.inputs[part], self.targets[part], self.weights[part], self.documents[part])
+
 
 def from_rows(rows: Rows) -> Batch:
     """Inputs and next-token targets; a document's first token is nobody's target, nor are a prompt and padding."""

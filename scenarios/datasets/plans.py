@@ -12,6 +12,7 @@ from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.short_forms import count
 from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.scenarios.config.sizes import Size
+from trainwreck.scenarios.datasets.rescue_plan import rescue
 from trainwreck.scenarios.datasets.small_plans import demo, sample
 from trainwreck.scenarios.datasets.standard_plan import full, private, standard
 from trainwreck.scenarios.datasets.wild.outcomes import shares_of
@@ -25,7 +26,7 @@ from trainwreck.scenarios.spec.scenario import Severity
 
 E = TypeVar("E", bound=Enum)
 
-PLANS = {"demo": demo, "sample": sample, "standard": standard, "full": full}
+PLANS = {"demo": demo, "sample": sample, "rescue": rescue, "standard": standard, "full": full}
 PRIVATE, SWEEP, WILD = "private", "sweep", "wild"
 
 

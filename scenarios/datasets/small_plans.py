@@ -52,7 +52,7 @@ def demo() -> list[RunSpec]:
 
 # What the package ships (evaluation/sample): failures of six families and four look-alikes on three bases, with
 # two seeds of each, and a train split of six failures and one look-alike, in under 4 MB.
-_SHORT = (*_NARROW, "steps=200")
+SHORT = (*_NARROW, "steps=200")
 SAMPLE = (
     "corrupt_tokens",
     "mask_missing",
@@ -81,8 +81,8 @@ def sample() -> list[RunSpec]:
     """The small data set that ships with the package; it takes minutes on 2 cores."""
     specs: list[RunSpec] = []
     for name in SAMPLE:
-        specs += with_calibration(name, range(2), severity=worst(name), overrides=_SHORT)
-    return _with_train(specs, dict.fromkeys(SAMPLE_TRAIN, _SHORT))
+        specs += with_calibration(name, range(2), severity=worst(name), overrides=SHORT)
+    return _with_train(specs, dict.fromkeys(SAMPLE_TRAIN, SHORT))
 
 
 def _with_train(specs: Sequence[RunSpec], train: Mapping[str, tuple[str, ...]]) -> list[RunSpec]:

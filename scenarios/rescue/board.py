@@ -11,11 +11,11 @@ import pandas as pd
 
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.errors import InputError, printable
-from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.replay.alarms import GARBAGE, OK
 from trainwreck.evaluation.scoring.metrics.bootstrap import ANY, SHARE, Bootstrap, Ratio
 from trainwreck.scenarios.rescue.actions import PRICES, Action, Kind, Part
-from trainwreck.scenarios.rescue.episode import BLOCK, QUESTIONS, Episode, advance
+from trainwreck.scenarios.rescue.episode import BLOCK, QUESTIONS, Episode, Untouched, advance
+from trainwreck.scenarios.rescue.kept import Kept, read
 from trainwreck.scenarios.rescue.outcomes import Case, Outcome, cases, outcome, rescored
 from trainwreck.scenarios.rescue.policies import Policy
 from trainwreck.scenarios.rescue.remote.player import LONGEST, ConfinedPolicy, NoAnswerError, Player
@@ -41,11 +41,18 @@ def name_of(policy: Any) -> str:
     return getattr(policy, "name", "") or policy.__name__
 
 
-def play(policy: Playing, cases: Sequence[Case], profile: str = "common", block: int = BLOCK) -> list[Outcome]:
+def play(
+    policy: Playing,
+    cases: Sequence[Case],
+    profile: str = "common",
+    block: int = BLOCK,
+    untouched: Untouched | None = None,
+) -> list[Outcome]:
     """Episodes of one policy, trained side by side.
 
     policy: of which an object is made for each episode. What `act` returns and is no action, or not allowed here,
     counts as `continue`, and shows among the actions with the reason; the first such is the episode's status.
+    untouched: see `advance`.
     """
     name = name_of(policy)
     episodes = [Episode(case.spec, profile, block) for case in cases]
@@ -62,7 +69,7 @@ def play(policy: Playing, cases: Sequence[Case], profile: str = "common", block:
                     _cure(case, one)
                 else:
                     _act(player, one)
-            advance(episodes)
+            advance(episodes, untouched=untouched)
             for player, one in zip(players, episodes, strict=True):
                 if one.ended and isinstance(player, Player):
                     player.finish()
@@ -116,59 +123,32 @@ def play_all(
     """Episodes of several policies, in the order of these and of the cases.
 
     out: a file of outcomes, one a line, that is gone on with where it is there. Raises InputError for a file of another
-    profile or block, and for two policies of one name.
+    profile or block, or one that is damaged, and for two policies of one name.
     """
-    head = {"profile": profile, "block": block}
     names = [name_of(policy) for policy in policies]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"policy: two are called {name!r}; allowed: one of each name")
-    found = [] if out is None else kept(out, head)
-    done = {(one.policy, one.run_id) for one in found}
+    kept = Kept(out, {"profile": profile, "block": block}) if out is not None else None
+    played = {(one.policy, one.run_id): one for one in (kept.outcomes if kept else ())}
     total = len(policies) * len(cases)
-    for policy in policies:
-        name = name_of(policy)
-        left = [case for case in cases if (name, case.spec.run_id) not in done]
-        at_once = AT_ONCE
-        if isinstance(policy, ConfinedPolicy):
-            left, at_once = policy.drawn(left), policy.at_once
-        for start in range(0, len(left), at_once):
-            if progress:
-                progress(len(found), total, name)
-            found += play(policy, left[start : start + at_once], profile, block)
-            if out is not None:
-                keep(out, head, found)
+    for first in range(0, len(cases), AT_ONCE):
+        untouched: Untouched = {}  # until a policy acts, its runs are those of the others
+        for name, policy in zip(names, policies, strict=True):
+            left = [case for case in cases[first : first + AT_ONCE] if (name, case.spec.run_id) not in played]
+            at_once = AT_ONCE
+            if isinstance(policy, ConfinedPolicy):
+                left, at_once = policy.drawn(left), policy.at_once
+            for start in range(0, len(left), at_once):
+                if progress:
+                    progress(len(played), total, name)
+                new = play(policy, left[start : start + at_once], profile, block, untouched)
+                if kept:
+                    kept.add(new)
+                played |= {(one.policy, one.run_id): one for one in new}
     if progress:
         progress(total, total, "")
-    played = {(one.policy, one.run_id): one for one in found}
     return [played[name, case.spec.run_id] for name in names for case in cases]
-
-
-def keep(out: Path, head: Mapping[str, Any], outcomes: Sequence[Outcome]) -> None:
-    """Write a file of outcomes. head: their profile and block."""
-    lines = [json.dumps(head), *(json.dumps(one.to_json()) for one in outcomes)]
-    write_text(out, "\n".join(lines) + "\n")
-
-
-def kept(out: Path, head: Mapping[str, Any]) -> list[Outcome]:
-    """The outcomes of a file, none where it is not there. Raises InputError for one of another profile or block."""
-    if not out.exists():
-        return []
-    first, found = read(out)
-    if first != head:
-        raise InputError(f"{out}: is of {json.dumps(first)}; allowed: {json.dumps(head)}, or another --out")
-    return found
-
-
-def read(file: Path) -> tuple[dict[str, Any], list[Outcome]]:
-    """Profile and block of a file of episodes, and its outcomes. Raises InputError for what is no such file."""
-    try:
-        first, *rest = file.read_text(encoding="utf-8").splitlines()
-        head, found = json.loads(first), [Outcome.from_json(json.loads(line)) for line in rest]
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        why = printable(f"{type(error).__name__}: {error}", 200)
-        raise InputError(f"{file}: can't be read ({why}); allowed: a file that --out wrote") from None
-    return head, found
 
 
 def read_again(file: Path, data: DataSet, prices: Mapping[Kind | Part, float] = PRICES) -> list[Outcome]:

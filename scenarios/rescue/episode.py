@@ -31,6 +31,7 @@ from trainwreck.evaluation.replay.rows import rows
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import fits, layout
 from trainwreck.scenarios.config.settings import Setup
+from trainwreck.scenarios.data.batches import Batch, training_block
 from trainwreck.scenarios.rescue.actions import Action, Kind, Restore, changes
 from trainwreck.scenarios.rescue.observation import Observation
 from trainwreck.scenarios.spec.faults import At, LogEdit, State, StateEdit
@@ -39,6 +40,7 @@ from trainwreck.scenarios.spec.run_spec import Role, RunSpec
 from trainwreck.scenarios.training.loop import fresh_state, logged, refitted, train
 
 BLOCK = 10  # steps
+AHEAD = 50  # steps whose batches are sampled at once
 LONGEST = 2.0  # runs: no step is trained once so much has been
 CURE = "the proven cure"
 QUESTIONS = 50  # questions in an episode at most
@@ -52,6 +54,34 @@ class Done:
     step: int
     action: Action
     note: str = ""
+
+
+class Stock:
+    """Batches of the steps ahead: fifty at once are sampled nearly as fast as a block of ten."""
+
+    def __init__(self) -> None:
+        self.setup: Setup | None = None
+        self.steps = range(0)
+        self.batches: Batch | None = None
+
+    def take(self, setup: Setup, seed: int, steps: range) -> Batch:
+        """The batches of some steps, [S, B, T]."""
+        within = self.steps.start <= steps.start and steps.stop <= self.steps.stop
+        if self.batches is None or not within or (self.setup is not setup and self.setup != setup):
+            self.setup, self.steps = setup, range(steps.start, max(steps.stop, min(steps.start + AHEAD, setup.steps)))
+            self.batches = training_block(setup, seed, self.steps)
+        first = steps.start - self.steps.start
+        return self.batches.between(first, first + len(steps))
+
+
+@dataclass(frozen=True)
+class Stocked(Job):
+    """A job whose batches come from a stock."""
+
+    stock: Stock = field(default_factory=Stock, compare=False)
+
+    def sampled(self, setup: Setup, steps: range) -> Batch:
+        return self.stock.take(setup, self.seed, steps)
 
 
 @dataclass
@@ -81,6 +111,7 @@ class Episode:
         self.faults = [at for at in job.changes if not isinstance(at.change, LogEdit)]
         self.applied: list[At] = []
         self.seed = job.seed
+        self.stock = Stock()
         # Checkpoints by step, as they were saved; `entry` is what the next block goes on from.
         self.checkpoints: dict[int, tuple[ModelConfig, State]] = {0: (job.segment(0).setup.model, fresh_state(job))}
         self.entry = self.checkpoints[0]
@@ -111,7 +142,7 @@ class Episode:
     def job(self) -> Job:
         """The run as it is now: its faults and what was done."""
         setup = dataclasses.replace(self.declared, tail=max(self.declared.tail, self.block))
-        return Job(self.spec.run_id, self.seed, setup, (*self.faults, *self.applied))
+        return Stocked(self.spec.run_id, self.seed, setup, (*self.faults, *self.applied), self.stock)
 
     def trace(self) -> Trace:
         """What was logged of the run as it is now, every signal."""
@@ -121,6 +152,13 @@ class Episode:
         job = Job(self.spec.run_id, self.seed, self.declared, tuple(self.log_edits))
         columns = {name: values for name, values in found.signals.items() if name not in EVALUATIONS}
         return dataclasses.replace(found, signals={**found.signals, **logged(job, columns, 0)})
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing was done so far but to look on and ask."""
+        return all(
+            done.action.asks or (done.action.kind is Kind.CONTINUE and done.note != CURE) for done in self.actions
+        )
 
     def observation(self) -> Observation:
         """What is shown before the next block."""
@@ -207,6 +245,7 @@ class Episode:
         state = refitted(state, model, wanted, self.seed)
         for at in new:
             if isinstance(at.change, StateEdit):
+                state = {name: value.clone() for name, value in state.items()}  # others may hold it
                 state = at.change.state(state, {**self._earlier(), self.step: state}, self.step)
         self.applied = [at for at in self.applied if not isinstance(at.change, StateEdit)]
         self.entry = wanted, state
@@ -268,9 +307,30 @@ class Episode:
         self._bad_at_last = bool(bad[-1])
 
 
-def advance(episodes: Sequence[Episode], progress: Callable[[int], object] | None = None) -> None:
-    """Train the next block of each episode that has not ended, side by side; episodes at one step share bundles."""
-    live = [one for one in episodes if not one.ended]
+# Blocks of runs that nobody has touched so far, as `Episode.receive` takes them: by run, length of a block and step.
+Untouched = dict[tuple[str, int, int], tuple[Trace, dict[int, State], int]]
+
+
+def advance(
+    episodes: Sequence[Episode],
+    progress: Callable[[int], object] | None = None,
+    untouched: Untouched | None = None,
+) -> None:
+    """Train the next block of each episode that has not ended, side by side; episodes at one step share bundles.
+
+    untouched: blocks that were trained before, of runs that nobody had touched; they are not trained again where an
+    episode is untouched too, and new ones are added.
+    """
+    known = {} if untouched is None else untouched
+    live = []
+    for one in episodes:
+        if one.ended:
+            continue
+        block = known.get(_name(one)) if one.untouched else None
+        if block is None:
+            live.append(one)
+        else:
+            one.receive(*block)
     if not live:
         return
     jobs, enter, keep, earlier, stops = [], {}, {}, {}, {}
@@ -287,7 +347,13 @@ def advance(episodes: Sequence[Episode], progress: Callable[[int], object] | Non
         states = {step: state for step, state in result.states.items() if step >= one.step}
         steps = np.arange(one.step, one.step + len(result.trace))
         part = dataclasses.replace(result.trace, run_id=one.spec.run_id, steps=steps)
+        if untouched is not None and one.untouched:
+            untouched[_name(one)] = part, states, stops[job.run_id]
         one.receive(part, states, stops[job.run_id])
+
+
+def _name(one: Episode) -> tuple[str, int, int]:
+    return one.spec.run_id, one.block, one.step
 
 
 def _earliest(at: At) -> int:

@@ -114,7 +114,7 @@ class Job:
         for at in active:
             first = at.change.data_step(first)
         places = range(first, first + len(steps))
-        block = training_block(self.segment(steps.start).setup, self.seed, places)
+        block = self.sampled(self.segment(steps.start).setup, places)
         if not active:
             return block
         changed = []
@@ -124,6 +124,10 @@ class Job:
                 batch = at.change.batch(batch, step, at.step, self.seed)
             changed.append(batch)
         return stacked(changed)
+
+    def sampled(self, setup: Setup, steps: range) -> Batch:
+        """What `batches` is made of: the batches that a setup has at some steps, [S, B, T]."""
+        return training_block(setup, self.seed, steps)
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of a step, changes included."""

@@ -81,7 +81,7 @@ def test_what_is_not_allowed_is_refused(call, here):
     call("rescue", "sample", "--split", "private").refused("split: private is not allowed")
     call("rescue", "sample", "--price", "restore=1").refused("price: not allowed without --rescore")
     call("rescue", "sample", "--rescore", "x", "--policy", "never").refused("policy: not allowed beside --rescore")
-    call("rescue", "sample", "--rescore", "nowhere.jsonl").refused("nowhere.jsonl: can't be read (FileNotFoundError")
+    call("rescue", "sample", "--rescore", "nowhere.jsonl").refused("nowhere.jsonl: no such file")
     call("rescue", "sample", "--mcp").refused("out: none is not allowed beside --mcp; allowed: a file")
     call("rescue", "sample", "--mcp", "--policy", "never").refused("policy: 'never' is not allowed beside --mcp")
     call("rescue", "sample", "--mcp", "--policy", "a", "--policy", "b").refused("allowed: one name of the agent")

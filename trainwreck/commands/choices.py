@@ -23,7 +23,7 @@ DEVICES = ("cpu", "cuda")
 IMPLS = ("reference", "triton")
 ENGINES = ("local", "ray", "slurm")
 SLURM_CLUSTERS = ("slurm", "local")
-PLANS = ("demo", "sample", "standard", "full", "private", "wild")
+PLANS = ("demo", "sample", "rescue", "standard", "full", "private", "wild")
 FAMILIES = (
     "optimisation",
     "schedule",
@@ -50,6 +50,7 @@ MEASUREMENTS = (
     "score",
     "attention",
     "cuda",
+    "rescue",
     "reliability",
     "reproducers",
     "fidelity",

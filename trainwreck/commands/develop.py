@@ -300,6 +300,7 @@ def bench(what: str, record: bool, as_json: bool) -> None:
     score        from files to a scorecard, against TSB-AD's metrics
     attention    attention with its statistics, against PyTorch's
     cuda         training steps a second on a CUDA device; needs one
+    rescue       episodes that a policy may act on, against plain runs
     reliability  generate with workers and parents killed, disk and memory taken
     reproducers  every scenario's program; stopped, it goes on where it was
     fidelity     mechanisms, against the numbers of the literature

@@ -63,6 +63,7 @@ LIMITS = {
     help="Let an agent act: tools of the Model Context Protocol on standard input and output. --policy is its name.",
 )
 @partial(limits_options, texts=LIMITS)
+@click.option("--record", is_flag=True, help="Write the board under results/rescue.")
 @as_json
 @click.pass_context
 def rescue(
@@ -78,6 +79,7 @@ def rescue(
     prices: Sequence[str],
     mcp: bool,
     limits: Limits,
+    record: bool,
     as_json: bool,
 ) -> None:
     """Let policies act on runs under way, and score what they save.
@@ -95,7 +97,7 @@ def rescue(
     from trainwreck.scenarios.rescue.remote.opening import open_policy
 
     if rescore is not None:
-        for name in ("policies", "splits", "profile", "block", "runs", "out"):
+        for name in ("policies", "splits", "profile", "block", "runs", "out", "record"):
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
                 option = {"policies": "policy", "splits": "split"}.get(name, name)
                 raise InputError(
@@ -121,9 +123,21 @@ def rescue(
                 known[name] = open_policy(name, limits, POLICIES)
                 stack.callback(known[name].close)
             playing.append(known[name])
-        found = _chosen(cases(load(dir), splits or ("test",), profile, block), splits, runs)
+        data = load(dir)
+        found = _chosen(cases(data, splits or ("test",), profile, block), splits, runs)
         with progress("rescue") as tick:
             outcomes = play_all(playing, found, profile=profile, block=block, out=out, progress=tick)
+    if record:
+        from trainwreck.scenarios.bench.claims.policies import board as page
+        from trainwreck.scenarios.bench.claims.policies import write_board
+        from trainwreck.scenarios.training.environment import RESULTS
+
+        write_board(
+            page(outcomes, table(outcomes), data, profile, block),
+            outcomes,
+            {"profile": profile, "block": block},
+            RESULTS,
+        )
     if as_json:
         return print_json(_plain(table(outcomes)))
     _print(outcomes)

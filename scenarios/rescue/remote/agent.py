@@ -18,9 +18,9 @@ from trainwreck.evaluation.replay.alarms import CRASHED, GARBAGE, TIMEOUT
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.messages import row
 from trainwreck.scenarios.rescue.actions import Action, Kind
-from trainwreck.scenarios.rescue.board import keep, kept
 from trainwreck.scenarios.rescue.episode import Episode, advance
-from trainwreck.scenarios.rescue.outcomes import Case, Outcome, outcome
+from trainwreck.scenarios.rescue.kept import Kept
+from trainwreck.scenarios.rescue.outcomes import Case, outcome
 from trainwreck.scenarios.rescue.remote.messages import LONGEST as LONGEST_TEXT
 from trainwreck.scenarios.rescue.remote.messages import MOST_CAUSES
 from trainwreck.scenarios.rescue.remote.player import LONGEST
@@ -48,10 +48,10 @@ class Agent:
         profile: str,
         block: int,
     ) -> None:
-        self._name, self._out, self._limits, self._known = name, out, limits, known
+        self._name, self._limits, self._known = name, limits, known
         self._head: dict[str, Any] = {"profile": profile, "block": block}
-        self._found: list[Outcome] = kept(out, self._head)
-        done = {one.run_id for one in self._found if one.policy == name}
+        self._kept = Kept(out, self._head)
+        done = {one.run_id for one in self._kept.outcomes if one.policy == name}
         self._left = [case for case in cases if case.spec.run_id not in done]
         secrets.SystemRandom().shuffle(self._left)
         self._number = 0
@@ -178,10 +178,7 @@ class Agent:
         assert self._case is not None
         episode = self._episode
         if episode.ended:
-            fresh = outcome(self._case, episode, self._name, self._causes)
-            mine = (self._name, self._case.spec.run_id)
-            self._found = [one for one in self._found if (one.policy, one.run_id) != mine] + [fresh]
-            keep(self._out, self._head, self._found)
+            self._kept.replace(outcome(self._case, episode, self._name, self._causes))
         self._answered = monotonic()
         return {"step": episode.step, "ended": episode.ended, "status": episode.status} | answer
 

@@ -176,6 +176,21 @@ def test_episodes_are_kept_and_gone_on_with(runs, tmp_path, monkeypatch):
         play_all([Never], two, out=file, block=20)
 
 
+def test_policies_share_what_none_of_them_has_touched_and_end_as_they_do_alone(runs, monkeypatch):
+    faulty, twin, untouched, final = runs
+    two = [case_of(faulty, untouched, final, 24, 59), case_of(twin, final, final, kind="healthy")]
+    alone = [one for policy in (Never, LowerOnce, Oracle) for one in play(policy, two)]
+    trained = []
+    monkeypatch.setattr(
+        "trainwreck.scenarios.rescue.episode.train",
+        lambda jobs, **more: trained.append(len(jobs)) or train(jobs, **more),
+    )
+    assert play_all([Never, LowerOnce, Oracle], two) == alone
+    lowered, cured = (one for one in alone[2:] if one.acted is not None and one.kind == "failing")
+    blocks = 2 * 6 + 2 * (lowered.trained - lowered.acted) // 10 + (60 - cured.acted) // 10
+    assert sum(trained) == blocks
+
+
 def test_the_table_by_hand():
     def one(policy, run, net, rescuable=True, kind="failing", within=True, harmed=False):
         return Outcome(
@@ -292,11 +307,12 @@ def test_a_file_of_other_episodes_is_refused(runs, tmp_path, monkeypatch):
     kept = json.dumps(play(Never, [case])[0].to_json())
     head, data = '{"profile": "common", "block": 10}', load("sample")
     for lines, error in (
-        ([], "can't be read"),
+        ([], "not a file of episodes"),
         ([head], "has no episode"),
-        ([head, kept[:-5]], "can't be read (JSONDecodeError"),
-        ([head, "{}"], "can't be read (KeyError"),
-        ([head, "[]"], "can't be read (TypeError"),
+        ([head, kept[:-5]], "line 2 is damaged"),
+        ([head, "{}"], "line 2 is damaged"),
+        ([head, "[]"], "line 2 is damaged"),
+        (["5", kept], "not a file of episodes"),
         (["[]", kept], "is of []; allowed: a file that --out wrote"),
         ([head, kept, kept], "twice; allowed: once"),
         ([head, kept.replace(case.spec.run_id, "r0")], "'r0' is not a run of"),

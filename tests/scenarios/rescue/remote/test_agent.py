@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from trainwreck.evaluation.replay.sandbox.limits import Limits
-from trainwreck.scenarios.rescue.board import play, read
+from trainwreck.scenarios.rescue.board import play
+from trainwreck.scenarios.rescue.kept import read
 from trainwreck.scenarios.rescue.policies import Never
 from trainwreck.scenarios.rescue.remote.agent import NONE_LEFT, NOT_BEGUN, Agent
 
