@@ -37,6 +37,7 @@ POLICIES = (
 @click.option("--block", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Steps between decisions.")
 @click.option("--runs", type=click.IntRange(1), help="Only the first so many runs of each kind.")
 @click.option("--out", type=PATH, help="File to keep the episodes in; where it is there, it is gone on with.")
+@click.option("--play", "played", is_flag=True, help="Make a page to play in a browser; --out is a file or folder.")
 @as_json
 def rescue(
     dir: Path,
@@ -46,6 +47,7 @@ def rescue(
     block: int,
     runs: int | None,
     out: Path | None,
+    played: bool,
     as_json: bool,
 ) -> None:
     """Let policies act on runs under way, and score what they save.
@@ -53,6 +55,11 @@ def rescue(
     DIR is a labelled data set with a plan, or `sample`. Its failing, healthy and look-alike runs are trained again,
     block by block; before each a policy may act. docs/rescue.md has the actions, what they cost and the score.
     """
+    if played:
+        if policies:
+            raise InputError("policy: not allowed with --play; allowed: one of them")
+        _play(dir, splits or ("test",), profile, block, runs, out, as_json)
+        return
     wanted = list(dict.fromkeys(policies)) or list(POLICIES)
     for name in wanted:
         if name not in POLICIES:
@@ -88,6 +95,28 @@ def rescue(
         "that could be, of rescuable runs; rescued: share of these that end as their twin; harmed: share of healthy "
         "runs and look-alikes; spent: runs, of steps trained again and prices; delay: steps, median. 95 % intervals."
     )
+
+
+def _play(
+    dir: Path, splits: Sequence[str], profile: str, block: int, runs: int | None, out: Path | None, as_json: bool
+) -> None:
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.scenarios.rescue.game.branches import RUNS, courses, drawn
+    from trainwreck.scenarios.rescue.game.page import write_page
+    from trainwreck.scenarios.rescue.outcomes import cases
+
+    page = out or Path("rescue.html")
+    page = page / "rescue.html" if page.is_dir() else page
+    data = load(dir)
+    chosen = drawn(cases(data, splits, profile, block), block, runs or RUNS)
+    with progress("rescue", quiet=as_json) as tick:
+        found = courses(chosen, profile, block, tick)
+    write_page(page, data, found, profile, block)
+    trained = sum(len(one.branches) for one in found)
+    if as_json:
+        print_json({"page": str(page), "runs": len(found), "branches": trained})
+        return
+    print(f"page: {page} ({len(found)} runs, {trained} branches, {page.stat().st_size / 1e6:.1f} MB)")
 
 
 def _first(found: "list[Case]", kind: str, runs: int) -> "list[Case]":
