@@ -49,13 +49,13 @@ class Branch:
 
 @dataclass
 class Courses:
-    """A run and all its courses. asked: decision point to what the detector says there; branches: (point, action)."""
+    """A run and all its courses. answers: decision point to what the detector says there; branches: (point, action)."""
 
     case: Case
     points: tuple[int, ...]
     untouched: Branch
     oracle: Branch | None = None
-    asked: dict[int, str] = field(default_factory=dict)
+    answers: dict[int, str] = field(default_factory=dict)
     branches: dict[tuple[int, str], Branch] = field(default_factory=dict)
 
 
@@ -142,7 +142,7 @@ class _Trunk:
     def __init__(self, case: Case, root: Episode, points: tuple[int, ...]) -> None:
         self.case, self.root, self.points = case, root, points
         self.forked: set[int] = set()
-        self.asked: dict[int, str] = {}
+        self.answers: dict[int, str] = {}
         self.courses: dict[tuple[int, str], tuple[int, Episode]] = {}  # with the first step that is its own
         self.alike: dict[tuple[int, str], Episode] = {}  # acted on, and the untouched run all the same
 
@@ -164,7 +164,7 @@ class _Trunk:
         if step in self.points:
             asking = self.root.fork()
             asking.act(Action.parse(QUESTION))
-            self.asked[step] = asking.observation().answer
+            self.answers[step] = asking.observation().answer
             for choice in choices:
                 action = Action.parse(choice)
                 one = self.root.fork()
@@ -198,6 +198,6 @@ class _Trunk:
             self.points,
             Branch(0, self.root, outcome(self.case, self.root, UNTOUCHED)),
             cured[0] if cured else None,
-            self.asked,
+            self.answers,
             {key: branch for key, branch in branches.items() if key[1] != ORACLE},
         )

@@ -97,7 +97,7 @@ def run(found: Courses, profile: str) -> dict[str, Any]:
         "planned": found.case.spec.setup.steps,
         "points": [point for point in found.points if str(point) in options],
         "untouched": rows_from(found.untouched, profile),
-        "asked": {str(point): answer for point, answer in found.asked.items()},
+        "asked": {str(point): answer for point, answer in found.answers.items()},
         "options": options,
         "own": own,
     }

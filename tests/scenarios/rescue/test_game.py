@@ -53,9 +53,9 @@ def test_a_branch_of_the_page_is_the_run_that_was_acted_on(game, shipped, place,
     assert shown(opened(data["runs"])[place], point, action) == curves(alone.trace(), "common")
     mine, by_hand = game[place].branches[point, action].outcome, outcome(case, alone, "player")
     assert repr(mine) == repr(by_hand)  # NaN is NaN
-    told = opened(data["truths"])[place]["scores"][str(point)][action]
-    assert told["net"] == pytest.approx(by_hand.net, rel=1e-4)
-    assert told["spent"] == pytest.approx(by_hand.spent)
+    shown_score = opened(data["truths"])[place]["scores"][str(point)][action]
+    assert shown_score["net"] == pytest.approx(by_hand.net, rel=1e-4)
+    assert shown_score["spent"] == pytest.approx(by_hand.spent)
 
 
 def test_what_is_told_of_a_run(game, shipped):
