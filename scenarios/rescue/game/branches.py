@@ -77,9 +77,10 @@ def drawn(cases: Sequence[Case], block: int, runs: int = RUNS) -> list[Case]:
     """
     pools: dict[str, list[Case]] = {"failing": [], "healthy": [], "look-alike": []}
     for case in cases:
+        points = points_of(case, block)
         if not case.failing:
             pools[case.kind].append(case)
-        elif case.rescuable and any(case.in_sight <= at <= case.no_return for at in points_of(case, block)):  # type: ignore[operator]
+        elif case.rescuable and any(case.in_sight <= at <= case.no_return for at in points):  # type: ignore[operator]
             pools["failing"].append(case)
     if not pools["failing"]:
         raise InputError(
