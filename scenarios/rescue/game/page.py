@@ -115,7 +115,8 @@ def rows_from(branch: Branch, profile: str) -> dict[str, Any]:
 
 def truth(dataset: DataSet, found: Courses, profile: str) -> dict[str, Any]:
     """What is shown of a run at its end: label, scenario's text, twin, and the score of every course."""
-    case, row, pages = found.case, dataset.runs.loc[found.case.spec.run_id], dataset.pages
+    case, pages = found.case, dataset.pages
+    row: dict[Any, Any] = dataset.runs.loc[case.spec.run_id].to_dict()
     twin = row["twin_id"] if case.kind != "healthy" and row["twin_id"] in dataset.runs.index else None
     scenario = case.spec.scenario if case.kind != "healthy" else ""
     names = [scenario] if scenario in pages else scenario.split(JOINT)
