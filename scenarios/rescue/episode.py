@@ -13,6 +13,7 @@ happened once, and does not happen again. What was changed by actions stays: a r
 A part that was restored as it is after something that the setup has planned is so from there on.
 """
 
+import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -206,6 +207,19 @@ class Episode:
         every = entry.changes(knobs, self.declared, self.seed, cured=True, cure_at=self.step)
         faults = [at for at in every[:begun] if not isinstance(at.change, StateEdit) or at.step > self.step]
         self._enter([at for at in faults if not isinstance(at.change, LogEdit)], list(every[begun:]))
+
+    def fork(self) -> "Episode":
+        """The run as it is now, to be acted on without a change of this one; they share states."""
+        other = copy.copy(self)
+        other.actions, other.faults, other.applied = list(self.actions), list(self.faults), list(self.applied)
+        other.checkpoints, other.looked_back = dict(self.checkpoints), dict(self.looked_back)
+        other.parts, other.extra = list(self.parts), set(self.extra)
+        return other
+
+    def keep_few(self) -> None:
+        """Forget checkpoints that nothing looks back to, of an episode that is never rolled back again."""
+        needed = self.job.snapshots() | {self.step}
+        self.checkpoints = {step: kept for step, kept in self.checkpoints.items() if step in needed}
 
     def _change(self, action: Action) -> str:
         """Make a change; returns why nothing came of it, or nothing."""

@@ -88,3 +88,23 @@ def test_what_is_not_allowed_is_refused(call, here):
     call("rescue", "nowhere").refused("data set: 'nowhere' is not a folder")
     (here / "other.jsonl").write_text('{"profile": "full", "block": 10}\n')
     call(*SHORT, "--policy", "never", "--out", "other.jsonl").refused("or another --out")
+
+
+def test_a_page_to_play_in_a_folder(call, here, monkeypatch):
+    monkeypatch.setattr("trainwreck.scenarios.rescue.game.branches.CHOICES", ("stop",))
+    (here / "pages").mkdir()
+    words = ("rescue", "sample", "--play", "--runs", "1", "--block", "40", "--out", "pages")
+    made = call(*words, "--json")
+    assert made.code == 0
+    facts = json.loads(made.out)
+    assert (facts["page"], facts["runs"]) == ("pages/rescue.html", 3)
+    assert 7 <= facts["branches"] <= 9  # a run that has ended is acted on no more
+    assert (here / "pages" / "rescue.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_page_that_cannot_be_made_is_refused(call, here):
+    call("rescue", "sample", "--play", "--policy", "never").refused("policy: not allowed with --play")
+    call("rescue", "nowhere", "--play").refused("data set: 'nowhere' is not a folder")
+    call("rescue", "sample", "--play", "--split", "calibration").refused("play: no failing run can still be saved")
+    call("rescue", "sample", "--play", "--block", "200").refused("block: 200 is not allowed with --play")
+    assert list(here.iterdir()) == []

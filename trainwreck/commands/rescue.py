@@ -64,6 +64,7 @@ LIMITS = {
 )
 @partial(limits_options, texts=LIMITS)
 @click.option("--record", is_flag=True, help="Write the board under results/rescue.")
+@click.option("--play", "played", is_flag=True, help="Make a page to play in a browser; --out is a file or folder.")
 @as_json
 @click.pass_context
 def rescue(
@@ -80,6 +81,7 @@ def rescue(
     mcp: bool,
     limits: Limits,
     record: bool,
+    played: bool,
     as_json: bool,
 ) -> None:
     """Let policies act on runs under way, and score what they save.
@@ -88,6 +90,14 @@ def rescue(
     block by block; before each a policy may act. A policy that is not built in runs in a process of its own, within
     limits. docs/rescue.md has the actions, what they cost, the score and the protocol.
     """
+    modes = {"play": played, "rescore": rescore is not None, "mcp": mcp, "record": record}
+    first, *others = [name for name, wanted in modes.items() if wanted] or [""]
+    if others:
+        raise InputError(f"{first}: not allowed beside --{others[0]}; allowed: one of them")
+    if played:
+        if policies:
+            raise InputError("policy: not allowed with --play; allowed: one of them")
+        return _play(dir, splits or ("test",), profile, block, runs, out, as_json)
     from trainwreck.evaluation.dataset.dataset import load
     from trainwreck.evaluation.replay.alarms import CONFINEMENT, confined_text
     from trainwreck.scenarios.rescue.actions import with_prices
@@ -97,7 +107,7 @@ def rescue(
     from trainwreck.scenarios.rescue.remote.opening import open_policy
 
     if rescore is not None:
-        for name in ("policies", "splits", "profile", "block", "runs", "out", "record"):
+        for name in ("policies", "splits", "profile", "block", "runs", "out"):
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
                 option = {"policies": "policy", "splits": "split"}.get(name, name)
                 raise InputError(
@@ -181,6 +191,28 @@ def _chosen(found: "list[Case]", splits: Sequence[str], runs: int | None) -> "li
     if not found:
         raise InputError(f"split: {', '.join(splits) or 'test'} is not allowed; allowed: one with runs to act on")
     return found
+
+
+def _play(
+    dir: Path, splits: Sequence[str], profile: str, block: int, runs: int | None, out: Path | None, as_json: bool
+) -> None:
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.scenarios.rescue.game.branches import RUNS, courses, drawn
+    from trainwreck.scenarios.rescue.game.page import write_page
+    from trainwreck.scenarios.rescue.outcomes import cases
+
+    page = out or Path("rescue.html")
+    page = page / "rescue.html" if page.is_dir() else page
+    data = load(dir)
+    chosen = drawn(cases(data, splits, profile, block), block, runs or RUNS)
+    with progress("rescue", quiet=as_json) as tick:
+        found = courses(chosen, profile, block, tick)
+    write_page(page, data, found, profile, block)
+    trained = sum(len(one.branches) for one in found)
+    if as_json:
+        print_json({"page": str(page), "runs": len(found), "branches": trained})
+        return
+    print(f"page: {page} ({len(found)} runs, {trained} branches, {page.stat().st_size / 1e6:.1f} MB)")
 
 
 def _first(found: "list[Case]", kind: str, runs: int) -> "list[Case]":

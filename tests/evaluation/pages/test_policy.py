@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from trainwreck import evaluation
+from trainwreck import evaluation, scenarios
 from trainwreck.evaluation.pages.assets import CHART
 from trainwreck.evaluation.pages.templates import hashes, policy, template
 
-ROOT = Path(evaluation.__file__).parent
-TEMPLATES = [p for p in sorted(ROOT.rglob("*.html.jinja")) if "<html" in p.read_text("utf-8")]
-SCRIPTS = sorted(ROOT.rglob("*.js"))
+ROOTS = [Path(package.__file__).parent for package in (evaluation, scenarios)]
+TEMPLATES = [p for root in ROOTS for p in sorted(root.rglob("*.html.jinja")) if "<html" in p.read_text("utf-8")]
+SCRIPTS = sorted(p for root in ROOTS for p in root.rglob("*.js"))
+JINJA = sorted(p for root in ROOTS for p in root.rglob("*.jinja"))
 
 
 def test_hashes_are_those_of_a_browser() -> None:
@@ -38,7 +39,7 @@ def test_a_template_has_its_policy_before_anything_else_of_the_page(file: Path) 
     assert len(re.findall(r"<style|<script>", text)) == len(styles) + len(scripts)
 
 
-@pytest.mark.parametrize("file", sorted(ROOT.rglob("*.jinja")), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", JINJA, ids=lambda file: file.name)
 def test_no_template_has_code_in_attributes(file: Path) -> None:
     if file.name != "card.md.jinja":
         assert re.search(r"<[^>]* (style|on[a-z]+)=", file.read_text("utf-8")) is None
@@ -67,7 +68,7 @@ def test_a_page_s_own_elements_fit_its_policy() -> None:
 
 @pytest.mark.browser
 def test_markup_escapes_what_is_put_into_it(open_page, tmp_path):
-    script = (ROOT / "pages/markup.js").read_text("utf-8")
+    script = (ROOTS[0] / "pages/markup.js").read_text("utf-8")
     file = tmp_path / "a.html"
     file.write_text(
         f"<!doctype html><meta charset=utf-8><title>a</title><div id=host></div><script>{script}</script>", "utf-8"
