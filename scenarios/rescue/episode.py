@@ -213,7 +213,7 @@ class Episode:
         other = copy.copy(self)
         other.actions, other.faults, other.applied = list(self.actions), list(self.faults), list(self.applied)
         other.checkpoints, other.looked_back = dict(self.checkpoints), dict(self.looked_back)
-        other.parts, other.extra = list(self.parts), set(self.extra)
+        other.parts, other.extra = list(self.parts), dict(self.extra)
         return other
 
     def keep_few(self) -> None:
