@@ -68,9 +68,9 @@ def read(path: Path) -> tuple[dict[str, Any], list[Outcome]]:
     lines, _ = _read(path)
     try:
         head = dict(json.loads(lines[0]))
-        return head, [_outcome(path, number, line) for number, line in enumerate(lines[1:], start=2)]
     except (IndexError, TypeError, ValueError, RecursionError):
         raise InputError(f"{path}: {FOREIGN}") from None
+    return head, [_outcome(path, number, line) for number, line in enumerate(lines[1:], start=2)]
 
 
 def _read(path: Path) -> tuple[list[str], bytes]:

@@ -313,7 +313,7 @@ def test_a_file_of_other_episodes_is_refused(runs, tmp_path, monkeypatch):
         ([head, "{}"], "line 2 is damaged"),
         ([head, "[]"], "line 2 is damaged"),
         (["5", kept], "not a file of episodes"),
-        (["[]", kept], "is of []; allowed: a file that --out wrote"),
+        (["[]", kept], "is of {}; allowed: a file that --out wrote"),
         ([head, kept, kept], "twice; allowed: once"),
         ([head, kept.replace(case.spec.run_id, "r0")], "'r0' is not a run of"),
         ([head, kept.replace('"planned": 60', '"planned": 61')], "has 61 steps; allowed: 60"),

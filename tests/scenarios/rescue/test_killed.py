@@ -70,9 +70,11 @@ def command(out: Path, *policies: str, runs: str = "1") -> list[str]:
     return [sys.executable, "-m", "trainwreck", *usual, *chosen]
 
 
-def killed(words: list[str], seconds: float) -> bool:
-    """Start a command and kill it, with its children, after so long; False where it had ended before."""
+def killed(words: list[str], out: Path, seconds: float) -> bool:
+    """Start a command and kill it, with its children, so long after it has begun to train; False where it had ended."""
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while process.poll() is None and not out.exists():  # its first line is written when everything is loaded
+        time.sleep(0.01)
     try:
         process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -83,17 +85,16 @@ def killed(words: list[str], seconds: float) -> bool:
 
 
 def check_kills(tmp_path: Path, policies: tuple[str, ...], runs: str, kills: int, seed: int) -> None:
-    """Kill so many times, at moments drawn evenly from what the whole takes; then let it end."""
+    """Kill at moments that are drawn, the first of them before any episode can have ended; then let it end."""
     began = time.monotonic()
     calm = subprocess.run(command(tmp_path / "calm.jsonl", *policies, runs=runs), capture_output=True, check=True)
-    whole = time.monotonic() - began
-    disturbed, draws, hit = command(tmp_path / "disturbed.jsonl", *policies, runs=runs), random.Random(seed), 0
-    for _ in range(kills):
-        hit += killed(disturbed, draws.uniform(0.2, 0.9) * whole)
+    whole, out, draws = time.monotonic() - began, tmp_path / "disturbed.jsonl", random.Random(seed)
+    disturbed = command(out, *policies, runs=runs)
+    assert killed(disturbed, out, 0.05)
+    hit = sum(killed(disturbed, out, draws.uniform(0.2, 0.9) * whole) for _ in range(kills - 1))
     end = subprocess.run(disturbed, capture_output=True, check=True)
-    assert hit
-    assert end.stdout == calm.stdout
-    assert (tmp_path / "disturbed.jsonl").read_bytes() == (tmp_path / "calm.jsonl").read_bytes()
+    assert end.stdout == calm.stdout, hit
+    assert out.read_bytes() == (tmp_path / "calm.jsonl").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["calm.jsonl", "disturbed.jsonl"]
 
 
