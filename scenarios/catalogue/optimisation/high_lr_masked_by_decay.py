@@ -7,7 +7,9 @@ Mechanism: At a rate over the stability threshold the weights wander at a height
     by orders and no longer come back.
 Injection: The peak is `factor` times the twin's from step 0 on; the schedule decays to zero all the same.
 Cure: The healthy rate from step 10 on, while the rate is still climbing.
-Realism: Seen in published logs: a final loss that nobody questions, because nobody saw the lower one.
+Realism: Seen in published logs: a final loss that nobody questions, because nobody saw the lower one. The
+    exported program has optimizer.weight_decay=0.3, not 0.2, where under some vector
+    instructions the gap shrinks too little.
 References: Wortsman et al. 2023 (sensitivity to the learning rate); Reading the Curves (learning rate
     schedule).
 """
@@ -46,6 +48,7 @@ class HighLRMaskedByDecay(Scenario):
     onset = None
     knobs = Factor()
     cure_after = 10
+    program = ("optimizer.weight_decay=0.3",)
 
     def base(self, setup: Setup) -> Setup:
         # Twice the usual decay: weights that have grown come back far enough for the end to look well.
