@@ -2,6 +2,9 @@
 
 So every other test sees the same detectors whatever happens to be installed, in other processes too.
 
+Libraries that make threads of their own, such as scikit-learn's trees, get one: there is a worker for each core
+already, and on busy cores threads wait for each other many times longer than they work.
+
 Tests marked `browser` open pages in the Chromium that the system has: $CHROMIUM, or the one on the PATH.
 """
 
@@ -13,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before a library is imported that reads it
 
 SWITCH = "TRAINWRECK_MONITORS"
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}

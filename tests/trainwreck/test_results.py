@@ -50,7 +50,7 @@ def test_short_forms_are_short_and_say_what_it_is(data, run, card):
         "runs are bitwise identical": trainwreck.diff(data, data),
         "nothing tells that a run will fail": trainwreck.audit(data),
         "166: ": trainwreck.catalogue(),
-        "high_lr, ": trainwreck.scenarios(),
+        "clip_too_loose, ": trainwreck.scenarios(),
         "zclip": trainwreck.detectors(),
         "Mechanism: ": trainwreck.show("high_lr"),
         "nonfinite_loss": trainwreck.leaderboard(data, ["nonfinite_loss"]),
