@@ -26,7 +26,8 @@ def board(outcomes: Sequence[Outcome], table: pd.DataFrame, data: DataSet, profi
     kinds = Counter(one.kind for one in first)
     plan = data.manifest.get("plan", "")
     policies = " ".join(f"--policy {name}" for name in dict.fromkeys(one.policy for one in outcomes))
-    missed = [one for one in outcomes if one.policy == ORACLE and one.rescuable and not one.within]
+    oracle = [one for one in outcomes if one.policy == ORACLE and one.rescuable]
+    missed = [one for one in oracle if not one.within]
     return Table(
         name=NAME,
         title="Rescue: policies on failing, healthy and look-alike runs",
@@ -38,6 +39,7 @@ def board(outcomes: Sequence[Outcome], table: pd.DataFrame, data: DataSet, profi
             "Columns are those of [docs/rescue.md](../../docs/rescue.md#score), with 95 % intervals by scenario and "
             "seed. `outcomes.jsonl` has every episode and what was done in it. The two columns on the right are "
             "counts: of healthy runs, and of look-alikes, harmed."
+            + ("" if missed or not oracle else " The oracle rescued every rescuable run.")
         ),
         command=(
             f"trainwreck generate {plan} --out runs/{plan}`, `trainwreck label runs/{plan} --split test` and "
@@ -47,10 +49,8 @@ def board(outcomes: Sequence[Outcome], table: pd.DataFrame, data: DataSet, profi
         rows=tuple(_row(row, outcomes) for row in table.to_dict("records")),
         limit=Limit(
             text=(
-                "These are rescuable by their point of no return, which was measured by training cured branches to "
-                "the end: a branch was saved where it ended within tolerance of the twin."
-                if missed
-                else "The proven cure at the first border after the visible step ended within tolerance in every one."
+                "These are rescuable by their point of no return, which was measured by training cured branches to the "
+                "end: a branch was saved where it ended within tolerance of the twin."
             ),
             columns=("scenario", "seed", "visible", "cured at", "ended above the twin by, nats", "tolerance"),
             rows=tuple(
@@ -58,7 +58,9 @@ def board(outcomes: Sequence[Outcome], table: pd.DataFrame, data: DataSet, profi
                 for one in missed
             ),
             heading="Rescuable runs that the oracle did not rescue",
-        ),
+        )
+        if missed
+        else None,
     )
 
 
