@@ -14,12 +14,14 @@ from trainwreck.scenarios.bench.table import Table, markdown
 from trainwreck.scenarios.reproducers.agreement import CLOSE, Agreement, check
 from trainwreck.scenarios.reproducers.margin import OFF
 from trainwreck.scenarios.spec.registry import scenarios
-from trainwreck.scenarios.training.environment import processor
+from trainwreck.scenarios.training.environment import processor, processor_flags
 
 Rows = dict[str, dict[str, Any]]  # of a record, by scenario
 NAME = "reproducers"
 # Which instructions PyTorch's own kernels and oneDNN use: other ones round elsewhere, as another processor does.
 VARIABLES = {"ATEN_CPU_CAPABILITY": "aten", "ONEDNN_MAX_CPU_ISA": "onednn"}
+# Of the processor itself, whatever it is limited to; where the system lists none, what PyTorch says is taken.
+INSTRUCTIONS = {"avx512f": "AVX512", "avx2": "AVX2"}
 COLUMNS = (
     "scenario", "exit code", "gap", "steady", "seconds", "lines", "printed", "agreement", "steps within",
     "largest difference", "of the final loss",
@@ -62,7 +64,9 @@ SUMMARY = ("setting", "instructions", "programs run", "exit 0", "not steady", "l
 
 def setting() -> str:
     """Where programs run here: processor, instructions, and what the environment limits them to."""
-    parts = [processor(), torch.backends.cpu.get_cpu_capability()]
+    flags = processor_flags()
+    own = next((name for flag, name in INSTRUCTIONS.items() if flag in flags), torch.backends.cpu.get_cpu_capability())
+    parts = [processor(), own]
     parts += [f"{short}-{os.environ[name]}" for name, short in VARIABLES.items() if name in os.environ]
     return re.sub(r"[^a-z0-9.]+", "-", " ".join(parts).lower()).strip("-")
 

@@ -18,7 +18,7 @@ def machine(monkeypatch):
     for name in reproducers.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(reproducers, "processor", lambda: "AMD EPYC (R)")
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.setattr(reproducers, "processor_flags", lambda: {"fma", "avx2", "avx512f"})
     return monkeypatch
 
 
@@ -26,6 +26,17 @@ def test_a_setting_has_processor_instructions_and_limits(machine):
     assert reproducers.setting() == "amd-epyc-r-avx512"
     machine.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
     assert reproducers.setting() == "amd-epyc-r-avx512-onednn-avx2"
+
+
+def test_two_processors_under_one_limit_are_two_settings(machine):
+    """PyTorch gives the limit in the place of what the processor has."""
+    machine.setenv("ATEN_CPU_CAPABILITY", "default")
+    machine.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
+    assert reproducers.setting() == "amd-epyc-r-avx512-aten-default"
+    machine.setattr(reproducers, "processor_flags", lambda: {"fma", "avx2"})
+    assert reproducers.setting() == "amd-epyc-r-avx2-aten-default"
+    machine.setattr(reproducers, "processor_flags", set)
+    assert reproducers.setting() == "amd-epyc-r-default-aten-default"
 
 
 def test_records_of_two_settings_stand_side_by_side(tmp_path):
