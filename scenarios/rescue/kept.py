@@ -37,15 +37,14 @@ class Kept:
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Write down episodes that have ended."""
-        self._append("".join(json.dumps(one.to_json()) + "\n" for one in outcomes).encode(), None)
+        self._append("".join(map(_line, outcomes)).encode(), None)
         self.outcomes += outcomes
 
     def replace(self, outcome: Outcome) -> None:
         """Write down an episode in the place of what was written of it before."""
         mine = outcome.policy, outcome.run_id
         self.outcomes = [one for one in self.outcomes if (one.policy, one.run_id) != mine] + [outcome]
-        lines = (json.dumps(one) for one in (self.head, *(one.to_json() for one in self.outcomes)))
-        write_text(self.path, "".join(f"{line}\n" for line in lines))
+        write(self.path, self.head, self.outcomes)
 
     def _append(self, added: bytes, size: int | None) -> None:
         """Add bytes at the end, or after the first `size` bytes, and wait for the disk."""
@@ -59,6 +58,11 @@ class Kept:
                 os.fsync(file.fileno())
         except OSError as error:
             raise InputError(f"{self.path}: can't be written ({error.strerror or error})") from error
+
+
+def write(path: Path, head: dict[str, Any], outcomes: Sequence[Outcome]) -> None:
+    """Write a whole file at once."""
+    write_text(path, "".join([json.dumps(head) + "\n", *map(_line, outcomes)]))
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Outcome]]:
@@ -93,3 +97,7 @@ def _outcome(path: Path, number: int, line: str) -> Outcome:
         return Outcome.from_json(json.loads(line))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InputError(f"{path}: line {number} is damaged, no episode; allowed: another --out") from None
+
+
+def _line(outcome: Outcome) -> str:
+    return json.dumps(outcome.to_json()) + "\n"

@@ -1,6 +1,5 @@
 """The board of policies as it is committed: the table, who was harmed, and what the oracle did not rescue."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from trainwreck.evaluation.dataset.dataset import DataSet
-from trainwreck.evaluation.files import sha256, write_text
+from trainwreck.evaluation.files import sha256
 from trainwreck.scenarios.bench.table import Limit, Table
 from trainwreck.scenarios.rescue.board import ORACLE
+from trainwreck.scenarios.rescue.kept import write
 from trainwreck.scenarios.rescue.outcomes import Outcome
 from trainwreck.scenarios.spec.registry import scenario
 
@@ -67,8 +67,7 @@ def board(outcomes: Sequence[Outcome], table: pd.DataFrame, data: DataSet, profi
 def write_board(found: Table, outcomes: Sequence[Outcome], head: dict[str, Any], results: Path) -> None:
     """Write the page, its numbers, and the outcomes beside them."""
     found.record(results)
-    lines = [json.dumps(head), *(json.dumps(one.to_json()) for one in outcomes)]
-    write_text(results / NAME / "outcomes.jsonl", "\n".join(lines) + "\n")
+    write(results / NAME / "outcomes.jsonl", head, outcomes)
 
 
 def _row(row: dict[Any, Any], outcomes: Sequence[Outcome]) -> tuple[Any, ...]:

@@ -42,6 +42,15 @@ def test_a_row_a_policy_and_a_row_a_run_that_the_oracle_missed(outcomes):
     assert "2 failing, 1 healthy, 1 look-alike runs of 2 scenarios, 4 seeds; 2 of them rescuable" in found.how
 
 
+def test_an_oracle_that_missed_none_has_no_table_of_what_it_missed(outcomes):
+    kept = [one for one in outcomes if one.policy != "oracle" or one.within]
+    found = board(kept, table(kept, resamples=50), load("sample"), "common", 10)
+    assert found.limit is None
+    assert found.how.endswith("The oracle rescued every rescuable run.")
+    others = [one for one in kept if one.policy != "oracle"]
+    assert board(others, table(others, resamples=50), load("sample"), "common", 10).how.endswith("harmed.")
+
+
 def test_the_page_and_the_outcomes_are_written(outcomes, tmp_path):
     head = {"profile": "common", "block": 10}
     write_board(board(outcomes, table(outcomes, resamples=50), load("sample"), **head), outcomes, head, tmp_path)
