@@ -9,7 +9,7 @@ import pytest
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.rescue.actions import Action, changes
 from trainwreck.scenarios.rescue.episode import QUESTIONS, Episode, advance
-from trainwreck.scenarios.spec.faults import At, LogEdit
+from trainwreck.scenarios.spec.faults import At, LogEdit, StateEdit
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.spec.run_spec import Role, family_of
@@ -151,6 +151,25 @@ def test_the_proven_cure_at_its_step_is_the_cured_run():
         advance([one])
     losses = train([spec.branch(at)])[0].trace["loss"]
     assert np.array_equal(one.trace()["loss"], losses)
+
+
+def test_an_edit_that_changes_what_it_is_given_reaches_no_fork(monkeypatch):
+    """As edits of scenarios of others may; forks and other policies hold the same states."""
+
+    def in_place(state, earlier):
+        state["parameters"].zero_()
+        return state
+
+    one = Episode(spec_of("high_lr"))
+    advance([one])
+    other = one.fork()
+    monkeypatch.setattr(
+        "trainwreck.scenarios.rescue.episode.changes", lambda *words: [StateEdit(in_place, resume=False)]
+    )
+    other.act(Action.parse("reset_optimizer"))
+    assert not other.entry[1]["parameters"].any()
+    assert one.entry[1]["parameters"].any()
+    assert one.checkpoints[10][1]["parameters"].any()
 
 
 def test_a_question_trains_nothing_and_is_answered():
