@@ -18,6 +18,7 @@ MEASUREMENTS = {
     "rescue": ("claims.rescue", "against_plain_runs"),
     "reliability": ("claims.reliability", "under_faults"),
     "reproducers": ("claims.reproducers", "every_program"),
+    "starts": ("claims.starts", "every_program"),
     "fidelity": ("claims.fidelity", "beside_the_literature"),
     "language": ("claims.language", "parts"),
     "machines": ("claims.machines", "between_processors"),

@@ -13,14 +13,11 @@ import numpy as np
 import torch
 
 from trainwreck.evaluation.files import read_json, write_json
-from trainwreck.scenarios.reproducers.margin import loaded, outcome
+from trainwreck.scenarios.reproducers.margin import CLOSE, Starts, loaded, moved_starts, outcome
 from trainwreck.scenarios.reproducers.program import Program
 from trainwreck.scenarios.reproducers.text import text as program_text
 from trainwreck.scenarios.training.loop import train
 
-# Nats per token. Runs that stay this close to the lab's to their last step agree as floats; rounding grows
-# in a training that is chaotic, as the lab's own float32 and float64 runs leave each other.
-CLOSE = 1e-3
 PATIENCE = 3600  # seconds of wall time, on a machine that others use too
 
 
@@ -67,7 +64,7 @@ def check(id: str, kept: Path, *, beside_lab: bool = True) -> Agreement:
     """
     program = Program(id)
     text = program_text(program)
-    digest = hashlib.sha256(f"{torch.__version__}\n{text}".encode()).hexdigest()[:16]
+    digest = _digest(text)
     record, numbers = kept / f"{id}.json", kept / f"{id}.npz"
     found = _kept(record)
     if found is not None and found.program == digest and (found.lab or not beside_lab):
@@ -80,6 +77,22 @@ def check(id: str, kept: Path, *, beside_lab: bool = True) -> Agreement:
         write_json(record, asdict(found))
         numbers.unlink()
     return found
+
+
+def check_starts(id: str, kept: Path) -> Starts:
+    """Train the setup of a scenario's program from several starts, unless `kept` has that of the very same one."""
+    program = Program(id)
+    digest, record = _digest(program_text(program)), kept / f"{id}.json"
+    if record.exists() and (facts := read_json(record))["program"] == digest:
+        return Starts(**facts["starts"])
+    found = moved_starts(program)
+    kept.mkdir(parents=True, exist_ok=True)
+    write_json(record, {"program": digest, "starts": asdict(found)})
+    return found
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(f"{torch.__version__}\n{text}".encode()).hexdigest()[:16]
 
 
 def _kept(record: Path) -> Agreement | None:

@@ -6,7 +6,7 @@ is the same from several starts that differ by less than a float32 can tell.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,10 @@ from trainwreck.scenarios.training.loop import fresh_state, train
 
 OFF, DRAWS = 0.01, 8  # how far every signal is moved, and how often it is drawn in which direction
 LAST_BITS = 1e-7  # relative; a float32 has steps of 1.2e-7
+# Nats per token. Runs that stay this close to each other to their last step agree as floats; rounding grows
+# in a training that is chaotic, as the lab's own float32 and float64 runs leave each other.
+CLOSE = 1e-3
+FEW, MANY = 4, 12  # starts of a program whose runs stay within CLOSE of each other, and of one whose runs do not
 Runs = Mapping[str, Mapping[str, np.ndarray]]  # by kind and signal, as the program keeps them
 
 
@@ -40,6 +44,21 @@ class Outcome:
     def holds(self) -> bool:
         """Whether the program exits with 0."""
         return self.shown and self.gap <= 1
+
+
+@dataclass(frozen=True)
+class Starts:
+    """What became of a program from several starts that differ in their last bits.
+
+    count, held: starts, and how many of them exit with 0. gap: the largest of a start, in tolerances; None where a
+    final loss is not finite. apart: how far a training loss is at most from the first start's, nats; None where it is
+    finite in one of the two alone.
+    """
+
+    count: int
+    held: int
+    gap: float | None
+    apart: float | None
 
 
 def loaded(text: str) -> dict[str, Any]:
@@ -63,12 +82,34 @@ def outcome(space: Mapping[str, Any], runs: Runs) -> Outcome:
     return Outcome(shown, gap, all(found == shown for found in moved))
 
 
+def moved_starts(program: Program) -> Starts:
+    """Train a program's setup from FEW starts, and from MANY where its runs do not stay close to each other."""
+    space = loaded(program_text(program))
+    runs = _from_starts(program, range(FEW))
+    apart = _apart(runs)
+    if not apart <= CLOSE:
+        runs += _from_starts(program, range(FEW, MANY))
+        apart = _apart(runs)
+    found = [outcome(space, one) for one in runs]
+    gap = max(one.gap for one in found)
+    return Starts(
+        count=len(found),
+        held=sum(one.holds for one in found),
+        gap=gap if np.isfinite(gap) else None,
+        apart=apart if np.isfinite(apart) else None,
+    )
+
+
 def from_moved_starts(program: Program, count: int) -> list[Outcome]:
     """Outcomes of the laboratory's runs of a program's setup: as it is first, then with initial weights moved."""
     space = loaded(program_text(program))
-    names = {*program.harvest.signals, "validation_loss"}
-    jobs, enter, found = [], {}, []
-    for start in range(count):
+    return [outcome(space, runs) for runs in _from_starts(program, range(count))]
+
+
+def _from_starts(program: Program, starts: range) -> list[Runs]:
+    names = {*program.harvest.signals, "validation_loss", "loss"}
+    jobs, enter = [], {}
+    for start in starts:
         state = fresh_state(next(iter(program.specs.values())).job())
         if start:
             noise = generator(start, "reproducers/last_bits").standard_normal(state["parameters"].shape)
@@ -77,15 +118,21 @@ def from_moved_starts(program: Program, count: int) -> list[Outcome]:
             job = dataclasses.replace(spec.job(), run_id=f"{spec.run_id}/{start}")
             jobs.append(job)
             enter[job.run_id] = (0, state)
-    traces = [result.trace for result in train(jobs, enter=enter)]
-    for start in range(count):
-        mine = traces[start * len(program.specs) :]
-        runs = {
-            role.value: {name: np.asarray(trace[name]) for name in names}
-            for role, trace in zip(program.specs, mine, strict=False)
-        }
-        found.append(outcome(space, runs))
-    return found
+    runs = iter([{name: np.asarray(result.trace[name]) for name in names} for result in train(jobs, enter=enter)])
+    return [{role.value: next(runs) for role in program.specs} for _ in starts]
+
+
+def _apart(starts: Sequence[Runs]) -> float:
+    """Largest difference of a training loss from that of the first start, over all runs; inf where one alone is NaN."""
+    first, largest = starts[0], 0.0
+    for runs in starts[1:]:
+        for kind, run in runs.items():
+            own, theirs = run["loss"].astype(float), first[kind]["loss"].astype(float)
+            finite = np.isfinite(own)
+            if len(own) != len(theirs) or (finite != np.isfinite(theirs)).any():
+                return np.inf
+            largest = max(largest, float(np.abs(own[finite] - theirs[finite]).max(initial=0.0)))
+    return largest
 
 
 def _shown(space: Mapping[str, Any], runs: Runs) -> bool:

@@ -53,6 +53,7 @@ MEASUREMENTS = (
     "rescue",
     "reliability",
     "reproducers",
+    "starts",
     "fidelity",
     "language",
     "machines",

@@ -292,7 +292,7 @@ def _check_out(out: Path) -> None:
 def bench(what: str, record: bool, as_json: bool) -> None:
     """Measure speed against named peers.
 
-    The last six measure a claim under results/ again.
+    The last seven measure a claim under results/ again.
 
     \b
     train        training steps a second, with telemetry and without
@@ -303,6 +303,7 @@ def bench(what: str, record: bool, as_json: bool) -> None:
     rescue       episodes that a policy may act on, against plain runs
     reliability  generate with workers and parents killed, disk and memory taken
     reproducers  every scenario's program; stopped, it goes on where it was
+    starts       its outcome from starts that differ in their last bits; the same
     fidelity     mechanisms, against the numbers of the literature
     language     what the model loses without each part of the language
     machines     the plan `sample` here beside the shipped one: what two processors agree in

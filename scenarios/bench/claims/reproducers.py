@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ import torch
 from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.progress import Tick
 from trainwreck.scenarios.bench.table import Table, markdown
-from trainwreck.scenarios.reproducers.agreement import CLOSE, Agreement, check
-from trainwreck.scenarios.reproducers.margin import OFF
+from trainwreck.scenarios.reproducers.agreement import Agreement, check
+from trainwreck.scenarios.reproducers.margin import CLOSE, OFF
 from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.training.environment import processor, processor_flags
 
@@ -56,6 +57,9 @@ KEY = """Below, each column is a record and each row a program:
   quantity is near its bound.
 - `not run`: not yet run under this setting. `trainwreck bench reproducers --record`, with the setting's variables, runs
   what is missing; it goes on where it was stopped.
+
+- `starts`: of starts that differ in their last bits, from how many the program would exit with 0, where that was
+  measured ([starts](starts)): `trainwreck bench starts --record`.
 
 The page of a setting has seconds, lines and, where that was measured, how close a program is to the laboratory's runs.
 [earlier](earlier/README.md) is a record of an earlier revision, with other settings of some scenarios."""
@@ -124,16 +128,27 @@ def write_index(folder: Path) -> None:
     rows = {name: {row["scenario"]: row for row in record["rows"]} for name, record in records.items()}
     every = list(scenarios())
     ids = [id for id in every if any(id in found for found in rows.values())]
-    cells = [(id, *(_cell(found.get(id)) for found in rows.values())) for id in ids]
+    moved = _starts(folder)
+    cells = [(id, *(_cell(found.get(id)) for found in rows.values()), moved.get(id, "")) for id in ids]
     never = len(every) - len(ids)
     missing = f", of which {never} have not been run yet" if never else ""
     parts = [
         HEAD.format(ran=f"The catalogue has {len(every)} programs{missing}."),
         markdown(SUMMARY, [_summary(name, _limits(record), rows) for name, record in records.items()]),
         KEY.format(off=OFF),
-        markdown(("program", *rows), cells),
+        markdown(("program", *rows, "starts"), cells),
     ]
     write_text(folder / "README.md", "\n\n".join(parts) + "\n")
+
+
+def _starts(folder: Path) -> dict[str, str]:
+    """By scenario, from how many starts of how many its program exits with 0, over all settings."""
+    rows = [row for path in sorted(folder.glob("starts/*/result.json")) for row in read_json(path)["rows"]]
+    held, count = Counter[str](), Counter[str]()
+    for row in rows:
+        held[row["scenario"]] += row["exit 0"]
+        count[row["scenario"]] += row["starts"]
+    return {id: f"{held[id]} of {count[id]}" for id in count}
 
 
 def _limits(record: dict[str, Any]) -> str:

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from trainwreck.evaluation.files import read_json
-from trainwreck.scenarios.bench.claims import reproducers
+from trainwreck.scenarios.bench.claims import reproducers, starts
 from trainwreck.scenarios.reproducers.agreement import Agreement, Beside
+from trainwreck.scenarios.reproducers.margin import Starts
 from trainwreck.scenarios.spec.registry import scenarios
 
 ONE = Agreement("high_lr", 240, 0, 0.25, True, 12.5, "aaaa", "bbbb", Beside("float", 400, 400, 1e-6, 1e-7))
@@ -44,11 +45,14 @@ def test_records_of_two_settings_stand_side_by_side(tmp_path):
     second = dataclasses.replace(ONE, scenario="mask_missing")
     reproducers.table("a-avx512", [ONE, second], 139).record(tmp_path)
     reproducers.table("a-default", [other], 139, "`ATEN_CPU_CAPABILITY=default`").record(tmp_path)
+    moved = {"high_lr": Starts(12, 11, None, None), "mask_missing": Starts(4, 4, 0.25, 1e-6)}
+    starts.table("a-avx512", moved).record(tmp_path)
+    starts.table("b-avx2", {"high_lr": Starts(4, 4, 0.1, 1e-5)}).record(tmp_path)
     reproducers.write_index(tmp_path / "reproducers")
     text = (tmp_path / "reproducers" / "README.md").read_text(encoding="utf-8")
-    assert "| program | a-avx512 | a-default |" in text
-    assert "| high_lr | exit 0, gap 0.25 | exit 1, gap -, not steady |" in text
-    assert "| mask_missing | exit 0, gap 0.25 | not run |" in text
+    assert "| program | a-avx512 | a-default | starts |" in text
+    assert "| high_lr | exit 0, gap 0.25 | exit 1, gap -, not steady | 15 of 16 |" in text
+    assert "| mask_missing | exit 0, gap 0.25 | not run | 4 of 4 |" in text
     assert "| [a-avx512](a-avx512/README.md) | all | 2 | 2 | 0 | 0.25 (mask_missing) | - |" in text
     assert "| [a-default](a-default/README.md) | `ATEN_CPU_CAPABILITY=default` | 1 | 0 | 1 | - | 0 of 1 |" in text
     assert f"has {len(scenarios())} programs, of which {len(scenarios()) - 2} have not been run yet." in text
@@ -67,3 +71,13 @@ def test_what_was_run_under_another_setting_is_run_again(machine, tmp_path):
     machine.setenv("ATEN_CPU_CAPABILITY", "default")
     reproducers.every_program(lambda *of: None, ["high_lr"])
     assert len(set(seen)) == 2
+
+
+def test_a_record_of_starts_says_which_programs_are_chaotic():
+    moved = {"high_lr": Starts(12, 11, None, None), "mask_missing": Starts(4, 4, 0.25, 1.2e-6)}
+    table = starts.table("a-avx512", moved)
+    assert table.title.endswith("on a-avx512: 1 of 2 exit with 0 from every start")
+    assert table.rows == (("high_lr", 12, 11, "-", "-"), ("mask_missing", 4, 4, "0.25", "1e-06"))
+    assert table.limit.rows == ((1, 12, 11, "0.917 [0.615, 0.998]"),)
+    assert "up to 0.26 that" in table.limit.text
+    assert starts.table("a-avx512", {"mask_missing": moved["mask_missing"]}).limit.rows == ((0, 0, 0, "-"),)

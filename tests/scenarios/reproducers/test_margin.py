@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.scenarios.reproducers.margin import from_moved_starts, loaded, outcome
+from trainwreck.scenarios.reproducers import margin
+from trainwreck.scenarios.reproducers.agreement import check_starts
+from trainwreck.scenarios.reproducers.margin import Starts, from_moved_starts, loaded, moved_starts, outcome
 from trainwreck.scenarios.reproducers.program import Program
 from trainwreck.scenarios.reproducers.text import text as program_text
 
@@ -63,6 +65,44 @@ def test_starts_differ_in_their_last_bits_and_the_first_is_the_runs_own():
     first, moved, again = (from_moved_starts(short, count)[-1].gap for count in (1, 2, 2))
     assert first != moved == again
     assert first == pytest.approx(moved, rel=0.01)
+
+
+def apart(loss: float, other: float):
+    """What becomes of starts whose faulty runs have these last losses, the first one alone the first of them."""
+
+    def starts(_, which):
+        return [
+            {"twin": run(2.5, 2.5), "faulty": run(other if start else loss, 3.5), "cured": run(2.5, 2.5 + start / 100)}
+            for start in which
+        ]
+
+    return starts
+
+
+@pytest.mark.parametrize(
+    ("loss", "other", "expected"),
+    [
+        (3.5, 3.5, Starts(4, 4, pytest.approx(0.3, abs=1e-4), 0.0)),
+        (3.5, 3.502, Starts(12, 11, pytest.approx(1.1, abs=1e-4), pytest.approx(0.002, abs=1e-5))),
+        (3.5, 2.9, Starts(12, 1, pytest.approx(1.1, abs=1e-4), pytest.approx(0.6, abs=1e-5))),
+        (float("nan"), 3.5, Starts(12, 10, pytest.approx(1.1, abs=1e-4), None)),
+        (float("nan"), float("nan"), Starts(4, 0, pytest.approx(0.3, abs=1e-4), 0.0)),
+    ],
+)
+def test_runs_that_leave_each_other_are_trained_from_more_starts(loss, other, expected, monkeypatch):
+    monkeypatch.setattr(margin, "_from_starts", apart(loss, other))
+    monkeypatch.setattr(margin, "loaded", lambda _: names())
+    assert moved_starts(Program("high_lr")) == expected
+
+
+def test_starts_are_trained_once(tmp_path, monkeypatch):
+    found = Starts(4, 4, 0.25, 1e-6)
+    monkeypatch.setattr("trainwreck.scenarios.reproducers.agreement.moved_starts", lambda _: found)
+    assert check_starts("high_lr", tmp_path) == found
+    monkeypatch.setattr("trainwreck.scenarios.reproducers.agreement.moved_starts", lambda _: pytest.fail("again"))
+    assert check_starts("high_lr", tmp_path) == found
+    with pytest.raises(pytest.fail.Exception, match="again"):
+        check_starts("high_lr_masked_by_decay", tmp_path)
 
 
 def test_overrides_are_in_the_program():
