@@ -36,10 +36,14 @@ def table(where: str, found: Mapping[str, Starts]) -> Table:
     whole = sum(one.held == one.count for one in found.values())
     chaotic = [one for one in found.values() if one.count > FEW]
     count, held = sum(one.count for one in chaotic), sum(one.held for one in chaotic)
+    missing = len(scenarios()) - len(found)
     interval = interval_text(held / count, *binomial_interval(held, count), ".3f") if chaotic else "-"
     return Table(
         name=f"reproducers/{NAME}/{where}",
-        title=f"Exported programs from moved starts on {where}: {whole} of {len(found)} exit with 0 from every start",
+        title=(
+            f"Exported programs from moved starts on {where}: {whole} of {len(found)} exit with 0 from every start"
+            + (f" ({missing} of {len(scenarios())} were not trained)" if missing else "")
+        ),
         how=(
             "Another processor rounds differently, as another start does whose weights are off in their last bits. "
             "Each program's setup is trained by the laboratory from its own start and from others, where every initial "
