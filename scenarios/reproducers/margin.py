@@ -110,12 +110,12 @@ def _from_starts(program: Program, starts: range) -> list[Runs]:
     names = {*program.harvest.signals, "validation_loss", "loss"}
     jobs, enter = [], {}
     for start in starts:
-        state = fresh_state(next(iter(program.specs.values())).job())
-        if start:
-            noise = generator(start, "reproducers/last_bits").standard_normal(state["parameters"].shape)
-            state["parameters"] = state["parameters"] * torch.from_numpy(1 + LAST_BITS * noise).float()
         for spec in program.specs.values():
             job = dataclasses.replace(spec.job(), run_id=f"{spec.run_id}/{start}")
+            state = fresh_state(job)
+            if start:  # runs of one model are moved alike, and stay the same until the onset
+                noise = generator(start, "reproducers/last_bits").standard_normal(state["parameters"].shape)
+                state["parameters"] = state["parameters"] * torch.from_numpy(1 + LAST_BITS * noise).float()
             jobs.append(job)
             enter[job.run_id] = (0, state)
     runs = iter([{name: np.asarray(result.trace[name]) for name in names} for result in train(jobs, enter=enter)])

@@ -9,6 +9,7 @@ from trainwreck.scenarios.reproducers.agreement import check_starts
 from trainwreck.scenarios.reproducers.margin import Starts, from_moved_starts, loaded, moved_starts, outcome
 from trainwreck.scenarios.reproducers.program import Program
 from trainwreck.scenarios.reproducers.text import text as program_text
+from trainwreck.scenarios.training.loop import train
 
 
 def names(**more):
@@ -103,6 +104,19 @@ def test_starts_are_trained_once(tmp_path, monkeypatch):
     assert check_starts("high_lr", tmp_path) == found
     with pytest.raises(pytest.fail.Exception, match="again"):
         check_starts("high_lr_masked_by_decay", tmp_path)
+
+
+def test_each_run_starts_as_its_own_model_does():
+    """The faulty run has no qk-norm from its first step on, and its twin has one."""
+    short = Program("attention_logit_growth", overrides=("steps=6", "evaluation.rows=4"))
+    (first,) = from_moved_starts(short, 1)
+    names = {*short.harvest.signals, "validation_loss"}
+    traces = [result.trace for result in train([spec.job() for spec in short.specs.values()])]
+    alone = {
+        role.value: {name: np.asarray(trace[name]) for name in names}
+        for role, trace in zip(short.specs, traces, strict=True)
+    }
+    assert first == outcome(loaded(program_text(short)), alone)
 
 
 def test_overrides_are_in_the_program():
