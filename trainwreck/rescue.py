@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainwreck.scenarios.rescue.board import Oracle, play, play_all, table
     from trainwreck.scenarios.rescue.environment import RescueEnv, RescueVectorEnv
     from trainwreck.scenarios.rescue.episode import Episode, advance
+    from trainwreck.scenarios.rescue.learned.policy import with_weights
     from trainwreck.scenarios.rescue.observation import Observation
     from trainwreck.scenarios.rescue.outcomes import Case, Outcome, cases
     from trainwreck.scenarios.rescue.policies import BUILT_IN, Policy, treatment
@@ -44,6 +45,7 @@ __all__ = [
     "register",
     "table",
     "treatment",
+    "with_weights",
 ]
 ID = "trainwreck/Rescue-v0"
 _ROOM = "trainwreck.scenarios.rescue"
@@ -52,6 +54,7 @@ _HOMES = {
     "board": ("Oracle", "play", "play_all", "table"),
     "environment": ("RescueEnv", "RescueVectorEnv"),
     "episode": ("Episode", "advance"),
+    "learned.policy": ("with_weights",),
     "observation": ("Observation",),
     "outcomes": ("Case", "Outcome", "cases"),
     "policies": ("BUILT_IN", "Policy", "treatment"),

@@ -33,11 +33,11 @@ HELD_OUT = (
 )
 LOOK_ALIKES = ("benign_single_spike", "benign_spike_recovers", "benign_loader_hiccup", "benign_mixture_change")
 ALSO_LOOK_ALIKES = ("benign_clean_resume", "benign_warm_restart")  # not in the train split
-SEEDS, TRAIN_SEEDS = range(2), range(2000, 2003)
+SEEDS, TRAIN_SEEDS = range(5), range(2000, 2004)
 
 
 def rescue() -> list[RunSpec]:
-    """Every cause on two seeds with its twin, look-alikes, and a train split of three other seeds.
+    """Every cause on five seeds with its twin, look-alikes, and a train split of four other seeds.
 
     No run is cured: the oracle does that.
     """

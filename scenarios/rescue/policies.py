@@ -9,17 +9,16 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from trainwreck.evaluation.detectors.base import Detector, Row, normalise
-from trainwreck.evaluation.detectors.registry import AllowedCauses, load_detector
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.rescue.actions import TABLE, Action, Kind, Part
+from trainwreck.scenarios.rescue.learned.policy import Learned
 from trainwreck.scenarios.rescue.observation import Observation
+from trainwreck.scenarios.rescue.watcher import ALARM, Watcher
 from trainwreck.scenarios.spec import faults
 from trainwreck.scenarios.spec.faults import Change, FaultKind
 from trainwreck.scenarios.spec.registry import scenario
 
 CONTINUE = Action(Kind.CONTINUE)
-ALARM = "playbook"  # the detector whose alarm the policies below act on, at its published default
 
 
 class Policy(Protocol):
@@ -88,7 +87,7 @@ class AtAlarm(Never):
     times: ClassVar[int] = 3  # how often it acts at most
 
     def __init__(self) -> None:
-        self.watcher = _Watcher(self.detector)
+        self.watcher = Watcher(self.detector)
         self.quiet, self.left = 0, self.times
         self.causes: tuple[str, ...] = ()
 
@@ -200,8 +199,8 @@ class TreatCause(AtAlarm):
         return self.plan.pop(0)
 
 
-BUILT_IN: tuple[type[Never], ...] = (
-    Never, Random, AlwaysRollBack, StopAtAlarm, LowerRate, SkipAsPalm, HalveAsOpt, TreatCause,
+BUILT_IN: tuple[type[Never] | type[Learned], ...] = (
+    Never, Random, AlwaysRollBack, StopAtAlarm, LowerRate, SkipAsPalm, HalveAsOpt, TreatCause, Learned,
 )  # fmt: skip
 
 
@@ -247,27 +246,3 @@ def _parts(change: Change) -> Sequence[Part]:
     if path:
         return (Part.SETTINGS,)
     return PARTS.get(type(change), ())
-
-
-class _Watcher:
-    """A detector on the rows of an episode."""
-
-    def __init__(self, name: str) -> None:
-        self.load = load_detector(name)
-        self.known = AllowedCauses()
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget the run."""
-        self.detector: Detector = self.load()
-        self.detector.reset(None)
-
-    def see(self, rows: Sequence[Row]) -> tuple[bool, tuple[str, ...]]:
-        """Whether any of the rows is an alarm, and the causes named at the last one that is."""
-        alarmed = False
-        causes: tuple[str, ...] = ()
-        for row in rows:
-            found = normalise(self.detector.update(row), threshold=self.detector.default_threshold, known=self.known)
-            if found.alarm:
-                alarmed, causes = True, found.causes
-        return alarmed, causes

@@ -148,3 +148,8 @@ def test_no_module_of_evaluation_loads_torch_or_hydra():
 def test_the_names_of_the_interface_load_no_torch():
     names = ("load", "score", "leaderboard", "Detector", "Scorecard", "DataSet", "InputError", "Verdict", "scenarios")
     assert "torch" not in loaded("import trainwreck\n" + "\n".join(f"trainwreck.{name}" for name in names))
+
+
+def test_the_learned_policy_loads_no_training():
+    found = loaded("from trainwreck.rescue import with_weights")
+    assert not found & {"torch", "sklearn", "hydra", "pandas"}

@@ -1,9 +1,11 @@
 """`trainwreck rescue`: a table of policies, episodes that are kept, and what is refused."""
 
+import dataclasses
 import json
 
 from trainwreck.commands.rescue import POLICIES
 from trainwreck.scenarios.rescue.board import Oracle
+from trainwreck.scenarios.rescue.learned.model import read_model, shipped
 from trainwreck.scenarios.rescue.policies import BUILT_IN
 
 SHORT = ("rescue", "sample", "--runs", "1", "--block", "100")
@@ -90,6 +92,50 @@ def test_what_is_not_allowed_is_refused(call, here):
     call(*SHORT, "--policy", "never", "--out", "other.jsonl").refused("or another --out")
 
 
+ABOUT = {
+    "plan": "small", "runs": {"failing": 4}, "moments": 7, "hindsight": {"earned": 9.0, "acted": 4, "harmed": 0},
+    "held_out": {
+        "scenario": {"earned": 1.5, "acted": 2, "harmed": 1}, "seed": {"earned": 8.25, "acted": 3, "harmed": 0},
+    },
+}  # fmt: skip
+
+
+def test_a_policy_is_trained_and_told_of(call, here, monkeypatch):
+    """What is trained has tests of its own; this is the way from there to the user, and back to a board."""
+    model = dataclasses.replace(shipped(), about=ABOUT)
+    monkeypatch.setattr("trainwreck.scenarios.rescue.learned.training.learn", lambda *_: model)
+    printed = call("rescue", "sample", "--learn", "mine.npz", "--out", "tried.jsonl")
+    assert printed.code == 0, printed.err
+    lines = [line.split() for line in printed.out.splitlines()]
+    assert lines[1][-3:] == ["9.000", "4", "0"]
+    assert lines[2][-3:] == ["1.500", "2", "1"]
+    assert lines[3][-3:] == ["8.250", "3", "0"]
+    assert "from 7 moments of 4 failing runs" in printed.out
+    assert read_model(here / "mine.npz").about == ABOUT
+    assert (here / "tried.jsonl").read_text().count("\n") == 1
+    facts = json.loads(call("rescue", "sample", "--learn", "mine.npz", "--json").out)
+    assert (facts["weights"], facts["margin"], facts["moments"]) == ("mine.npz", model.margin, 7)
+    (here / "mine.py").write_text(
+        "from pathlib import Path\n\nfrom trainwreck.rescue import with_weights\n\n"
+        'Mine = with_weights(Path(__file__).with_name("mine.npz"))\n'
+    )
+    board = call(*SHORT, "--policy", "mine.py:Mine", "--policy", "learned", "--json")
+    mine, built_in = sorted(json.loads(board.out), key=lambda row: row["policy"], reverse=True)
+    assert {name: value for name, value in mine.items() if name != "policy"} == {
+        name: value for name, value in built_in.items() if name != "policy"
+    }
+    assert (mine["policy"], mine["failed"]) == ("mine.py:Mine", 0)
+
+
+def test_a_policy_that_can_not_be_trained_is_refused(call, here):
+    call("rescue", "sample", "--learn", "mine.pkl").refused("learn: 'mine.pkl' is not allowed; allowed: a file that")
+    call("rescue", "sample", "--learn", "mine.npz", "--split", "test").refused("split: not allowed beside --learn")
+    call("rescue", "sample", "--learn", "mine.npz", "--policy", "never").refused("policy: not allowed beside --learn")
+    call("rescue", "sample", "--learn", "mine.npz", "--play").refused("play: not allowed beside --learn")
+    call("rescue", "nowhere", "--learn", "mine.npz").refused("data set: 'nowhere' is not a folder")
+    assert list(here.iterdir()) == []
+
+
 def test_a_page_to_play_in_a_folder(call, here, monkeypatch):
     monkeypatch.setattr("trainwreck.scenarios.rescue.game.branches.CHOICES", ("stop",))
     (here / "pages").mkdir()
@@ -100,6 +146,9 @@ def test_a_page_to_play_in_a_folder(call, here, monkeypatch):
     assert (facts["page"], facts["runs"]) == ("pages/rescue.html", 3)
     assert 7 <= facts["branches"] <= 9  # a run that has ended is acted on no more
     assert (here / "pages" / "rescue.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert [path.name for path in (here / "pages").iterdir()] == ["rescue.html"]
+    (here / "pages" / "rescue.courses.jsonl").write_text('{"profile": "full"}\n')
+    call(*words).refused('pages/rescue.courses.jsonl: is of {"profile": "full"}; allowed: {"profile": "common"')
 
 
 def test_a_page_that_cannot_be_made_is_refused(call, here):

@@ -1,7 +1,6 @@
 """Develop: proofs, audits, training of the detector `learned`, benchmarks."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from trainwreck.commands.options import (
     as_severity,
     as_size,
     backend_options,
+    check_weights,
     data_set,
     default_workers,
     severity_option,
@@ -248,7 +248,7 @@ def learn(dir: Path, out: Path, as_json: bool) -> None:
     from trainwreck.evaluation.detectors.learned.model import write_model
     from trainwreck.evaluation.learning.training import learn as train
 
-    _check_out(out)
+    check_weights(out, "out")
     dataset = load(dir)
     with progress("learn", quiet=as_json) as tick:
         model = train(dataset, tick)
@@ -274,15 +274,6 @@ def learn(dir: Path, out: Path, as_json: bool) -> None:
     runs = ", ".join(f"{count} {kind}" for kind, count in model.about["runs"].items())
     print(f"on seeds held out in turn; the cause is named right, or unknown right, {held_out['cause']:.0%} of the time")
     print(f"{out}: {facts['bytes'] / 1024:.0f} KiB, {facts['causes']} causes, from {runs} runs")
-
-
-def _check_out(out: Path) -> None:
-    """InputError for a file that could not be written at the end, before minutes of work."""
-    if out.suffix != ".npz" or out.is_dir():
-        raise InputError(f"out: {str(out)!r} is not allowed; allowed: a file that ends in .npz")
-    parent = next(folder for folder in out.absolute().parents if folder.exists())
-    if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise InputError(f"out: {str(out)!r} can't be written; allowed: a file in a folder that can be")
 
 
 @click.command(no_args_is_help=True)

@@ -274,3 +274,12 @@ def one_blas_thread() -> None:
     """To be called before numpy is loaded: products of a score are small, and more threads cost more than they give."""
     if "numpy" not in sys.modules:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def check_weights(out: Path, name: str) -> None:
+    """InputError for a file that could not be written at the end, before minutes of work. name: of the option."""
+    if out.suffix != ".npz" or out.is_dir():
+        raise InputError(f"{name}: {str(out)!r} is not allowed; allowed: a file that ends in .npz")
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise InputError(f"{name}: {str(out)!r} can't be written; allowed: a file in a folder that can be")

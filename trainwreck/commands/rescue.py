@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trainwreck.commands.choices import PATH, SPLITS, OneOf, Suggested
-from trainwreck.commands.options import as_json, data_set, limits_options
+from trainwreck.commands.options import as_json, check_weights, data_set, limits_options
 from trainwreck.commands.tables import number, print_json, print_table
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.progress import progress
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PROFILES = ("common", "full")
 POLICIES = (
     "oracle", "never", "random", "always_roll_back", "stop_at_alarm", "lower_rate", "skip_as_palm", "halve_as_opt",
-    "treat_cause",
+    "treat_cause", "learned",
 )  # fmt: skip
 AGENT_SECONDS = 600.0  # by default, for a call of an agent
 LIMITS = {
@@ -64,6 +64,12 @@ LIMITS = {
 )
 @partial(limits_options, texts=LIMITS)
 @click.option("--record", is_flag=True, help="Write the board under results/rescue.")
+@click.option(
+    "--learn",
+    "learned",
+    type=PATH,
+    help="Train the policy `learned` on the train split, into this .npz; --out resumes.",
+)
 @click.option("--play", "played", is_flag=True, help="Make a page to play in a browser; --out is a file or folder.")
 @as_json
 @click.pass_context
@@ -81,6 +87,7 @@ def rescue(
     mcp: bool,
     limits: Limits,
     record: bool,
+    learned: Path | None,
     played: bool,
     as_json: bool,
 ) -> None:
@@ -90,7 +97,9 @@ def rescue(
     block by block; before each a policy may act. A policy that is not built in runs in a process of its own, within
     limits. docs/rescue.md has the actions, what they cost, the score and the protocol.
     """
-    modes = {"play": played, "rescore": rescore is not None, "mcp": mcp, "record": record}
+    modes = {
+        "play": played, "learn": learned is not None, "rescore": rescore is not None, "mcp": mcp, "record": record,
+    }  # fmt: skip
     first, *others = [name for name, wanted in modes.items() if wanted] or [""]
     if others:
         raise InputError(f"{first}: not allowed beside --{others[0]}; allowed: one of them")
@@ -98,6 +107,9 @@ def rescue(
         if policies:
             raise InputError("policy: not allowed with --play; allowed: one of them")
         return _play(dir, splits or ("test",), profile, block, runs, out, as_json)
+    if learned is not None:
+        _refuse(context, ("policies", "splits", "runs"), "--learn, which tries every action on the train split")
+        return _learn(dir, learned, profile, block, out, as_json)
     from trainwreck.evaluation.dataset.dataset import load
     from trainwreck.evaluation.replay.alarms import CONFINEMENT, confined_text
     from trainwreck.scenarios.rescue.actions import with_prices
@@ -107,12 +119,8 @@ def rescue(
     from trainwreck.scenarios.rescue.remote.opening import open_policy
 
     if rescore is not None:
-        for name in ("policies", "splits", "profile", "block", "runs", "out"):
-            if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
-                option = {"policies": "policy", "splits": "split"}.get(name, name)
-                raise InputError(
-                    f"{option}: not allowed beside --rescore, which takes all of the file; allowed: one of them"
-                )
+        names = ("policies", "splits", "profile", "block", "runs", "out")
+        _refuse(context, names, "--rescore, which takes all of the file")
         outcomes = read_again(rescore, load(dir), with_prices(prices))
         return print_json(_plain(table(outcomes))) if as_json else _print(outcomes)
     if prices:
@@ -193,11 +201,42 @@ def _chosen(found: "list[Case]", splits: Sequence[str], runs: int | None) -> "li
     return found
 
 
+def _refuse(context: click.Context, names: Sequence[str], beside: str) -> None:
+    """InputError for the first of these options that was given."""
+    for name in names:
+        if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            option = {"policies": "policy", "splits": "split"}.get(name, name)
+            raise InputError(f"{option}: not allowed beside {beside}; allowed: one of them")
+
+
+def _learn(dir: Path, weights: Path, profile: str, block: int, out: Path | None, as_json: bool) -> None:
+    check_weights(weights, "learn")
+    from trainwreck.evaluation.dataset.dataset import load
+    from trainwreck.scenarios.rescue.learned.model import write_model
+    from trainwreck.scenarios.rescue.learned.training import kept_episodes, learn, train_cases
+
+    data = load(dir)
+    train_cases(data, profile, block)
+    kept = None if out is None else kept_episodes(out, profile, block)
+    with progress("rescue", quiet=as_json) as tick:
+        model = learn(data, profile, block, kept, tick)
+    write_model(weights, model)
+    about = model.about
+    if as_json:
+        return print_json({"weights": str(weights), "bytes": weights.stat().st_size, "margin": model.margin, **about})
+    judged = {"the best action in hindsight": about["hindsight"]}
+    judged |= {f"the policy, {name}s held out": found for name, found in about["held_out"].items()}
+    rows = [(what, number(one["earned"]), one["acted"], one["harmed"]) for what, one in judged.items()]
+    print_table(("on the train split", "reward, nats", "failing runs acted on", "other runs harmed"), rows)
+    runs = ", ".join(f"{count} {kind}" for kind, count in about["runs"].items())
+    print(f"{weights}: {weights.stat().st_size / 1024:.0f} KiB, from {about['moments']} moments of {runs} runs")
+
+
 def _play(
     dir: Path, splits: Sequence[str], profile: str, block: int, runs: int | None, out: Path | None, as_json: bool
 ) -> None:
     from trainwreck.evaluation.dataset.dataset import load
-    from trainwreck.scenarios.rescue.game.branches import RUNS, courses, drawn
+    from trainwreck.scenarios.rescue.game.branches import RUNS, courses, drawn, kept_courses
     from trainwreck.scenarios.rescue.game.page import write_page
     from trainwreck.scenarios.rescue.outcomes import cases
 
@@ -205,9 +244,11 @@ def _play(
     page = page / "rescue.html" if page.is_dir() else page
     data = load(dir)
     chosen = drawn(cases(data, splits, profile, block), block, runs or RUNS)
+    kept = kept_courses(page, profile, block)
     with progress("rescue", quiet=as_json) as tick:
-        found = courses(chosen, profile, block, tick)
+        found = courses(chosen, profile, block, tick, kept=kept)
     write_page(page, data, found, profile, block)
+    kept.path.unlink()
     trained = sum(len(one.branches) for one in found)
     if as_json:
         print_json({"page": str(page), "runs": len(found), "branches": trained})

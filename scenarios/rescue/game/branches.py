@@ -5,20 +5,22 @@
     branches              +- rate ... +- rate ... +- rate ...    each to its end, nothing else is done to it
 
 One act an episode, out of `CHOICES`, at one of the decision points, and so 1 + points x choices courses in all. The
-points are the same shares of every run, so that they say nothing of it. Courses that are at the same step are trained
-side by side. A run that is as it is declared goes on as before whatever is restored, and is not trained again for that.
+points are the same shares of every run, so that they say nothing of it.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.rescue.actions import Action, Kind
+from trainwreck.evaluation.pages.quiz.curves import curves
+from trainwreck.scenarios.rescue.actions import Action
 from trainwreck.scenarios.rescue.board import ORACLE
-from trainwreck.scenarios.rescue.episode import Episode, advance
-from trainwreck.scenarios.rescue.outcomes import Case, Outcome, outcome
+from trainwreck.scenarios.rescue.courses import Course, Forks, KeptCourses, Progress, explore
+from trainwreck.scenarios.rescue.episode import Episode
+from trainwreck.scenarios.rescue.outcomes import Case
 
 SHARES = (0.40, 0.55, 0.70)  # of a run's steps, at which a player decides
 CHOICES = (
@@ -28,23 +30,6 @@ CHOICES = (
 QUESTION = "ask_detector=playbook"
 RUNS = 2  # of each kind
 CLEAR = 4.0  # tolerances; failing runs that end further from their twin are drawn first
-PLAYER, UNTOUCHED = "player", "untouched"
-AT_ONCE = 32  # courses trained side by side
-Progress = Callable[[int, int, str], Any]
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A course to its end. begins: step of its first row that is not the untouched run's."""
-
-    begins: int
-    episode: Episode
-    outcome: Outcome
-
-    @property
-    def note(self) -> str:
-        """Why nothing came of the act; empty where it was possible."""
-        return "; ".join(note for _, action, note in self.outcome.actions if action in CHOICES and note)
 
 
 @dataclass
@@ -53,10 +38,10 @@ class Courses:
 
     case: Case
     points: tuple[int, ...]
-    untouched: Branch
-    oracle: Branch | None = None
-    answers: dict[int, str] = field(default_factory=dict)
-    branches: dict[tuple[int, str], Branch] = field(default_factory=dict)
+    untouched: Course
+    oracle: Course | None
+    answers: dict[int, str]
+    branches: dict[tuple[int, str], Course]
 
 
 def points_of(case: Case, block: int) -> tuple[int, ...]:
@@ -109,96 +94,44 @@ def courses(
     block: int,
     progress: Progress | None = None,
     choices: Sequence[str] | None = None,
+    kept: KeptCourses | None = None,
 ) -> list[Courses]:
-    """Train every course of some runs. choices: actions, `CHOICES` by default."""
-    choices = CHOICES if choices is None else choices
-    trunks = [_Trunk(case, Episode(case.spec, profile, block), points_of(case, block)) for case in cases]
-    total = sum(trunk.expected(choices) for trunk in trunks)
-    done, live = 0, [trunk.root for trunk in trunks]
-    owners = {id(trunk.root): trunk for trunk in trunks}
-    while live:
-        step = min(one.step for one in live)
-        for trunk in trunks:
-            if trunk.root.step == step and not trunk.root.ended and step not in trunk.forked:
-                live += trunk.fork(choices)
-        step = min(one.step for one in live if not one.ended)
-        now = [one for one in live if one.step == step and not one.ended]
-        for start in range(0, len(now), AT_ONCE):
-            advance(now[start : start + AT_ONCE])
-            done += len(now[start : start + AT_ONCE])
-            if progress:
-                progress(min(done, total), total, f"step {step}")
-        for one in now:
-            if id(one) not in owners:  # nothing else is done to it
-                one.keep_few()
-        live = [one for one in live if not one.ended]
-    if progress:
-        progress(total, total, "")
-    return [trunk.made() for trunk in trunks]
+    """Train every course of some runs. choices: actions, `CHOICES` by default. kept: see `explore`."""
+    points = {case.spec.run_id: points_of(case, block) for case in cases}
+
+    def answer(root: Episode) -> str:
+        asking = root.fork()
+        asking.act(Action.parse(QUESTION))
+        return asking.observation().answer
+
+    def rows(one: Episode, begins: int) -> dict[str, Any]:
+        shown = curves(one.trace(), profile)
+        first = sum(step < begins for step in shown["steps"])
+        signals = {name: values[first:] for name, values in shown["signals"].items()}
+        return {"steps": shown["steps"][first:], "signals": signals}
+
+    forks = Forks(
+        CHOICES if choices is None else choices,
+        decides=lambda case, root: root.step in points[case.spec.run_id],
+        look=answer,
+        rows=rows,
+        cured=True,
+    )
+    found = []
+    for one in explore(cases, profile, block, forks, kept, progress):
+        oracle = [course for (_, name), course in one.courses.items() if name == ORACLE]
+        acted = {key: course for key, course in one.courses.items() if key[1] != ORACLE}
+        mine = points[one.case.spec.run_id]
+        found.append(Courses(one.case, mine, one.untouched, oracle[0] if oracle else None, one.seen, acted))
+    return found
 
 
-class _Trunk:
-    """A run under way that is left alone, and what was forked off it."""
+def kept_courses(page: Path, profile: str, block: int) -> KeptCourses:
+    """The file beside a page that has its courses until it is written. Raises InputError for that of another page."""
+    head = {"profile": profile, "block": block, "choices": list(CHOICES), "points": list(SHARES)}
+    return KeptCourses(page.with_suffix(".courses.jsonl"), head)
 
-    def __init__(self, case: Case, root: Episode, points: tuple[int, ...]) -> None:
-        self.case, self.root, self.points = case, root, points
-        self.forked: set[int] = set()
-        self.answers: dict[int, str] = {}
-        self.courses: dict[tuple[int, str], tuple[int, Episode]] = {}  # with the first step that is its own
-        self.alike: dict[tuple[int, str], Episode] = {}  # acted on, and the untouched run all the same
 
-    def expected(self, choices: Sequence[str]) -> int:
-        """Blocks to train, if every course goes to its end."""
-        trained = [c for c in choices if c != "stop" and not (self.declared and c.startswith(Kind.RESTORE.value))]
-        left = [self.root.planned - at for at in self.points for _ in trained]
-        cure = [] if self.case.in_sight is None or not self.case.failing else [self.root.planned - self.case.in_sight]
-        return sum(-(-steps // self.root.block) for steps in (self.root.planned, *left, *cure))
-
-    def fork(self, choices: Sequence[str]) -> list[Episode]:
-        """What begins at the step at which the run is now, and has not ended."""
-        step = self.root.step
-        self.forked.add(step)
-        found: list[tuple[str, Episode]] = []
-        if self.case.failing and step == self.case.in_sight:
-            found.append((ORACLE, self.root.fork()))
-            found[-1][1].cure()
-        if step in self.points:
-            asking = self.root.fork()
-            asking.act(Action.parse(QUESTION))
-            self.answers[step] = asking.observation().answer
-            for choice in choices:
-                action = Action.parse(choice)
-                one = self.root.fork()
-                one.act(action)
-                if action.kind is Kind.RESTORE and self.declared:
-                    self.alike[step, choice] = one
-                else:
-                    found.append((choice, one))
-        for name, one in found:
-            self.courses[step, name] = one.step, one
-        return [one for _, one in found if not one.ended]
-
-    @property
-    def declared(self) -> bool:
-        """Whether the run is as it is declared, so that nothing that is restored changes it."""
-        return not self.root.faults
-
-    def made(self) -> Courses:
-        """All of it, when everything has ended."""
-        for (step, name), acted in self.alike.items():
-            one = self.root.fork()
-            one.actions, one.priced = acted.actions, acted.priced
-            self.courses[step, name] = step, one
-        branches = {
-            (step, name): Branch(begins, one, outcome(self.case, one, ORACLE if name == ORACLE else PLAYER))
-            for (step, name), (begins, one) in self.courses.items()
-        }
-        cured = [branch for (_, name), branch in branches.items() if name == ORACLE]
-        return Courses(
-            self.case,
-            self.points,
-            Branch(0, self.root, outcome(self.case, self.root, UNTOUCHED)),
-            cured[0] if cured else None,
-            self.answers,
-            {key: branch for key, branch in branches.items() if key[1] != ORACLE},
-        )
+def note(course: Course) -> str:
+    """Why nothing came of the act; empty where it was possible."""
+    return "; ".join(why for _, action, why in course.outcome.actions if action in CHOICES and why)

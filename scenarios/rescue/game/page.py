@@ -20,7 +20,8 @@ from trainwreck.evaluation.pages.numbers import written
 from trainwreck.evaluation.pages.quiz.curves import curves, described
 from trainwreck.evaluation.pages.templates import beside, deflated, in_script, template
 from trainwreck.scenarios.rescue.actions import Action
-from trainwreck.scenarios.rescue.game.branches import Branch, Courses
+from trainwreck.scenarios.rescue.courses import Course
+from trainwreck.scenarios.rescue.game.branches import Courses, note
 
 HERE = "trainwreck.scenarios.rescue.game"
 SCRIPTS = ("score.js", "play.js")  # in the order in which they need each other
@@ -60,7 +61,7 @@ def write_page(out: Path, dataset: DataSet, found: Sequence[Courses], profile: s
 
 def page_data(dataset: DataSet, found: Sequence[Courses], profile: str, block: int) -> dict[str, Any]:
     """What the page's script reads: of runs and truths only packed text."""
-    runs = [run(one, profile) for one in found]
+    runs = [run(one) for one in found]
     names = list(dict.fromkeys(name for one in runs for name in one["untouched"]["signals"]))
     offered = list(dict.fromkeys(action for one in found for _, action in one.branches))
     choices = [
@@ -79,7 +80,7 @@ def page_data(dataset: DataSet, found: Sequence[Courses], profile: str, block: i
     }
 
 
-def run(found: Courses, profile: str) -> dict[str, Any]:
+def run(found: Courses) -> dict[str, Any]:
     """What is shown while a run is played.
 
     options: by decision point and action, `own`, the place in `own` of the rows from step `begins` on, None without a
@@ -88,28 +89,18 @@ def run(found: Courses, profile: str) -> dict[str, Any]:
     own: list[dict[str, Any]] = []
     options: dict[str, dict[str, Any]] = {}
     for (point, action), branch in found.branches.items():
-        rows = rows_from(branch, profile)
+        rows = branch.rows
         if rows["steps"] and rows not in own:
             own.append(rows)
         place = own.index(rows) if rows["steps"] else None
-        options.setdefault(str(point), {})[action] = {"own": place, "begins": branch.begins, "note": branch.note}
+        options.setdefault(str(point), {})[action] = {"own": place, "begins": branch.begins, "note": note(branch)}
     return {
         "planned": found.case.spec.setup.steps,
         "points": [point for point in found.points if str(point) in options],
-        "untouched": rows_from(found.untouched, profile),
+        "untouched": found.untouched.rows,
         "asked": {str(point): answer for point, answer in found.answers.items()},
         "options": options,
         "own": own,
-    }
-
-
-def rows_from(branch: Branch, profile: str) -> dict[str, Any]:
-    """A course's curves, as `curves` has them, from its first own step on."""
-    shown = curves(branch.episode.trace(), profile)
-    first = sum(step < branch.begins for step in shown["steps"])
-    return {
-        "steps": shown["steps"][first:],
-        "signals": {name: values[first:] for name, values in shown["signals"].items()},
     }
 
 
@@ -137,12 +128,12 @@ def truth(dataset: DataSet, found: Courses, profile: str) -> dict[str, Any]:
         "twin": None if twin is None else curves(dataset.trace(twin), profile),
         "twin_final": written(case.twin),
         "untouched": score(found.untouched),
-        "oracle": None if oracle is None else score(oracle) | {"at": oracle.begins, "rows": rows_from(oracle, profile)},
+        "oracle": None if oracle is None else score(oracle) | {"at": oracle.begins, "rows": oracle.rows},
         "scores": scores,
     }
 
 
-def score(branch: Branch) -> dict[str, Any]:
+def score(branch: Course) -> dict[str, Any]:
     """Losses and net in nats, spent in runs; final is "nan" where it is not finite."""
     one = branch.outcome
     return {

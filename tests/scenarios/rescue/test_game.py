@@ -51,7 +51,7 @@ def test_a_branch_of_the_page_is_the_run_that_was_acted_on(game, shipped, place,
     case = game[place].case
     alone = acted_on(case, point, action)
     assert shown(opened(data["runs"])[place], point, action) == curves(alone.trace(), "common")
-    mine, by_hand = game[place].branches[point, action].outcome, outcome(case, alone, "player")
+    mine, by_hand = game[place].branches[point, action].outcome, outcome(case, alone, action)
     assert repr(mine) == repr(by_hand)  # NaN is NaN
     shown_score = opened(data["truths"])[place]["scores"][str(point)][action]
     assert shown_score["net"] == pytest.approx(by_hand.net, rel=1e-4)

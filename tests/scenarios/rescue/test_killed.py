@@ -1,4 +1,4 @@
-"""A board that is killed again and again ends with the bytes of one that nobody disturbed."""
+"""A board or a page that is killed again and again ends with the bytes of one that nobody disturbed."""
 
 import json
 import os
@@ -107,3 +107,37 @@ def test_a_board_that_is_killed_twice_ends_with_the_same_bytes(tmp_path):
 @pytest.mark.slow
 def test_a_board_that_is_killed_twelve_times_ends_with_the_same_bytes(tmp_path):
     check_kills(tmp_path, ("never", "oracle", "halve_as_opt", "random"), "3", 12, 1)
+
+
+def page(folder: Path) -> list[str]:
+    """Three runs with two decision points each: 61 courses at most, which are trained as two bundles."""
+    usual = ("rescue", "sample", "--play", "--runs", "1", "--block", "50", "--out", str(folder / "rescue.html"))
+    return [sys.executable, "-m", "trainwreck", *usual, "--json"]
+
+
+def killed_after(words: list[str], out: Path, lines: int) -> None:
+    """Start a command and kill it, with its children, when a file has so many lines."""
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while process.poll() is None and (not out.exists() or out.read_bytes().count(b"\n") < lines):
+        time.sleep(0.01)
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@LINUX
+def test_a_page_that_is_killed_between_its_bundles_is_gone_on_with(tmp_path):
+    calm, disturbed = tmp_path / "calm", tmp_path / "disturbed"
+    for folder in (calm, disturbed):
+        folder.mkdir()
+    subprocess.run(page(calm), capture_output=True, check=True)
+    kept = disturbed / "rescue.courses.jsonl"
+    killed_after(page(disturbed), kept, 1)  # before a run can have ended
+    killed_after(page(disturbed), kept, 5)  # after the first bundle of courses
+    whole = kept.read_bytes().splitlines(keepends=True)
+    assert 4 < len(whole) <= 1 + 3 + 32  # it may be killed while they are written
+    kept.write_bytes(b"".join(whole[:-1]) + whole[-1][:100])  # as a kill while a line was written leaves it
+    end = subprocess.run(page(disturbed), capture_output=True, check=True)
+    assert json.loads(end.stdout)["branches"] > 32
+    assert (disturbed / "rescue.html").read_bytes() == (calm / "rescue.html").read_bytes()
+    assert [[path.name for path in folder.iterdir()] for folder in (calm, disturbed)] == [["rescue.html"]] * 2
