@@ -157,13 +157,13 @@ def run_labels(runs: pd.DataFrame, profile: str = DEFAULT_PROFILE) -> RunLabels:
         shown=np.isfinite(_steps(runs, "visible_step")),
         no_return=np.where(np.isfinite(measured), measured, last),
         return_measured=np.isfinite(measured),
-        overflows=_overflows(runs, profile),
+        overflows=overflows(runs, profile),
     )
     _check(found)
     return found
 
 
-def _overflows(runs: pd.DataFrame, profile: str) -> np.ndarray:
+def overflows(runs: pd.DataFrame, profile: str) -> np.ndarray:
     """Whether a run has a dynamic loss scale, which overflows by design, under a profile that does not show it. [N]"""
     if profile not in WITHOUT_SCALE:
         return np.zeros(len(runs), dtype=bool)
