@@ -34,7 +34,7 @@ class Examples:
     """Rows of many runs, by run, then profile, then step.
 
     values: [N, F] float32, F = len(features.NAMES). run: [N], position in `runs`. profile: [N], position in
-    `profiles.PROFILES`. step: [N]. target: [N], QUIET, ALARM or LEFT_OUT.
+    `profiles`. step: [N]. target: [N], QUIET, ALARM or LEFT_OUT.
     """
 
     runs: pd.DataFrame
@@ -43,6 +43,7 @@ class Examples:
     profile: np.ndarray
     step: np.ndarray
     target: np.ndarray
+    profiles: tuple[str, ...] = tuple(PROFILES)
 
     def __len__(self) -> int:
         return len(self.run)
@@ -54,20 +55,21 @@ def examples(dataset: DataSet, runs: pd.DataFrame, tick: Tick | None = None) -> 
     for i, (run_id, facts) in enumerate(runs.iterrows()):
         everything = [dict(row) for row in rows(dataset.trace(str(run_id)))]
         for j, name in enumerate(PROFILES):
-            features, kept, at = Features(), [], []
+            features, kept, taken = Features(), [], []
             for number, row in enumerate(observe(everything, name)):
                 seen = features.see(row)
                 if name != "full" or (number + i) % THINNED == 0:
                     kept.append(seen)
-                    at.append(row["step"])
+                    taken.append(row["step"])
             values.append(np.array(kept, dtype=np.float32).reshape(-1, len(NAMES)))
-            run.append(np.full(len(at), i))
-            profile.append(np.full(len(at), j))
-            steps.append(np.array(at, dtype=np.int64))
+            run.append(np.full(len(taken), i))
+            profile.append(np.full(len(taken), j))
+            steps.append(np.array(taken, dtype=np.int64))
             targets.append(target(facts, name, steps[-1]))
         if tick is not None:
             tick(i + 1, len(runs), str(run_id))
-    return Examples(runs, *(np.concatenate(part) for part in (values, run, profile, steps, targets)))
+    table, which, shown, at, wanted = (np.concatenate(part) for part in (values, run, profile, steps, targets))
+    return Examples(runs, table, which, shown, at, wanted)
 
 
 def target(run: pd.Series, profile: str, steps: np.ndarray) -> np.ndarray:

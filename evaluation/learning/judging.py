@@ -6,27 +6,26 @@ import numpy as np
 
 from trainwreck.evaluation.constants import BUDGETS
 from trainwreck.evaluation.dataset.schema import FAILURES
-from trainwreck.evaluation.detectors.learned.smoothing import Smoothed
+from trainwreck.evaluation.detectors.learned.smoothing import Smoothed, SmoothedRows
 from trainwreck.evaluation.learning.examples import Examples
-from trainwreck.evaluation.replay.profiles import PROFILES
 from trainwreck.evaluation.scoring.metrics.recall import in_time
 from trainwreck.evaluation.scoring.run_labels import NEGATIVES
 
 
-def smoothed(found: Examples, scores: np.ndarray) -> np.ndarray:
+def smoothed(found: Examples, scores: np.ndarray, by: type[Smoothed | SmoothedRows] = Smoothed) -> np.ndarray:
     """Scores averaged as the detector does, over the rows that were kept. [N]"""
     result = np.zeros(len(scores))
-    last, state = -1, Smoothed()
-    keys = (found.run * len(PROFILES) + found.profile).tolist()
+    last, state = -1, by()
+    keys = (found.run * len(found.profiles) + found.profile).tolist()
     for i, (key, score, step) in enumerate(zip(keys, scores.tolist(), found.step.tolist(), strict=True)):
         if key != last:
-            last, state = key, Smoothed()
+            last, state = key, by()
         result[i] = state.push(score, step)
     return result
 
 
 def quiet_peaks(found: Examples, scores: np.ndarray, profile: int) -> np.ndarray:
-    """The largest score of each healthy and look-alike run under a profile, by position in PROFILES."""
+    """The largest score of each healthy and look-alike run under a profile, by its position."""
     negative = found.runs["kind"].isin(NEGATIVES).to_numpy()
     rows = (found.profile == profile) & negative[found.run]
     peaks = np.full(len(found.runs), -np.inf)
@@ -62,7 +61,7 @@ def recalls(found: Examples, scores: np.ndarray) -> dict[str, dict[str, float]]:
     onset = runs["onset_step"].to_numpy(dtype=np.float64, na_value=np.nan)[failing]
     lost = runs["no_return_step"].fillna(runs["last_step"]).to_numpy(dtype=np.float64)[failing]
     table: dict[str, dict[str, float]] = {}
-    for profile, name in enumerate(PROFILES):
+    for profile, name in enumerate(found.profiles):
         peaks = quiet_peaks(found, scores, profile)
         table[name] = {}
         for budget in BUDGETS:

@@ -31,7 +31,6 @@ from trainwreck.evaluation.learning.examples import ALARM, LEFT_OUT, QUIET, Exam
 from trainwreck.evaluation.learning.fitted_trees import from_boosting, gains
 from trainwreck.evaluation.learning.judging import freeze_threshold, quiet_peaks, recalls, smoothed
 from trainwreck.evaluation.progress import Tick
-from trainwreck.evaluation.replay.profiles import PROFILES
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 from trainwreck.evaluation.scoring.run_labels import NEGATIVES
 
@@ -128,13 +127,13 @@ def fit(found: Examples, facts: dict[str, Any], told: Callable[[int, str], None]
         for held in range(FOLDS):
             told(1 + turn * FOLDS + held, f"held out {held + 1} of {FOLDS}, turn {turn + 1} of 2")
             here = fold == held
-            trees = _boosted(values[~here], found.target[~here], weight[~here])
+            trees = boosted(values[~here], found.target[~here], weight[~here])
             scores[here] = trees.many(values[here])
         smooth = smoothed(found, scores)
         if turn == 0:
             weight = harder(found, weight, smooth)
     told(1 + 2 * FOLDS, "the trees")
-    trees = _boosted(values, found.target, weight).renumbered(chosen)
+    trees = boosted(values, found.target, weight).renumbered(chosen)
     told(2 + 2 * FOLDS, "the causes")
     threshold = default_threshold(found, smooth)
     head, right = fit_head(found, smooth > threshold, folds(found.runs))
@@ -151,13 +150,13 @@ def folds(runs: pd.DataFrame) -> np.ndarray:
 def weights(found: Examples) -> np.ndarray:
     """Of each row: the same for every run, profile and side, and on both sides the same at every time. [N]"""
     sides = found.target != LEFT_OUT
-    group = (found.run * len(PROFILES) + found.profile) * 2 + (found.target == ALARM)
+    group = (found.run * len(found.profiles) + found.profile) * 2 + (found.target == ALARM)
     size = np.bincount(group[sides], minlength=int(group.max()) + 1)
     weight = np.where(sides, 1.0 / np.maximum(1, size[group]), 0.0)
     cured = (found.runs["kind"] == RunKind.CURED.value).to_numpy()[found.run]
     weight[cured] *= CURED_WEIGHT
     times = np.minimum(TIMES - 1, np.log2(1 + found.step / 2).astype(int))
-    for profile in range(len(PROFILES)):
+    for profile in range(len(found.profiles)):
         here = found.profile == profile
         totals = [weight[here & (found.target == side)].sum() for side in (QUIET, ALARM)]
         for time in range(TIMES):
@@ -175,7 +174,7 @@ def weights(found: Examples) -> np.ndarray:
 def harder(found: Examples, weight: np.ndarray, smooth: np.ndarray) -> np.ndarray:
     """More weight for quiet rows with a high score, beside the quiet rows of their profile. [N]"""
     raised = weight.copy()
-    for profile in range(len(PROFILES)):
+    for profile in range(len(found.profiles)):
         rows = (found.profile == profile) & (found.target == QUIET)
         peaks = quiet_peaks(found, smooth, profile)
         usual, top = np.quantile(peaks, [0.5, 0.98]) if len(peaks) else (0.0, 0.0)
@@ -186,7 +185,7 @@ def harder(found: Examples, weight: np.ndarray, smooth: np.ndarray) -> np.ndarra
 
 def default_threshold(found: Examples, smooth: np.ndarray) -> float:
     """The highest over the profiles of what only `BUDGET` of quiet runs exceed."""
-    return max(freeze_threshold(quiet_peaks(found, smooth, profile), BUDGET) for profile in range(len(PROFILES)))
+    return max(freeze_threshold(quiet_peaks(found, smooth, profile), BUDGET) for profile in range(len(found.profiles)))
 
 
 def _chosen(found: Examples, weight: np.ndarray) -> np.ndarray:
@@ -197,9 +196,10 @@ def _chosen(found: Examples, weight: np.ndarray) -> np.ndarray:
     return np.sort(np.argsort(-worth, kind="stable")[:CHOSEN])
 
 
-def _boosted(values: np.ndarray, target: np.ndarray, weight: np.ndarray) -> Trees:
+def boosted(values: np.ndarray, target: np.ndarray, weight: np.ndarray, **changed: Any) -> Trees:
+    """Trees on rows drawn by their weights. changed: of `BOOSTING`."""
     rows = _drawn(weight, FITTED)
-    return from_boosting(_classifier(values[rows], target[rows]))
+    return from_boosting(_classifier(values[rows], target[rows], **changed))
 
 
 def _drawn(weight: np.ndarray, count: int) -> np.ndarray:

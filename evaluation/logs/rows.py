@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from trainwreck.evaluation.logs.log import LAST_STEP, Asked, Blanks, Log, Points
 from trainwreck.evaluation.logs.names import OWN_STEP, Choice, choose, plain
 from trainwreck.evaluation.logs.numbers import Numbers
 
+SHORTEST = 3  # rows of an epoch, as far as a count within one is looked for
 EPOCHS = ("epoch", "epochs", "train_epoch")
 
 Row = tuple[str, Mapping[str, Any]]
@@ -47,6 +49,8 @@ def log_of_rows(
     check([*([choice.step] if choice.step else []), *choice.signals])
     cells = list(_cells(rows, choice, asked, numbers))
     _check_epochs(cells, choice)
+    if choice.step is not None and choice.step not in mapping:
+        _check_passes(cells, choice.step)
     blanks: Blanks | None = None
     bare: list[int] = []
     if not writes_nan or asked.blank is not None:
@@ -115,6 +119,25 @@ def _check_epochs(cells: Sequence[Cells], choice: Choice) -> None:
                 f"{last[1]:g} to {epoch:g}: it counts within an epoch; number the rows with --every N"
             )
         last = found.step, epoch
+
+
+def _check_passes(cells: Sequence[Cells], column: str) -> None:
+    """InputError where the steps of a signal begin again and end where they ended before, as within an epoch.
+
+    A run that was resumed begins later than it did, or ends elsewhere.
+    """
+    for target in dict.fromkeys(target for found in cells for target in found.values):
+        own = [(found.step, found.place) for found in cells if target in found.values]
+        falls = [i for i in range(1, len(own)) if own[i][0] < own[i - 1][0]]
+        edges = [0, *falls, len(own)]
+        passes = [(own[a][0], own[b - 1][0], b - a) for a, b in pairwise(edges)]
+        for i, (before, now) in enumerate(pairwise(passes), 1):
+            if before[:2] == now[:2] and min(before[2], now[2]) >= SHORTEST:
+                raise InputError(
+                    f"{own[edges[i]][1]}: column {column!r} goes from {now[0]} to {now[1]} a second time, as a count "
+                    f"within an epoch does; number the rows with --every N, or keep the last of each step with "
+                    f"--map '{column}=step'"
+                )
 
 
 def flat(value: Mapping[str, Any], above: str = "") -> dict[str, Any]:

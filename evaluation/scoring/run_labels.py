@@ -1,5 +1,6 @@
 """Labels of many runs as arrays, without any detector's alarms."""
 
+import json
 import textwrap
 from collections import Counter
 from dataclasses import dataclass, fields
@@ -12,12 +13,13 @@ import pandas as pd
 from trainwreck.evaluation.constants import CALIBRATION, DEFAULT_PROFILE, TUNING_SPLITS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.replay.profiles import visible_step
+from trainwreck.evaluation.replay.profiles import LOGGED, visible_step
 from trainwreck.evaluation.short_forms import WIDTH, AsText
 
 VISIBLE_BY = (
     "run_id", "visible_step", "visible_steps", "visible_profiles", "outcome", "last_step", "planned_steps",
 )  # fmt: skip
+WITHOUT_SCALE = ("common", LOGGED)  # profiles that show the gradient norm, and not the loss scale
 NEGATIVES = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
 
 
@@ -51,6 +53,7 @@ class RunLabels(AsText):
     shown: np.ndarray  # bool; whether any signal shows the failure
     no_return: np.ndarray
     return_measured: np.ndarray  # bool
+    overflows: np.ndarray  # bool; gradients overflow by design, and the profile does not show why
 
     def __len__(self) -> int:
         return len(self.run_id)
@@ -97,7 +100,7 @@ class RunLabels(AsText):
     @cached_property
     def calibration(self) -> np.ndarray:
         """The healthy and look-alike runs that thresholds are frozen on."""
-        return np.asarray(self.negative & (self.split == CALIBRATION))
+        return np.asarray(self.negative & (self.split == CALIBRATION) & ~self.overflows)
 
     @cached_property
     def tuning(self) -> np.ndarray:
@@ -154,9 +157,18 @@ def run_labels(runs: pd.DataFrame, profile: str = DEFAULT_PROFILE) -> RunLabels:
         shown=np.isfinite(_steps(runs, "visible_step")),
         no_return=np.where(np.isfinite(measured), measured, last),
         return_measured=np.isfinite(measured),
+        overflows=overflows(runs, profile),
     )
     _check(found)
     return found
+
+
+def overflows(runs: pd.DataFrame, profile: str) -> np.ndarray:
+    """Whether a run has a dynamic loss scale, which overflows by design, under a profile that does not show it. [N]"""
+    if profile not in WITHOUT_SCALE:
+        return np.zeros(len(runs), dtype=bool)
+    declared = (json.loads(context or "{}") for context in _strings(runs, "context").tolist())
+    return np.array([bool(one.get("precision", {}).get("dynamic")) for one in declared], dtype=bool)
 
 
 def _visible(runs: pd.DataFrame, profile: str) -> np.ndarray:

@@ -242,13 +242,20 @@ def equivalence(*data: "Data", profiles: Sequence[str] | None = None) -> dict[st
     return Facts(measure([load(one) for one in data], tuple(PROFILES) if profiles is None else profiles))
 
 
-def learn(data: "Data", out: str | Path = Path("learned.npz")) -> Path:
-    """Train the detector `learned` on the train split of a data set and write its weights."""
+def learn(data: "Data", out: str | Path = Path("learned.npz"), logs: Sequence["Data"] = ()) -> Path:
+    """Train the detector `learned` on the train split of a data set and write its weights.
+
+    logs: further data sets for the trees that judge public logs.
+    """
+    from dataclasses import replace
+
     from trainwreck.evaluation.dataset.dataset import load
     from trainwreck.evaluation.detectors.learned.model import write_model
+    from trainwreck.evaluation.learning.logs import learn_logs
     from trainwreck.evaluation.learning.training import learn as train
 
     if Path(out).suffix != ".npz":
         raise InputError(f"out: {str(out)!r} is not allowed; allowed: a file that ends in .npz")
-    write_model(Path(out), train(load(data)))
+    datasets = [load(one) for one in (data, *logs)]
+    write_model(Path(out), replace(train(datasets[0]), logs=learn_logs(datasets)))
     return Path(out)

@@ -234,24 +234,38 @@ def _print_audit(found: "Audit") -> None:
 @click.command()
 @data_set
 @click.option("--out", type=PATH, default=Path("learned.npz"), show_default=True, help="File of the weights.")
+@click.option(
+    "--logs", type=PATH, multiple=True, metavar="DIR", help="A further data set for the trees that judge public logs."
+)
+@click.option(
+    "--keep", type=PATH, metavar="FILE", help="Train the trees for logs alone; the rest is that of these weights."
+)
 @as_json
-def learn(dir: Path, out: Path, as_json: bool) -> None:
+def learn(dir: Path, out: Path, logs: tuple[Path, ...], keep: Path | None, as_json: bool) -> None:
     """Train the detector `learned` on a data set.
 
     It is trained on the train split, and on nothing else. The weights that ship with the package were made so. To
     score others, write a file mine.py with the lines "from trainwreck.evaluation.detectors.learned.learned import
     with_weights" and "Mine = with_weights('learned.npz')", and give it as --detector mine.py:Mine. Recall is on seeds
-    that were held out in turn.
+    that were held out in turn; of the trees for logs, which see the usual signals of a public log alone, on setups.
     """
+    from dataclasses import replace
+
     from trainwreck.evaluation.constants import BUDGETS
     from trainwreck.evaluation.dataset.dataset import load
-    from trainwreck.evaluation.detectors.learned.model import write_model
+    from trainwreck.evaluation.detectors.learned.model import read_model, write_model
+    from trainwreck.evaluation.learning.logs import learn_logs
     from trainwreck.evaluation.learning.training import learn as train
 
     check_weights(out, "out")
-    dataset = load(dir)
-    with progress("learn", quiet=as_json) as tick:
-        model = train(dataset, tick)
+    kept = read_model(keep) if keep else None
+    datasets = [load(one) for one in (dir, *logs)]
+    if kept is None:
+        with progress("learn", quiet=as_json) as tick:
+            kept = train(datasets[0], tick)
+    with progress("learn, logs", quiet=as_json) as tick:
+        found = learn_logs(datasets, tick)
+    model = replace(kept, logs=found)
     write_model(out, model)
     facts = {
         "weights": str(out),
@@ -260,6 +274,7 @@ def learn(dir: Path, out: Path, as_json: bool) -> None:
         "causes": len(model.head.causes),
         "threshold": model.threshold,
         **model.about,
+        "logs": {"threshold": found.threshold, **found.about},
     }
     if as_json:
         return print_json(facts)
@@ -267,8 +282,11 @@ def learn(dir: Path, out: Path, as_json: bool) -> None:
     print_table(
         ("profile", *(f"in-time recall at {budget:.0%}" for budget in BUDGETS)),
         [
-            (profile, *(number(found[f"recall_{budget}"]) for budget in BUDGETS))
-            for profile, found in held_out["recall"].items()
+            (profile, *(number(recall[f"recall_{budget}"]) for budget in BUDGETS))
+            for profile, recall in (
+                *held_out["recall"].items(),
+                *((f"{profile}, trees for logs", recall) for profile, recall in found.about["held_out"].items()),
+            )
         ],
     )
     runs = ", ".join(f"{count} {kind}" for kind, count in model.about["runs"].items())

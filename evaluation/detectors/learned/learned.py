@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from trainwreck.evaluation.detectors.base import LARGEST_SCORE, Context, Detector, Row, Verdict
-from trainwreck.evaluation.detectors.learned.features import SIGNALS_READ, Features
+from trainwreck.evaluation.detectors.learned.features import SCALARS, SIGNALS_READ, Features
+from trainwreck.evaluation.detectors.learned.log_features import LogFeatures
 from trainwreck.evaluation.detectors.learned.model import Model, read_model, shipped
-from trainwreck.evaluation.detectors.learned.smoothing import Smoothed
+from trainwreck.evaluation.detectors.learned.smoothing import Smoothed, SmoothedRows
 from trainwreck.evaluation.detectors.registry import register
 
 SHIPPED = read_model(shipped())
+TELEMETRY = (
+    10  # scalar signals in a row, which no public log has: what writes them is the lab, or measures what it does
+)
 CLEARLY = 0.5  # log odds by which a score is over the one at which causes were named last
 
 
@@ -19,9 +23,11 @@ class Learned(Detector):
     """Trees on the train split of a data set; `model.about` says which. `trainwreck learn DIR` trains others.
 
     The score is the trees' log odds, averaged over the latest rows: 0 is as much like a run that fails as like one
-    that does not. A loss that is NaN, infinite or 0, as a filter logs NaN, has the largest score there is. Causes are
-    named at alarms, and before them when the score has risen, for whoever sets a lower
-    threshold; `unknown` first where none fits well.
+    that does not. Until a row has `TELEMETRY` scalar signals the run is taken for a public log: other trees judge it,
+    by features that no unit, interval or length of a log changes, and their score is moved so that both have the same
+    default threshold. A loss that is NaN, infinite or 0, as a filter logs NaN, has the largest score there is. Causes
+    are named at alarms, and before them when the score has risen, for whoever sets a lower threshold; `unknown`
+    first where none fits well.
 
     >>> detector = Learned()
     >>> detector.reset(None)
@@ -44,12 +50,17 @@ class Learned(Detector):
     def reset(self, context: Context | None) -> None:
         self.features = Features()
         self.smoothed = Smoothed()
+        self.log_features, self.log_smoothed = LogFeatures(), SmoothedRows()
+        self.is_log = self.model.logs is not None
         self.alarmed, self.named_at = 0, -math.inf
         self.named: tuple[str, ...] = ()
 
     def update(self, row: Row) -> Verdict:
+        row = dict(row)
         seen = self.features.see(row)
         loss, score = row.get("loss"), self.smoothed.push(self.model.trees(seen), row["step"])
+        if self.is_log:
+            score = self._of_log(row, score)
         if loss is not None and (not math.isfinite(loss) or loss == 0.0):
             score = LARGEST_SCORE
         alarm = score > self.model.threshold
@@ -58,6 +69,15 @@ class Learned(Detector):
         if self.alarmed & (self.alarmed - 1) == 0 if alarm else score > self.named_at + CLEARLY:
             self.named, self.named_at = self.model.head.ranked(seen), max(score, self.named_at)
         return Verdict(score, alarm, self.named)
+
+    def _of_log(self, row: Row, score: float) -> float:
+        """The score of a row that is one of a public log so far; `score` where it is the first that is not."""
+        logs = self.model.logs
+        self.is_log = sum(row.get(name) is not None for name in SCALARS) < TELEMETRY
+        if logs is None or not self.is_log:
+            return score
+        found = self.log_smoothed.push(logs.trees(self.log_features.see(row)), row["step"])
+        return found - logs.threshold + self.model.threshold
 
 
 def with_weights(path: str | Path) -> type[Learned]:

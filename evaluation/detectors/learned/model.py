@@ -14,6 +14,7 @@ import numpy as np
 
 from trainwreck.evaluation.constants import UNKNOWN
 from trainwreck.evaluation.detectors.learned.features import NAMES
+from trainwreck.evaluation.detectors.learned.log_features import NAMES as LOG_NAMES
 from trainwreck.evaluation.detectors.learned.trees import Forest, Trees, filled
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import write_atomically
@@ -50,13 +51,26 @@ class CauseHead:
 
 
 @dataclass(frozen=True)
+class LogTrees:
+    """What judges a log that has a few signals only, by `log_features`; threshold and about as of `Model`."""
+
+    trees: Trees
+    threshold: float
+    about: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Model:
-    """What `trainwreck learn` makes. threshold: a score above it is an alarm; about: how it came to be."""
+    """What `trainwreck learn` makes. threshold: a score above it is an alarm; about: how it came to be.
+
+    logs: None in files from before there were any; `trees` judge every run then.
+    """
 
     trees: Trees
     head: CauseHead
     threshold: float
     about: Mapping[str, Any]
+    logs: LogTrees | None = None
 
     @property
     def features(self) -> np.ndarray:
@@ -88,6 +102,15 @@ def write_model(path: Path, model: Model) -> None:
     }
     for name in ("feature", "cause_feature"):
         arrays[name] = renamed(arrays[name])
+    if logs := model.logs:
+        arrays |= {f"log_{name}": getattr(logs.trees, name) for name in _TREES}
+        facts["logs"] = {
+            "features": list(LOG_NAMES),
+            "threshold": logs.threshold,
+            "start": logs.trees.start,
+            "depth": logs.trees.depth,
+            "about": dict(logs.about),
+        }
     text = np.frombuffer(json.dumps(facts, sort_keys=True, allow_nan=False).encode(), dtype=np.uint8)
 
     def save(temporary: Path) -> None:
@@ -114,7 +137,8 @@ def read_model(path: Path) -> Model:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise InputError(f"{path}: not what `trainwreck learn` writes")
     place = {name: i for i, name in enumerate(NAMES)}
-    if facts.get("version") != VERSION or not set(facts["features"]) <= place.keys():
+    other = facts.get("logs") and facts["logs"].get("features") != list(LOG_NAMES)
+    if facts.get("version") != VERSION or not set(facts["features"]) <= place.keys() or other:
         raise InputError(f"{path}: version {facts.get('version')} is not allowed; allowed: {VERSION}; learn it again")
     try:
         used = np.array([place[name] for name in facts["features"]], dtype=np.int32)
@@ -127,9 +151,17 @@ def read_model(path: Path) -> Model:
             CauseHead(causes, Forest(**forest, classes=len(causes)), facts["sure"]),
             facts["threshold"],
             facts["about"],
+            _log_trees(arrays, facts.get("logs")),
         )
     except (KeyError, IndexError, TypeError):
         raise InputError(f"{path}: damaged, or not what `trainwreck learn` writes") from None
+
+
+def _log_trees(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any] | None) -> LogTrees | None:
+    if facts is None:
+        return None
+    trees = Trees(**{name: arrays[f"log_{name}"] for name in _TREES}, start=facts["start"], depth=facts["depth"])
+    return LogTrees(trees, facts["threshold"], facts["about"])
 
 
 def shipped() -> Path:

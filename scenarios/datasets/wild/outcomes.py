@@ -11,7 +11,8 @@ Every run under a fault of the plan `wild` has one of five outcomes:
 From the counts comes how often each scenario is drawn, for a mix of the first three: the distribution over scenarios
 that is nearest to the even one (least relative entropy) among those whose expected shares are the mix. It is the even
 one times exp(lambda . shares), as of any distribution under constraints on means (Jaynes 1957). Where few setups were
-tried, a scenario's shares lean on those of all: `PRIOR` runs of the average scenario are added.
+tried, a scenario's shares lean on those of all: `PRIOR` runs of the average scenario are added. The mix is the default
+once scenarios were tried `ENOUGH` times in the mean.
 """
 
 import argparse
@@ -28,7 +29,10 @@ from scipy.optimize import minimize
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.dataset.schema import FAILURES, UNDER_FAULT, Outcome, RunKind
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import read_json, write_json
+from trainwreck.evaluation.files import read_json, sha256, write_json
+from trainwreck.evaluation.intervals import binomial_interval
+from trainwreck.scenarios.datasets.wild.draw import leaders
+from trainwreck.scenarios.spec.registry import scenario
 
 FILE = Path(__file__).with_name("outcomes.json")
 HARMED = ("non-finite", "stuck", "quiet")
@@ -36,6 +40,7 @@ OUTCOMES = (*HARMED, "latent", "not shown")
 MIX = (0.4, 0.3, 0.3)  # of public logs of failed runs, rounded: the share of each of `HARMED`
 STUCK = 0.5  # of the twin's progress
 PRIOR = 2.0  # runs
+ENOUGH = 3.0  # runs of a scenario, in the mean over all: with fewer the shares are the prior's, and no mix is met
 EVEN = "even"  # every scenario as often as any other
 Mix = tuple[float, float, float]
 
@@ -64,7 +69,7 @@ def table(runs: pd.DataFrame) -> pd.DataFrame:
 def shares_of(mix: str | None) -> Mix | None:
     """The mix that a text states: shares of non-finite, stuck and quiet failures, or "even"; the default for None."""
     if mix is None:
-        return MIX if _counts() else None
+        return MIX if _tried() >= ENOUGH else None
     if mix == EVEN:
         return None
     try:
@@ -109,6 +114,12 @@ def _counts() -> Mapping[str, Mapping[str, int]]:
     return counts
 
 
+def _tried() -> float:
+    """How often a failing scenario that can be drawn was tried, in the mean."""
+    failing = [id for id in leaders() if not scenario(id).look_alike]
+    return sum(sum(_counts().get(id, {}).values()) for id in failing) / len(failing)
+
+
 def _shares(id: str) -> np.ndarray:
     """Shares of the outcomes of a scenario, with what is added of the average one."""
     rows = np.array([[row.get(name, 0) for name in OUTCOMES] for row in _counts().values()], float)
@@ -117,15 +128,39 @@ def _shares(id: str) -> np.ndarray:
     return np.asarray((own + PRIOR * usual) / (own.sum() + PRIOR))
 
 
+def families(counts: pd.DataFrame) -> pd.DataFrame:
+    """Counts of the outcomes, a row a family and one for `all`, the most tried first; look-alikes are left out.
+
+    runs: under a fault. harmed, low, high: share that the fault harmed, with its exact interval of 95 %.
+    """
+    failing = counts[[not scenario(id).look_alike for id in counts.index]]
+    found = failing.groupby([scenario(id).family.value for id in failing.index]).sum()
+    found = pd.concat([found, failing.sum().to_frame("all").T]).astype(int)
+    runs, harmed = found.sum(axis=1), found[list(HARMED)].sum(axis=1)
+    limits = [binomial_interval(int(k), int(n)) for k, n in zip(harmed, runs, strict=True)]
+    low, high = zip(*limits, strict=True)
+    found = found.assign(runs=runs, harmed=harmed / runs, low=low, high=high)
+    return found.sort_values("runs", ascending=False, kind="stable")[["runs", *OUTCOMES, "harmed", "low", "high"]]
+
+
 def measure(folders: list[Path]) -> pd.DataFrame:
-    """Count the outcomes of data sets of the plan, and write the file."""
-    counts = sum((table(load(folder).runs).astype(int) for folder in folders[1:]), table(load(folders[0]).runs))
-    counts = counts.fillna(0).astype(int)
-    write_json(FILE, {"counts": {id: {k: int(v) for k, v in row.items()} for id, row in counts.iterrows()}})
+    """Count the outcomes of data sets of the plan, and write the file; counts by scenario."""
+    tables = [table(load(folder).runs) for folder in folders]
+    counts = pd.concat(tables).groupby(level=0).sum().astype(int)
+    digits = families(counts).round(3)
+    write_json(
+        FILE,
+        {
+            "counts": {id: {k: int(v) for k, v in row.items()} for id, row in counts.iterrows()},
+            "families": digits.to_dict("index"),
+            "data_sets": {folder.name: sha256(folder / "manifest.json") for folder in folders},
+        },
+    )
     return counts
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="data sets of the plan")
-    print(measure(parser.parse_args().folders).to_string())
+    measured = measure(parser.parse_args().folders)
+    print(measured.to_string(), families(measured).to_string(float_format="{:.2f}".format), sep="\n\n")

@@ -12,6 +12,7 @@ from trainwreck.evaluation.dataset.schema import HELD_OUT
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.alarms import labelled_alarms
 from trainwreck.evaluation.replay.oracles import oracle_alarms
+from trainwreck.evaluation.replay.profiles import ALL_PROFILES
 from trainwreck.evaluation.replay.replay import Alarms
 from trainwreck.evaluation.scoring.breakdown import exposure
 from trainwreck.evaluation.scoring.metrics.recall import firsts_above
@@ -71,6 +72,22 @@ def test_splits(make_run: Any) -> None:
     assert found.tuning.tolist() == [True, True, False, True]
     assert found.calibration.tolist() == [True, False, False, True]
     assert found.negative.tolist() == [True, True, True, True]
+
+
+@pytest.mark.parametrize("profile", ALL_PROFILES)
+def test_overflows_set_no_threshold_where_the_loss_scale_is_not_shown(make_run: Any, profile: str) -> None:
+    scaled = '{"precision": {"dynamic": true, "format": "fp16"}}'
+    runs = frame(
+        make_run("a", split="calibration"), make_run("b", split="calibration", context=scaled),
+        make_run("c", context=scaled), make_run("d", split="calibration", kind="look-alike", context=scaled),
+    )  # fmt: skip
+    found = run_labels(runs, profile)
+    hidden = profile in ("common", "logged")
+    assert found.calibration.tolist() == [True, not hidden, False, not hidden]
+    assert found.negative.all()  # and is measured as any other
+    made = baseline(runs, profile, resamples=2)
+    assert made.measured.tolist() == [False, False, True, False]
+    assert len(made.calibration_labels) == (1 if hidden else 3)
 
 
 def test_what_no_training_run_has_is_one_word_or_several(make_run: Any) -> None:

@@ -34,6 +34,36 @@ def test_a_step_within_an_epoch_is_no_step(read_text: Any) -> None:
     assert read_text(resumed)[0].steps.tolist() == [1, 2, 3]
 
 
+def test_steps_that_begin_again_are_a_question(read_text: Any) -> None:
+    """Without an epoch too: three passes over ten steps were one of ten rows."""
+    text = "step,loss\n" + "".join(f"{i},{9 - e}\n" for e in range(3) for i in range(10))
+    with pytest.raises(InputError, match=r"line 12: column .step. goes from 0 to 9 a second time, .* --every N"):
+        read_text(text)
+    assert read_text(text, every=1)[0].steps.tolist() == list(range(1, 31))
+    kept = read_text(text, "step=step")[0]
+    assert (kept.steps.tolist(), set(kept["loss"].tolist())) == (list(range(10)), {7.0})
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [0, 1, 2, 3, 2, 3, 4],  # resumed
+        [0, 1, 2, 3, 0, 1, 2, 3, 4, 5],  # begun again, and longer
+        [0, 1, 0, 1],  # too short to tell
+        [3, 2, 1, 0],
+    ],
+)
+def test_a_run_that_was_resumed_is_none(steps: list[int], read_text: Any) -> None:
+    text = "step,loss\n" + "".join(f"{step},2\n" for step in steps)
+    assert read_text(text)[0].steps.tolist() == sorted(set(steps))
+
+
+def test_nor_is_a_signal_whose_rows_follow_those_of_another(read_text: Any) -> None:
+    text = "step,loss,val_loss\n" + "".join(f"{i},2,\n" for i in range(9)) + "".join(f"{i},,3\n" for i in range(9))
+    trace = read_text(text)[0]
+    assert (trace.steps.tolist(), trace.evaluated.all()) == (list(range(9)), True)
+
+
 @pytest.mark.parametrize("every", [0, -3, 2**31])
 def test_no_other_distance(every: int, read_text: Any) -> None:
     with pytest.raises(InputError, match=rf"--every: {every} is not allowed"):

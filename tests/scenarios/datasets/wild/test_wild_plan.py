@@ -9,12 +9,15 @@ import pytest
 
 from trainwreck.evaluation.dataset.schema import RunKind
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.scenarios.config.drawn import drawn_setups
 from trainwreck.scenarios.datasets.draws import held_out_cause
 from trainwreck.scenarios.datasets.generate import TOLERANCE, with_tolerances
 from trainwreck.scenarios.datasets.plans import resolve
 from trainwreck.scenarios.datasets.wild import outcomes
+from trainwreck.scenarios.datasets.wild.draw import leaders
 from trainwreck.scenarios.datasets.wild.plan import CALIBRATION, FAULTY, HEALTHY
+from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, Split
 
 GROUPS = 12
@@ -157,6 +160,26 @@ def test_a_mix_that_no_weights_give_is_refused(counts):
 def test_a_scenario_never_tried_is_taken_for_the_average_one(counts):
     rows = np.array([[row.get(name, 0) for name in outcomes.OUTCOMES] for row in counts.values()], float)
     np.testing.assert_allclose(outcomes._shares("new"), rows.sum(0) / rows.sum())
+
+
+def test_the_mix_is_the_default_where_scenarios_were_tried_often_enough(monkeypatch):
+    failing = [id for id in leaders() if not scenario(id).look_alike]
+    for each, expected in ((1, None), (2, None), (3, outcomes.MIX), (40, outcomes.MIX)):
+        known = {id: {"stuck": each} for id in failing} | {"benign_single_spike": {"not shown": 10_000}}
+        monkeypatch.setattr(outcomes, "_counts", lambda known=known: known)
+        assert outcomes.shares_of(None) == expected
+
+
+def test_families_with_their_exact_intervals():
+    counts = pd.DataFrame(
+        [[3, 0, 1, 0, 0], [0, 1, 0, 2, 3], [0, 0, 0, 0, 50]],
+        ["corrupt_tokens", "mask_missing", "benign_single_spike"], list(outcomes.OUTCOMES),
+    )  # fmt: skip
+    found = outcomes.families(counts)
+    assert found["runs"].tolist() == [10, 6, 4]
+    assert set(found.index) == {"all", *(scenario(id).family.value for id in ("mask_missing", "corrupt_tokens"))}
+    assert found.loc["all", "harmed"] == 0.5
+    assert (found.loc["all", "low"], found.loc["all", "high"]) == pytest.approx(binomial_interval(5, 10))
 
 
 # Tolerances
