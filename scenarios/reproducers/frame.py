@@ -104,8 +104,8 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
     text += 'Batch = namedtuple("Batch", "inputs targets weights documents")  # [B, T] each\n'
     if facts["decoding"]:
         text += f"VERSE, TOKENS = {VERSE}, {TOKENS}  # of a verse, and in the order that verses follow\n"
-        names = [n for n in ("validation_loss", *DECODING) if n != "neighbour_gap" or n in facts["signals"]]
-        filled = textwrap.fill(", ".join(map(literal, names)) + ",", WIDTH - 4)
+        known = [n for n in ("validation_loss", *DECODING) if n != "neighbour_gap" or n in facts["signals"]]
+        filled = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
         return text + "DECODED = (\n" + textwrap.indent(filled, "    ") + "\n)  # fmt: skip\n"
     sizes: dict[str, float] = {"CONTENT": 28, "TOPICS": 6}
     sizes |= {"NAMES": 3, "ATTRIBUTES": 6} if facts["names"] else {}
