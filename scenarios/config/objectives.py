@@ -22,7 +22,7 @@ class DecodingConfig:
 
     Held-out rows are evaluated so. own: share of the tokens that training reads from what the model would have written
     there, and not from the row (scheduled sampling, Bengio et al. 2015). flush: what is cached of held-out prompts is
-    made anew at each evaluation.
+    cleared before each evaluation.
     """
 
     own: float = 0.0
@@ -52,9 +52,9 @@ def check_objective(setup: Any) -> None:
             value = getattr(section, item.name)
             if value != item.default:
                 own = SECTIONS.get(kind)
-                there = f"settings of {own}" if own else "no settings of its own"
+                has = f"settings of {own}" if own else "no settings of its own"
                 raise InputError(
-                    f"{name}.{item.name}: {value!r} is not allowed with objective={kind.value}, which has {there}; "
+                    f"{name}.{item.name}: {value!r} is not allowed with objective={kind.value}, which has {has}; "
                     f"allowed: {item.default!r}, or objective={owner.value}"
                 )
     if kind is not ObjectiveKind.DECODING:

@@ -76,7 +76,7 @@ class KvCacheLeak(Scenario):
             "beside other rows generated tokens have other chances at every evaluation": (
                 np.nanmin(run["neighbour_gap"][onset:]) > 0.05
             ),
-            "as they have where they are read at once, without a cache": np.nanmin(run["cache_gap"][onset:]) > 0.05,
+            "as they have in one pass without a cache": np.nanmin(run["cache_gap"][onset:]) > 0.05,
             "in a healthy run rows do not matter to each other": np.nanmax(healthy["neighbour_gap"]) < 0.01,
             "the loss on its own tokens is over that on given ones by 0.1 nats and more": (
                 np.nanmin((run["validation_loss"] - run["forced_loss"])[onset:]) > 0.1

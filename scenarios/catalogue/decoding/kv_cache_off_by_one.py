@@ -69,7 +69,7 @@ class KvCacheOffByOne(Scenario):
             "the loss on its own tokens is over theirs by a nat and more at every evaluation": (
                 np.nanmin((run["validation_loss"] - run["forced_loss"])[onset:]) > 1.0
             ),
-            "read at once, without a cache, generated tokens have other chances": np.nanmin(run["cache_gap"][onset:])
+            "in one pass without a cache generated tokens have other chances": np.nanmin(run["cache_gap"][onset:])
             > 0.5,
             "whatever rows are beside them": np.nanmax(run["neighbour_gap"][onset:]) < 0.01,
         }
