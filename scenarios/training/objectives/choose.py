@@ -5,6 +5,7 @@ evaluated steps alone. An objective that has other batches makes them in `scenar
 is part of a run's state, as a bundle's moving average is.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -29,6 +30,7 @@ class Objective(Protocol):
         ...
 
 
+@cache
 def objective(kind: ObjectiveKind) -> Objective:
     """The module of an objective; no other is loaded."""
     return cast(Objective, import_module(f"trainwreck.scenarios.training.objectives.{kind.value}"))
