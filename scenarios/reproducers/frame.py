@@ -105,8 +105,8 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
     if facts["decoding"]:
         text += f"VERSE, TOKENS = {VERSE}, {TOKENS}  # of a verse, and in the order that verses follow\n"
         known = [n for n in ("validation_loss", *DECODING) if n != "neighbour_gap" or n in facts["signals"]]
-        filled = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
-        return text + "DECODED = (\n" + textwrap.indent(filled, "    ") + "\n)  # fmt: skip\n"
+        words = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
+        return text + "DECODED = (\n" + textwrap.indent(words, "    ") + "\n)  # fmt: skip\n"
     sizes: dict[str, float] = {"CONTENT": 28, "TOPICS": 6}
     sizes |= {"NAMES": 3, "ATTRIBUTES": 6} if facts["names"] else {}
     sizes |= {"OPERATORS": 8} if facts["operators"] else {}
