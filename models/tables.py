@@ -23,6 +23,10 @@ class Tables:
     goes past them; logit_gain_N: on the output logits. None is 1 for all.
     bare_NL2: bool, attention and MLP of each layer whose norm leaves its input as it is; None is none.
     noise_N: float, standard deviation of noise in the residual stream after each layer; None is none.
+    Of the cache that tokens are written from (`trainwreck.models.decoding`), which has a slot a position:
+    cache_slots_NT: int64, the slot that each position is kept in; None is its own. cache_places_NT: int64, the position
+    that each one is rotated as; None is its own. cache_rows_NS: int64, how many rows further on the row is whose states
+    a row reads in each slot; None is 0.
     leaky: some run lets a query see the future, another document or padding.
     causal: in every run the mask is the causal one and documents are kept apart, so a kernel need not
     look at the tables. What the device holds isn't asked: who builds the tables has to say it.
@@ -38,6 +42,9 @@ class Tables:
     logit_gain_N: Tensor | None = None
     bare_NL2: Tensor | None = None
     noise_N: Tensor | None = None
+    cache_slots_NT: Tensor | None = None
+    cache_places_NT: Tensor | None = None
+    cache_rows_NS: Tensor | None = None
     leaky: bool = False
     causal: bool = False
 

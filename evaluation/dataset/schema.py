@@ -134,12 +134,26 @@ SIGNALS: tuple[Signal, ...] = (
     # Of runs with products in float8.
     _scalar("float8_saturated", "share", "of the operand with the most, values past float8's largest; empty without"),
     _scalar("float8_flushed", "share", "of the operand with the most, values that float8 made 0; empty without"),
+    # Of runs that decode held-out rows: their validation_loss is where the model reads its own tokens.
+    _scalar("forced_loss", "nats/token", "held-out loss where the model reads true tokens; empty without decoding"),
+    _scalar("forced_late_loss", "nats/token", "forced_loss of the last quarter of a row's tokens alone"),
+    _scalar("free_first_loss", "nats/token", "held-out loss of the first decoded token; empty without decoding"),
+    _scalar("free_early_loss", "nats/token", "held-out loss of the first quarter of the decoded tokens"),
+    _scalar("free_late_loss", "nats/token", "held-out loss of the last quarter of the decoded tokens"),
+    _scalar("cache_gap", "nats", "mean change of a decoded token's log-probability where its row is read uncached"),
+    _scalar("neighbour_gap", "nats", "mean change of a decoded token's log-probability beside other rows"),
 )
 
-EVALUATIONS = ("validation_loss", "fresh_loss")  # known at evaluated steps only
+DECODING = (
+    "forced_loss", "forced_late_loss", "free_first_loss", "free_early_loss", "free_late_loss", "cache_gap",
+    "neighbour_gap",
+)  # fmt: skip
+EVALUATIONS = ("validation_loss", "fresh_loss", *DECODING)  # known at evaluated steps only
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run
 # has nothing for them: NaN in a trace, null in a file and None in a row.
-ADDED_SIGNALS = ("scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed")
+ADDED_SIGNALS = (
+    "scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed", *DECODING,
+)  # fmt: skip
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}
 

@@ -168,7 +168,7 @@ def _with_gaps(run_id: str, table: "pa.Table") -> Trace:
     for signal in SIGNALS:
         column = table.column(signal.name).combine_chunks()
         present = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
-        if signal.name in EVALUATIONS:
+        if signal.name in EVALUATIONS and signal.name not in ADDED_SIGNALS:
             if signal.name == "validation_loss" and present is not None:
                 evaluated = present
         elif present is not None:

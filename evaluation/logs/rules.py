@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from trainwreck.evaluation.dataset.schema import BY_NAME, EVALUATIONS, SIGNALS, Axis
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, BY_NAME, EVALUATIONS, SIGNALS, Axis
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.logs.limits import Memory
 from trainwreck.evaluation.logs.log import Log, Points
@@ -47,7 +47,7 @@ def to_trace(log: Log, run_id: str, memory: Memory | None = None) -> tuple[Trace
     for signal in SIGNALS:
         parts = {target: found for target, found in settled.items() if target.signal == signal.name}
         known = np.zeros(len(steps), bool)
-        if parts or signal.name in EVALUATIONS:
+        if parts or (signal.name in EVALUATIONS and signal.name not in ADDED_SIGNALS):
             width = max((target.entry or 0 for target in parts), default=0) + 1
             values = np.full((len(steps), width), np.nan, np.float32)
             for target, (at, value, _) in parts.items():

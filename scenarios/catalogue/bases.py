@@ -10,6 +10,7 @@ import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import Format, Init, OptimizerKind, Placement, Positions, Recompute
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Decay, Dialect, Setup, SourceKind, get, replaced
 from trainwreck.scenarios.data.batches import source, source_key
 from trainwreck.scenarios.data.chat import Chat
@@ -452,3 +453,25 @@ def chat(setup: Setup) -> Setup:
     Held-out rows are scored in the same way.
     """
     return replaced(chain(setup), data__dialect=Dialect.CHAT, data__rows=16, evaluation__rows=96)
+
+
+def refrain(setup: Setup) -> Setup:
+    """Two narrow layers that learn to repeat a verse, on tokens of which half are their own, with smoothed labels.
+
+    Positions are learned. Held-out verses are given, and the model goes on with them by itself.
+    """
+    return replaced(
+        chain(setup),
+        data__dialect=Dialect.REFRAIN,
+        model__positions=Positions.DOCUMENT,
+        objective=ObjectiveKind.DECODING,
+        decoding__own=0.5,
+        label_smoothing=0.1,
+        evaluation__rows=32,
+    )
+
+
+def require_decoding(setup: Setup) -> None:
+    """InputError where a run does not decode, so that a fault of decoding has nothing to be in."""
+    if setup.objective is not ObjectiveKind.DECODING:
+        raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: 'decoding'")

@@ -13,6 +13,7 @@ from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.models.config import LATER, Format, ModelConfig, OptimizerKind, Recompute
+from trainwreck.scenarios.config.objectives import DecodingConfig, ObjectiveKind, check_objective
 
 
 class SourceKind(Enum):
@@ -31,6 +32,7 @@ class Dialect(Enum):
     ECHO = "echo"  # a chain with triggers that copy the token three back: needs attention, learnt soon
     FAR_ECHO = "far_echo"  # triggers that copy the token two or sixteen back, in documents of 33 tokens
     CHAT = "chat"  # rows of a prompt, an answer to it and its end, then padding; the answer alone is scored
+    REFRAIN = "refrain"  # rows of a verse and its refrain, which repeats it; the refrain alone is scored
 
 
 class Reduction(Enum):
@@ -208,6 +210,8 @@ class Setup:
     distributed: DistributedConfig = field(default_factory=DistributedConfig, metadata=LATER)
     growth: GrowthConfig = field(default_factory=GrowthConfig, metadata=LATER)
     adapters: AdapterConfig = field(default_factory=AdapterConfig, metadata=LATER)
+    objective: ObjectiveKind = field(default=ObjectiveKind.NEXT_TOKEN, metadata=LATER)
+    decoding: DecodingConfig = field(default_factory=DecodingConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -252,6 +256,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "adapters.language_seed": (0, 2**62, True),
     "growth.rows": (0, 2**22, True),
     "growth.share": (0, 1, True),
+    "decoding.own": (0, 1, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),
@@ -293,6 +298,7 @@ def check(setup: Setup) -> None:
     for path in ALIGNED:
         if get(setup, path) % MULTIPLE:
             raise InputError(f"{path}: {get(setup, path)} is not allowed; allowed: multiples of {MULTIPLE}")
+    check_objective(setup)
     if 0 < setup.growth.rows < setup.model.vocab_size:
         rows = f"0, or model.vocab_size, {setup.model.vocab_size}, and more"
         raise InputError(f"growth.rows: {setup.growth.rows} is not allowed; allowed: {rows}")

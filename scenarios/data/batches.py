@@ -10,6 +10,7 @@ from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import DataConfig, Dialect, Setup, SourceKind
 from trainwreck.scenarios.data.chat import Chat, Part
 from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall
+from trainwreck.scenarios.data.refrain import Refrain
 from trainwreck.scenarios.data.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
@@ -83,13 +84,15 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
 
 
 @lru_cache(maxsize=16)
-def source(key: SourceKey) -> Language | Text | Chat:
+def source(key: SourceKey) -> Language | Text | Chat | Refrain:
     """The source that a key names."""
     kind, dialect, seed, text = key
     if kind is SourceKind.TEXT:
         return open_text(text)
     if dialect is Dialect.CHAT:
         return Chat(seed)
+    if dialect is Dialect.REFRAIN:
+        return Refrain(seed)
     return Language(SPECS[dialect](seed))
 
 

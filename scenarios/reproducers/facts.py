@@ -3,6 +3,8 @@
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from trainwreck.evaluation.dataset.schema import EVALUATIONS
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Dialect
 from trainwreck.scenarios.data.batches import PADDING, SHORT, SPECS
 from trainwreck.scenarios.data.chat import Chat
@@ -38,6 +40,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         return "always" if all(hits) else "sometimes" if any(hits) else ""
 
     specs = _languages(program)
+    decoding = program.base.objective is ObjectiveKind.DECODING
     triggers, names, operators = (
         any(getattr(s, p) > 0 for s in specs.values()) for p in ("p_trigger", "p_name", "p_operator")
     )
@@ -68,6 +71,12 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "sharpened": any(spec.sharpness != 1 for spec in specs.values()),
         "operators": operators,
         "chat": Dialect.CHAT.value in specs,
+        "refrain": program.base.data.dialect is Dialect.REFRAIN,
+        "decoding": decoding,
+        "keeps_cache": "flush" in varied,
+        "cache_slots": "cache_slots" in varied,
+        "cache_places": "cache_places" in varied,
+        "cache_rows": "cache_rows" in varied,
         "nats": "pool" in known,
         "structures": triggers or names or operators,
         "triggers": triggers,
@@ -153,7 +162,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "unshared": "unshared" in varied,
         "clips_alone": "clips_alone" in varied,
         "kept_steps": "" if not program.kept else repr(tuple(sorted(program.kept))),
-        "evaluations": bool(known & {"evaluations", "evaluated"} or signals & {"validation_loss", "fresh_loss"}),
+        "evaluations": bool(known & {"evaluations", "evaluated"} or signals & {*EVALUATIONS}),
         "smoothed": some("label_smoothing", 0.0),
         "summed": some("reduction", "mean"),
         "z_loss": some("z_loss", 0.0),
@@ -206,6 +215,7 @@ def _languages(program: "Program") -> dict[str, LanguageSpec]:
     text = "".join([*harvest.constants.values(), *harvest.functions.values()])
     spoken = {program.base.data.dialect.value} | {d.value for d in Dialect if f'"{d.value}"' in text}
     of_prompts = {Dialect.CHAT.value: Chat().language.spec}
+    spoken -= {Dialect.REFRAIN.value}  # which is no language
     return {name: of_prompts.get(name) or SPECS[Dialect(name)](0) for name in sorted(spoken)} | harvest.languages
 
 

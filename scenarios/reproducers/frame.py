@@ -5,10 +5,12 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from trainwreck.evaluation.dataset.schema import DECODING, EVALUATIONS
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
+from trainwreck.scenarios.data.refrain import TOKENS, VERSE
 from trainwreck.scenarios.reproducers import signals as lines
-from trainwreck.scenarios.reproducers.syntax import WIDTH, value
+from trainwreck.scenarios.reproducers.syntax import WIDTH, literal, value
 from trainwreck.scenarios.reproducers.values import NotPlainError
 
 if TYPE_CHECKING:
@@ -100,6 +102,11 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
     text += f"TELLING, STEPS = {('loss', *telling)!r}, {steps!r}\n".replace("'", '"')
     text += "HEALTHY = SimpleNamespace(\n" + textwrap.indent(settings, "    ") + "\n)  # fmt: skip\n"
     text += 'Batch = namedtuple("Batch", "inputs targets weights documents")  # [B, T] each\n'
+    if facts["decoding"]:
+        text += f"VERSE, TOKENS = {VERSE}, {TOKENS}  # of a verse, and in the order that verses follow\n"
+        known = [n for n in ("validation_loss", *DECODING) if n != "neighbour_gap" or n in facts["signals"]]
+        words = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
+        return text + "DECODED = (\n" + textwrap.indent(words, "    ") + "\n)  # fmt: skip\n"
     sizes: dict[str, float] = {"CONTENT": 28, "TOPICS": 6}
     sizes |= {"NAMES": 3, "ATTRIBUTES": 6} if facts["names"] else {}
     sizes |= {"OPERATORS": 8} if facts["operators"] else {}
@@ -137,6 +144,6 @@ def _steps(program: "Program") -> tuple[int, ...]:
     turns = [program.onset] if program.cured is None else [program.onset, program.cured]
     found = {0, program.onset - 1, program.onset + 1, last // 2, 3 * last // 4}
     found |= {step + later for step in turns for later in (0, 10)}
-    if program.entry.telling in ("validation_loss", "fresh_loss"):  # which most steps don't have
+    if program.entry.telling in EVALUATIONS:  # which most steps don't have
         found = {step // every * every + later for step in found for later in (0, every)}
     return (*sorted(step for step in found if 0 <= step < last), last)

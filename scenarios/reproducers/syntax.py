@@ -203,9 +203,12 @@ def edited(text: str, start: int, stop: int, edits: list[Edit]) -> str:
     return found
 
 
+POSITIONS = ("q_positions", "k_positions", "cache_slots", "cache_places", "cache_rows")
+
+
 def value(name: str, told: Any) -> str:
     """A value of a short name as source."""
-    return positions(told) if name in ("q_positions", "k_positions") else literal(told)
+    return positions(told) if name in POSITIONS else literal(told)
 
 
 def positions(found: tuple[float, ...]) -> str:
@@ -230,4 +233,8 @@ def _guesses(found: tuple[float, ...], t: int) -> list[str]:
     if jumps:
         every, jump = jumps[0], found[jumps[0]] - found[jumps[0] - 1] - 1
         guesses.append(f"[p + {jump} * (p // {every}) for p in range({t})]")
+    guesses.append(f"[p % {max(found) + 1} for p in range({t})]")
+    behind = sum(p == i for i, p in enumerate(found))
+    guesses.append(f"[p - (p >= {behind}) for p in range({t})]")
+    guesses.append(f"[int(p < {sum(found)}) for p in range({t})]")
     return guesses

@@ -104,9 +104,19 @@ def _tables(tables: Tables, setup: Setup) -> dict[str, Any]:
         "logit_gain": 1.0 if tables.logit_gain_N is None else _rounded(tables.logit_gain_N.item()),
         "noise": 0.0 if tables.noise_N is None else _rounded(tables.noise_N.item()),
         "without_norm": _without_norm(tables.bare_NL2),
+        **_cache(tables),
         **_mask(tables.allowed_NTS[0]),
         **_angles(tables.rotary_q_NTK[0], tables.rotary_k_NTK[0], model),
     }
+
+
+def _cache(tables: Tables) -> dict[str, Any]:
+    """The slot and the position of each position in the cache, and how many rows further on each slot is read."""
+    own = range(tables.allowed_NTS.shape[1])
+    found = {"cache_slots": tables.cache_slots_NT, "cache_places": tables.cache_places_NT}
+    moved = {name: tuple(own if table is None else table[0].tolist()) for name, table in found.items()}
+    rows = tables.cache_rows_NS
+    return moved | {"cache_rows": tuple([0] * len(own) if rows is None else rows[0].tolist())}
 
 
 def _mask(allowed: Tensor) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from trainwreck.models.config import Format, OptimizerKind
 from trainwreck.models.optim import Storage
 from trainwreck.models.parametrization import Parametrization, Updates
 from trainwreck.models.tables import Tables, healthy_tables
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, check, essence, fingerprint
 from trainwreck.scenarios.data.batches import Batch, end_token, stacked, training_block
@@ -43,6 +44,9 @@ class Program:
     ranks: int
     late: bool
     end: int | None  # the token that ends an answer, of data with answers
+    objective: ObjectiveKind
+    own: bool  # training reads some tokens of the model's own
+    flush: bool  # nothing is cached from one evaluation to the next
 
 
 @dataclass(frozen=True)
@@ -196,6 +200,9 @@ def program(
         ranks=setup.distributed.ranks,
         late=exchange is not None and exchange.is_late,
         end=end_token(setup.data),
+        objective=setup.objective,
+        own=setup.decoding.own > 0,
+        flush=setup.decoding.flush,
     )
 
 

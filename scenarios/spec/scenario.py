@@ -34,6 +34,7 @@ class Family(Enum):
     STATE = "state, resume, evaluation"
     DISTRIBUTED = "distributed"
     FINE_TUNING = "fine-tuning"
+    DECODING = "decoding"
     COMPONENTS = "components"
     LOGGING = LOGGING  # healthy runs whose log is wrong: look-alikes with a cause
     LOOK_ALIKE = "look-alikes"

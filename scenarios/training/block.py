@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainwreck.evaluation.dataset.schema import BY_NAME, Axis
+from trainwreck.evaluation.dataset.schema import BY_NAME, EVALUATIONS, Axis
 from trainwreck.scenarios.training.bundle import BLOCK, Bundle
 from trainwreck.scenarios.training.cuda_graph import CapturedStep, capturable
 from trainwreck.scenarios.training.distributed.record import combined
-from trainwreck.scenarios.training.evaluation import evaluate
 from trainwreck.scenarios.training.inputs import Inputs
+from trainwreck.scenarios.training.objectives.choose import objective
 from trainwreck.scenarios.training.step import train_step
 from trainwreck.scenarios.training.telemetry import Recorder
 
@@ -22,7 +22,7 @@ Recorded = tuple[list[dict[str, np.ndarray]], dict[int, np.ndarray]]
 def run_block(bundle: Bundle, steps: range, record: bool) -> Recorded:
     """Train a block of steps.
 
-    Returns each run's signals [S] or [S, K], and losses on the held-out sets [N, 1 or 2] by step.
+    Returns each run's signals [S] or [S, K], and by step the `EVALUATIONS`, [N, E], NaN for those that it has not.
     """
     return start_block(bundle, steps, record)()
 
@@ -43,7 +43,7 @@ def start_block(bundle: Bundle, steps: range, record: bool) -> Callable[[], Reco
     every, last = bundle.setup.evaluation.every, bundle.setup.steps - 1
     for index, step in enumerate(steps):
         if record and (step % every == 0 or step == last):
-            losses.append((step, evaluate(bundle, step)))
+            losses.append((step, _evaluate(bundle, step)))
         advance(block, index, step)
     evaluated = [(step, _to_host(_of_first_rank(bundle, value))) for step, value in losses]
     buffer = None if bundle.recorder is None else _recorded(bundle, bundle.recorder, block, len(steps))
@@ -60,6 +60,13 @@ def start_block(bundle: Bundle, steps: range, record: bool) -> Callable[[], Reco
         return signals, losses
 
     return read
+
+
+def _evaluate(bundle: Bundle, step: int) -> Tensor:
+    """What is known at evaluated steps alone, [N, E]."""
+    found = objective(bundle.program.objective).evaluate(bundle, step)
+    none = torch.full_like(found["validation_loss"], torch.nan)
+    return torch.stack([found.get(name, none) for name in EVALUATIONS], 1)
 
 
 def _to_host(values: Tensor) -> Callable[[], np.ndarray]:

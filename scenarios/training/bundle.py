@@ -88,6 +88,7 @@ class Bundle:
         self.updates = _optional([s.updates for s in self.segments], Updates, self.flat)
         self.carried = self._carried(states)
         self.average = self._average(states)
+        self.cached = self._cached(states)
         self.running = self._running(states)
         self.float8 = self._float8(states)
         self.average_decay = _per_run([s.setup.evaluation.average for s in self.segments], self.flat)
@@ -102,6 +103,7 @@ class Bundle:
             self.decay_mask = self.updates.decays_NP
         self.dropout_rate = _per_run([s.setup.dropout for s in self.segments], self.flat)
         self.z_loss = _per_run([s.setup.z_loss for s in self.segments], self.flat)
+        self.own = _per_run([s.setup.decoding.own for s in self.segments], self.flat)
         self.smoothing = _per_run([s.setup.label_smoothing for s in self.segments], self.flat)
         self.log_objective = torch.tensor([s.setup.log_objective for s in self.segments], device=place.device)
         self.tables = _tables(self.segments, self.flat)
@@ -129,6 +131,8 @@ class Bundle:
             names["carried"] = self.carried
         if self.average is not None:
             names["average"] = self.average
+        if self.cached is not None:
+            names["cached"] = self.cached
         if self.running is not None:
             names["running"] = self.running.moments_NS2D
         if self.float8 is not None:
@@ -225,6 +229,12 @@ class Bundle:
         if not self.program.evaluated[1]:
             return None
         return _stacked([s.get("average", s["parameters"]) for s in states], self.device)
+
+    def _cached(self, states: list[State]) -> Tensor | None:
+        """The weights, [N, P], that what is cached of held-out prompts was made with, where that is kept."""
+        if self.program.flush:
+            return None
+        return _stacked([s.get("cached", s["parameters"]) for s in states], self.device)
 
     def _running(self, states: list[State]) -> RunningMoments | None:
         """What a BatchNorm keeps; it begins as mean 0 and variance 1."""

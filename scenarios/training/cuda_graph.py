@@ -2,7 +2,7 @@
 
 A graph runs the same kernels on the same addresses again. So the inputs of each step are copied to where the
 captured step reads them, and what a step replaces is copied back to where the next one looks for it. What is
-drawn on the host by the number of the step, dropout and noise, is no part of a graph.
+drawn on the host by the number of the step, dropout, noise and tokens, is no part of a graph.
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ class CudaGraph:
 
 def capturable(bundle: Bundle) -> bool:
     """Whether every number of a bundle's step comes from the device."""
-    drawn = bundle.program.dropout or bundle.tables.noise_N is not None
+    drawn = bundle.program.dropout or bundle.program.own or bundle.tables.noise_N is not None
     return not drawn and bundle.group is None and bundle.setup.model.recompute is Recompute.NONE
 
 
@@ -77,7 +77,8 @@ class CapturedStep:
     def __init__(self, bundle: Bundle, make: Callable[[], Graph] | None = None) -> None:
         if not capturable(bundle):
             raise ValueError(
-                "graphs: dropout, noise, recomputation and several ranks are not allowed; allowed: none of them"
+                "graphs: dropout, noise, own tokens, recomputation and several ranks are not allowed; "
+                "allowed: none of them"
             )
         self.bundle, self.graph, self.warm = bundle, (make or CudaGraph)(), 0
         self.inputs: Inputs | None = None

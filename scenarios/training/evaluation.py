@@ -13,13 +13,7 @@ from trainwreck.models.loss import weighted_mean
 from trainwreck.scenarios.training.bundle import Bundle, HeldOut
 
 
-def evaluate(bundle: Bundle, step: int = 0) -> Tensor:
-    """Mean losses on the held-out rows and, where the program has them, on the fresh ones, [N, 1 or 2]."""
-    sets = (bundle.held_out,) if bundle.fresh is None else (bundle.held_out, bundle.fresh)
-    return torch.stack([validate(bundle, step, held_out) for held_out in sets], 1)
-
-
-def _sampled(bundle: Bundle, step: int, weights: Tensor) -> Tensor:
+def sampled(bundle: Bundle, step: int, weights: Tensor) -> Tensor:
     """Weights of the held-out tokens, [N, B, T], with 0 for rows that an evaluation's sample leaves out."""
     samples = [s.setup.evaluation.sample for s in bundle.segments]
     if not any(samples) or step == bundle.setup.steps - 1:
@@ -37,21 +31,25 @@ def validate(bundle: Bundle, step: int = 0, held_out: HeldOut | None = None) -> 
     held_out = held_out or bundle.held_out
     parts = held_out_logits(bundle, step, held_out)
     nll = torch.cat([bundle.token_losses(logits, targets).nll_NM for logits, targets in parts], 1)
-    return weighted_mean(nll, _sampled(bundle, step, held_out[2]).flatten(1))
+    return weighted_mean(nll, sampled(bundle, step, held_out[2]).flatten(1))
 
 
 def held_out_logits(bundle: Bundle, step: int = 0, held_out: HeldOut | None = None) -> Iterator[tuple[Tensor, Tensor]]:
     """Logits [N, M, V] and targets [N, M] of the held-out rows, as many rows at a time as a batch has."""
     inputs, targets, _, documents = held_out or bundle.held_out
     rows = bundle.setup.data.rows
+    for a in range(0, inputs.shape[1], rows):
+        part = slice(a, a + rows)
+        yield gpt.forward(evaluated(bundle, step, a), inputs[:, part], documents[:, part]), targets[:, part].flatten(1)
+
+
+def evaluated(bundle: Bundle, step: int, first: int = 0) -> gpt.Model:
+    """The model that held-out rows are evaluated with, those from row `first` on."""
     dropout, average = bundle.program.evaluated
     params = bundle.parameters()
     if average and bundle.average is not None:
         params = bundle.plan.views(bundle.parametrization.apply(bundle.average))
     running = None if bundle.running is None else dataclasses.replace(bundle.running, training=False)
     float8 = None if bundle.float8 is None else dataclasses.replace(bundle.float8, training=False)
-    for a in range(0, inputs.shape[1], rows):
-        part = slice(a, a + rows)
-        draws = bundle.dropout(step, f"dropout/evaluation/{a}") if dropout else None
-        model = bundle.model(params, step, running, draws, float8=float8)
-        yield gpt.forward(model, inputs[:, part], documents[:, part]), targets[:, part].flatten(1)
+    draws = bundle.dropout(step, f"dropout/evaluation/{first}") if dropout else None
+    return bundle.model(params, step, running, draws, float8=float8)

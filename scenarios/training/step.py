@@ -1,34 +1,21 @@
 """One training step of a bundle: forward, backward, clipping, update, and what telemetry takes of it."""
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from trainwreck.kernels.norms import segment_statistics
-from trainwreck.models import gpt, optim
-from trainwreck.models.loss import smoothed, weighted_mean
+from trainwreck.models import optim
 from trainwreck.models.probe import Probe
-from trainwreck.scenarios.config.settings import Reduction
 from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.inputs import Inputs
+from trainwreck.scenarios.training.objectives.choose import objective
 from trainwreck.scenarios.training.telemetry import StepFacts
-
-
-class Losses(NamedTuple):
-    """Of a step: loss and objective, whose gradient is taken, [N]; of each token, [N, M]; largest: only if recorded."""
-
-    loss: Tensor
-    objective: Tensor
-    nll: Tensor
-    log_z: Tensor
-    largest: Tensor | None
 
 
 def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
     """One training step of every run, on the inputs at `index` of a block. No value is asked of the device."""
     probe = Probe() if bundle.recorder is not None else None
-    losses = _losses(bundle, block, index, step, probe)
+    losses = objective(bundle.program.objective).losses(bundle, block, index, step, probe)
     weights = block.weights[index]
     scale = bundle.scaler.scale
     factor = scale if bundle.program.scaled else torch.ones_like(losses.loss)
@@ -97,32 +84,6 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
         if bundle.recorder is not None and values is not None:
             rms = optim.moment_rms(bundle.program.optimizer, grads, bundle.moments, bundle.settings, bundle.plan.bounds)
             bundle.recorder.write(index, values, update, rms)
-
-
-def _losses(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe | None) -> Losses:
-    """The forward pass."""
-    dropout = bundle.dropout(step) if bundle.program.dropout else None
-    model = bundle.model(bundle.parameters(), step, bundle.running, dropout, probe, bundle.float8)
-    logits = gpt.forward(model, block.inputs[index], block.documents[index])
-    weights = block.weights[index]
-    nll, log_z, largest = bundle.token_losses(logits, block.targets[index], largest=probe is not None)
-    value = smoothed(nll, log_z, logits, bundle.smoothing) if bundle.program.smoothed else nll
-    loss, objective = _minimised(bundle, value, log_z, weights)
-    if bundle.updates.rows_N is not None:
-        _, objective = _minimised(bundle, value, log_z, bundle.updates.counted(weights, bundle.setup.model.context))
-    return Losses(loss, objective, nll, log_z, largest)
-
-
-def _minimised(bundle: Bundle, value_NM: Tensor, log_z_NM: Tensor, weights_NM: Tensor) -> tuple[Tensor, Tensor]:
-    """What is logged of the tokens with these weights, and what is minimised, [N]."""
-    loss = weighted_mean(value_NM, weights_NM)
-    if bundle.program.reduction is Reduction.SUM:
-        loss = loss * weights_NM.sum(1)
-    objective = loss
-    if bundle.program.z_loss:
-        objective = loss + bundle.z_loss * weighted_mean(log_z_NM**2, weights_NM)
-        loss = torch.where(bundle.log_objective, objective, loss)
-    return loss, objective
 
 
 def _ends(end: int | None, inputs_NBT: Tensor, targets_NM: Tensor) -> Tensor | None:

@@ -34,6 +34,7 @@ FAMILIES = (
     "state, resume, evaluation",
     "distributed",
     "fine-tuning",
+    "decoding",
     "components",
     "logging",
     "look-alikes",

@@ -5,14 +5,17 @@ import math
 from trainwreck.evaluation.detectors.base import Context, Detector, Row, Verdict
 from trainwreck.evaluation.detectors.playbook.bookkeeping import Bookkeeping
 from trainwreck.evaluation.detectors.playbook.curve_rules import CURVE_RULES
+from trainwreck.evaluation.detectors.playbook.decoding_rules import DECODING_RULES
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.fact_rules import FACT_RULES
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
 from trainwreck.evaluation.detectors.playbook.log_rules import LOG_RULES
 from trainwreck.evaluation.detectors.playbook.rules import (
     ADAPTERS,
+    CACHES,
     CURVES,
     DIVERGENCE,
+    EXPOSURE,
     FLOAT8,
     GRADIENTS,
     INSTABILITY,
@@ -24,7 +27,7 @@ from trainwreck.evaluation.detectors.playbook.rules import (
 )
 from trainwreck.evaluation.detectors.registry import register
 
-RULES = (*LOG_RULES, *FACT_RULES, *CURVE_RULES)
+RULES = (*LOG_RULES, *DECODING_RULES, *FACT_RULES, *CURVE_RULES)
 READ = tuple(dict.fromkeys(name for rule in RULES for name in rule.reads))
 
 
@@ -44,7 +47,9 @@ class Playbook(Detector):
 
     name = "playbook"
     rule = f"an ordered list of {len(RULES)} rules that debugging guides teach, each naming a cause"
-    source = "; ".join((CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, GRADIENTS, ADAPTERS, FLOAT8))
+    source = "; ".join((
+        CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, GRADIENTS, ADAPTERS, FLOAT8, CACHES, EXPOSURE,
+    ))  # fmt: skip
     blind_spots = (
         "Causes without a rule; faults that leave a lower or slower curve of the usual shape, since it knows no "
         "healthy run to compare with; the first 8 to 32 rows, which are its baseline. Planned jumps look like faults."
@@ -57,7 +62,8 @@ class Playbook(Detector):
         "activation_max", "dead_share", "attention_entropy", "head_entropy", "attention_logit_max",
         "attention_mass_self", "attention_mass_future", "attention_mass_other_document", "attention_mass_padding",
         "attention_distance", "age_loss", "position_loss", "rank_batch_hash", "rank_weight_hash", "scored_tokens",
-        "end_probability", "adapter_norm", "float8_saturated",
+        "end_probability", "adapter_norm", "float8_saturated", "forced_loss", "free_first_loss", "free_early_loss",
+        "free_late_loss", "cache_gap", "neighbour_gap",
     )  # fmt: skip
 
     def reset(self, context: Context | None) -> None:
@@ -71,6 +77,7 @@ class Playbook(Detector):
         self.seen.curves.see(row)
         self.seen.facts.see(row)
         self.seen.log.see(row)
+        self.seen.decoded.see(row)
         self.row += 1
         logged = {name for name in READ if row.get(name) is not None}
         for i, rule in enumerate(RULES):

@@ -1,9 +1,10 @@
 """What a rule of the playbook is, and the documents that teach them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trainwreck.evaluation.detectors.playbook.bookkeeping import Bookkeeping
+from trainwreck.evaluation.detectors.playbook.decoded import Decoded
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
 
@@ -17,6 +18,8 @@ MASKS = "threads on masks of labels (huggingface/trl#6668, unslothai/unsloth#416
 GRADIENTS = "threads on losses whose gradient is not theirs (linkedin/Liger-Kernel#968, #1298)"
 ADAPTERS = "threads on adapters without a gradient (huggingface/peft#1142)"
 FLOAT8 = "threads on scales of float8 (NVIDIA/TransformerEngine#567, #982)"
+CACHES = "threads on caches of keys and values (vllm-project/vllm#9744, tenstorrent/tt-xla#3899, skyzh/tiny-llm#46)"
+EXPOSURE = "Bengio et al. 2015, Scheduled sampling"
 
 STRONGEST = 100.0
 
@@ -28,6 +31,7 @@ class Seen:
     curves: Evidence
     facts: Integrity
     log: Bookkeeping
+    decoded: Decoded = field(default_factory=Decoded)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def eager(trace: Trace, step: int) -> dict[str, Any]:
     """The row as a plain dict, by the words of the protocol."""
     row: dict[str, Any] = {"step": step} | {name: trace[name][step].tolist() for name in NAMES}
     known = {"validation_loss": bool(trace.evaluated[step]), "fresh_loss": step == 19}
-    return row | {name: None for name in EVALUATIONS if not known[name]}
+    return row | {name: None for name in EVALUATIONS if not known.get(name, True)}
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], object]:

@@ -28,6 +28,8 @@ ALONE = {
     ),
     "clock": "loader_stall benign_clean_resume benign_loader_hiccup",
     "data.pool": "overfit_small_set",
+    "decoding.flush": "kv_cache_stale",
+    "decoding.own": "teacher_forcing_mismatch",
     "dropout": "dropout_too_high eval_mode_in_training benign_dropout_gap",
     "evaluation.average": "ema_misused",
     "evaluation.dropout": "dropout_on_at_eval",
@@ -76,6 +78,8 @@ ALONE = {
     "tables.allowed_NTS": "mask_missing mask_off_by_one mask_inverted",
     "tables.bare_NL2": "missing_branch_norm",
     "tables.branch_gain_NL2": "residual_bypassed",
+    "tables.cache_rows_NS": "kv_cache_leak",
+    "tables.cache_slots_NT": "kv_cache_truncated",
     "tables.documents_N": "document_mask_missing",
     "tables.logit_gain_N": "logits_scaled",
     "tables.noise_N": "residual_noise",
@@ -91,6 +95,10 @@ ALONE = {
 }
 # Several things that are one act, as the page's Injection says it: what differs, and why together.
 TOGETHER = {
+    "kv_cache_off_by_one": (
+        "tables.cache_places_NT, tables.cache_slots_NT",
+        "one index: the slot that a token is kept in, and its position",
+    ),
     "constant_low_lr": (
         "optimizer.lr, schedule.decay, schedule.warmup_steps",
         "a constant rate has neither warm-up nor decay",

@@ -1,0 +1,15 @@
+"""What the forward pass of a training step hands on."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Losses(NamedTuple):
+    """Of a step: loss and objective, whose gradient is taken, [N]; of each token, [N, M]; largest: only if recorded."""
+
+    loss: Tensor
+    objective: Tensor
+    nll: Tensor
+    log_z: Tensor
+    largest: Tensor | None
