@@ -2,13 +2,16 @@
 
     import gymnasium
 
+    import trainwreck.rescue
+
     env = gymnasium.make("trainwreck/Rescue-v0", plan="sample", profile="common")
 
-`Action`, `TABLE`, `Episode` and `play` serve without Gymnasium, which the extra `rescue` installs. See docs/rescue.md.
-A name is imported when it is first used, since Gymnasium loads this module when it starts.
+The environment is known to Gymnasium once this module is imported. `Action`, `TABLE`, `Episode` and `play` serve
+without Gymnasium, which the extra `rescue` installs. See docs/rescue.md. A name is imported when it is first used.
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ _HOMES = {
 
 
 def register() -> None:
-    """Make the environment known to Gymnasium, which calls this when it is imported."""
+    """Make the environment known to Gymnasium. Importing this module does it where Gymnasium is installed."""
     from gymnasium.envs.registration import register as enter
     from gymnasium.envs.registration import registry
 
@@ -80,3 +83,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+if find_spec("gymnasium") is not None:
+    register()

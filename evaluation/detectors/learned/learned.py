@@ -12,9 +12,8 @@ from trainwreck.evaluation.detectors.learned.smoothing import Smoothed, Smoothed
 from trainwreck.evaluation.detectors.registry import register
 
 SHIPPED = read_model(shipped())
-TELEMETRY = (
-    10  # scalar signals in a row, which no public log has: what writes them is the lab, or measures what it does
-)
+# Scalar signals in a row, which no public log has: what writes them is the lab, or measures what it does.
+TELEMETRY = 10
 CLEARLY = 0.5  # log odds by which a score is over the one at which causes were named last
 
 

@@ -1,5 +1,11 @@
 """The environment by Gymnasium's own checks, alone and side by side."""
 
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -11,10 +17,10 @@ from trainwreck.rescue import ID
 from trainwreck.scenarios.rescue.actions import TABLE, Action
 from trainwreck.scenarios.rescue.episode import QUESTIONS
 
-trainwreck.rescue.register()  # as the entry point does where the package is installed
 CONTINUE = TABLE.index(Action.parse("continue"))
 STOP = TABLE.index(Action.parse("stop"))
 ASK = TABLE.index(Action.parse("ask_detector=playbook"))
+EXAMPLE = Path(__file__).resolve().parents[3] / "docs" / "examples" / "ppo.py"
 UNBOUNDED = "ignore:.*A Box observation space m"  # signals have no bounds
 
 
@@ -22,6 +28,15 @@ UNBOUNDED = "ignore:.*A Box observation space m"  # signals have no bounds
 def env():
     with gymnasium.make(ID, plan="sample", block=50) as made:
         yield made
+
+
+def test_gymnasium_knows_the_environment_once_the_module_is_imported():
+    """In a process of its own, and in both orders: nothing else may have made it known."""
+    lines = ["import gymnasium", "import trainwreck.rescue"]
+    for order in (lines, lines[::-1]):
+        code = "; ".join([*order, "gymnasium.spec('trainwreck/Rescue-v0')"])
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.filterwarnings(UNBOUNDED)
@@ -109,6 +124,12 @@ def test_what_is_not_allowed_is_said():
         gymnasium.make(ID, profile="minimal")
     with pytest.raises(InputError, match="splits: private is not allowed"):
         gymnasium.make(ID, splits=("private",))
+
+
+def test_an_agent_of_stable_baselines_learns_and_plays(capsys):
+    runpy.run_path(str(EXAMPLE))["main"]("sample", 32, runs=1)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"\S+: [+-]\d+\.\d{3} nats, .+", line)
 
 
 def test_the_module_has_what_it_names():
