@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
-from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, FAILURES, RUN_FIELDS, SIGNALS, Axis
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, DECODING, FAILURES, RUN_FIELDS, SIGNALS, Axis
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.files import write_json
 
@@ -33,7 +33,8 @@ LEVEL = {
     "float8_saturated": 1e-4, "float8_flushed": 1e-3, "cache_gap": 1e-6, "neighbour_gap": 1e-6,
 }  # fmt: skip
 EXACT = {"clip_coef", "lr", "loss_scale", "skipped", "pad_share", "nonfinite_grads", "nonfinite_weights"} | {
-    name for name in LEVEL if name.startswith("attention_mass_") and name != "attention_mass_self"
+    *(name for name in LEVEL if name.startswith("attention_mass_") and name != "attention_mass_self"),
+    *DECODING,
 }
 
 

@@ -132,7 +132,7 @@ class _Loss:
             self.noise.push(noise)
         if fall.rows < fall.fewest or math.isnan(noise):
             return
-        size = max(fall.fall, noise, LEAST * abs(value))
+        size = max(fall.fall, noise, LEAST * abs(value), LEAST)
         small = max(noise, 1e-6 * size)
         over = value - before
         lately = self.slow.value - fall.level
@@ -202,13 +202,9 @@ class _Rate:
     """values: as `OF_RATE` names them."""
 
     def __init__(self) -> None:
-        self.slow, self.high, self.rows, self.changed, self.latest = (
-            _Average(SLOW, SLOW_SHARE),
-            -math.inf,
-            0,
-            1,
-            math.nan,
-        )
+        self.slow = _Average(SLOW, SLOW_SHARE)
+        self.high, self.latest = -math.inf, math.nan
+        self.rows, self.changed = 0, 1
         self.values = (math.nan,) * len(OF_RATE)
 
     def see(self, value: float | None) -> None:

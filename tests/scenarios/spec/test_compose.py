@@ -6,7 +6,8 @@ import pytest
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import OptimizerKind, Placement
-from trainwreck.scenarios.config.settings import RANGES, Setup, SourceKind, get, replace, replaced
+from trainwreck.scenarios.config.objectives import ObjectiveKind
+from trainwreck.scenarios.config.settings import RANGES, Dialect, Setup, SourceKind, get, replace, replaced
 from trainwreck.scenarios.spec.overrides import compose, describe, field_type, sweep
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.scenario import Knobs, Severity
@@ -76,6 +77,8 @@ def test_every_range_holds_at_both_ends(path):
     setup = replaced(Setup(), data__rows=64)  # a row for each rank
     if path == "adapters.rank":  # at most the width
         setup = replaced(setup, model__width=high, model__context=16)
+    if path.startswith("decoding."):
+        setup = replaced(setup, objective=ObjectiveKind.DECODING, data__dialect=Dialect.REFRAIN)
     below = kind(low - 1) if inclusive else kind(low)
     for value in (below, kind(high * 2 + 1)):
         with pytest.raises(InputError) as refusal:
