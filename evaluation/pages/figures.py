@@ -189,7 +189,7 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
         log_axis(axis, values)
     elif signal.unit == "share" and len(values):
         axis.set_ylim(-0.03, max(0.1, 1.06 * float(values.max())))
-    if name in ("loss", *EVALUATIONS) and story.floor is not None:
+    if name in ("loss", *EVALUATIONS) and name.endswith("loss") and story.floor is not None:
         axis.axhline(story.floor, color="#999999", lw=0.8, ls="-.")
     axis.set_title(f"{caption(name)} ({unit(name)})", fontsize=8, loc="left")
     axis.tick_params(which="both", labelsize=7)

@@ -5,7 +5,6 @@ const AXIS_WORDS = {
   layers: "largest layer", blocks: "largest layer", heads: "spread over heads", positions: "early less late",
   ages: "early less late", ranks: "largest of the ranks",
 };
-const EVALUATIONS = ["validation_loss", "fresh_loss"];
 const INKS = ["twin", "cured", "faulty"]; // the last is drawn on top
 const unpacked = new Map();
 
@@ -30,7 +29,7 @@ function curveOf(column, axis) {
   const { steps, rows } = numbersOf(column);
   if (axis === "scalar") {
     // Between two evaluations there is nothing to miss: the line goes from one to the next.
-    const known = EVALUATIONS.includes(column.name) ? steps.filter((_, i) => rows[0][i] !== null) : steps;
+    const known = facts.signals[column.name].evaluated ? steps.filter((_, i) => rows[0][i] !== null) : steps;
     return { steps: known, values: known.map((step) => rows[0][step / column.every]) };
   }
   const mean = (values) => {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from trainwreck.evaluation.dataset.schema import SECTIONS, SIGNALS, RunKind
+from trainwreck.evaluation.dataset.schema import EVALUATIONS, SECTIONS, SIGNALS, RunKind
 from trainwreck.evaluation.pages.figures import unit
 from trainwreck.evaluation.pages.gallery.choose import Exhibit
 
@@ -93,6 +93,7 @@ def signals() -> dict[str, dict[str, Any]]:
             "meaning": signal.meaning,
             "positive": signal.positive,
             "role": signal.role.value,
+            "evaluated": signal.name in EVALUATIONS,
         }
         for signal in SIGNALS
     }
