@@ -57,9 +57,8 @@ KEY = """Below, each column is a record and each row a program:
   quantity is near its bound.
 - `not run`: not yet run under this setting. `trainwreck bench reproducers --record`, with the setting's variables, runs
   what is missing; it goes on where it was stopped.
-
 - `starts`: of starts that differ in their last bits, from how many the program would exit with 0, where that was
-  measured ([starts](starts)): `trainwreck bench starts --record`.
+  measured: {starts}. `trainwreck bench starts --record` measures it.
 
 The page of a setting has seconds, lines and, where that was measured, how close a program is to the laboratory's runs.
 [earlier](earlier/README.md) is a record of an earlier revision, with other settings of some scenarios."""
@@ -128,17 +127,21 @@ def write_index(folder: Path) -> None:
     rows = {name: {row["scenario"]: row for row in record["rows"]} for name, record in records.items()}
     every = list(scenarios())
     ids = [id for id in every if any(id in found for found in rows.values())]
-    moved = _starts(folder)
+    moved, moved_by = _starts(folder), sorted(folder.glob("starts/*"))
     cells = [(id, *(_cell(found.get(id)) for found in rows.values()), moved.get(id, "")) for id in ids]
     never = len(every) - len(ids)
     missing = f", of which {never} have not been run yet" if never else ""
     parts = [
         HEAD.format(ran=f"The catalogue has {len(every)} programs{missing}."),
         markdown(SUMMARY, [_summary(name, _limits(record), rows) for name, record in records.items()]),
-        KEY.format(off=OFF),
+        KEY.format(off=OFF, starts=", ".join(_linked(path) for path in moved_by) or "nowhere yet"),
         markdown(("program", *rows, "starts"), cells),
     ]
     write_text(folder / "README.md", "\n\n".join(parts) + "\n")
+
+
+def _linked(record: Path) -> str:
+    return f"[{record.name}](starts/{record.name}/README.md)"
 
 
 def _starts(folder: Path) -> dict[str, str]:

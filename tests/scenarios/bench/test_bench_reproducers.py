@@ -53,6 +53,7 @@ def test_records_of_two_settings_stand_side_by_side(tmp_path):
     assert "| program | a-avx512 | a-default | starts |" in text
     assert "| high_lr | exit 0, gap 0.25 | exit 1, gap -, not steady | 15 of 16 |" in text
     assert "| mask_missing | exit 0, gap 0.25 | not run | 4 of 4 |" in text
+    assert "measured: [a-avx512](starts/a-avx512/README.md), [b-avx2](starts/b-avx2/README.md). `" in text
     assert "| [a-avx512](a-avx512/README.md) | all | 2 | 2 | 0 | 0.25 (mask_missing) | - |" in text
     assert "| [a-default](a-default/README.md) | `ATEN_CPU_CAPABILITY=default` | 1 | 0 | 1 | - | 0 of 1 |" in text
     assert f"has {len(scenarios())} programs, of which {len(scenarios()) - 2} have not been run yet." in text
