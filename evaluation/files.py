@@ -1,11 +1,14 @@
 """Files that are whole or not there: atomic writes and checksums."""
 
 import hashlib
+import io
 import json
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -18,6 +21,7 @@ from filelock import FileLock, Timeout
 from trainwreck.evaluation.errors import InputError, printable
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 
@@ -202,6 +206,44 @@ def _float_columns(field: pa.Field) -> list[str]:
     if pa.types.is_list(field.type) and pa.types.is_floating(field.type.value_type):
         return [f"{field.name}.list.element"]
     return [field.name] if pa.types.is_floating(field.type) else []
+
+
+def write_arrays(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Numbers and one piece of JSON as a compressed .npz, atomically. The same content gives the same bytes."""
+    import numpy as np
+
+    text = np.frombuffer(json.dumps(facts, sort_keys=True, allow_nan=False).encode(), dtype=np.uint8)
+
+    def save(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, facts=text, **arrays)
+
+    write_atomically(path, save)
+
+
+def read_arrays(path: Path, command: str) -> tuple[dict[str, Any], dict[str, "np.ndarray"]]:
+    """What `write_arrays` wrote; nothing in the file runs. InputError where it is missing, damaged or another's.
+
+    command: what writes such files, for the message.
+    """
+    import numpy as np
+
+    foreign = InputError(f"{path}: damaged, or not what `{command}` writes")
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing") from None
+    except OSError as error:
+        raise InputError(f"{path}: can't be read ({error.strerror or error})") from None
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
+        facts = json.loads(arrays.pop("facts").tobytes().decode())
+    except (ValueError, KeyError, EOFError, AttributeError, TypeError, OSError, zipfile.BadZipFile, zlib.error):
+        raise foreign from None
+    if not isinstance(facts, dict):
+        raise foreign
+    return facts, arrays
 
 
 def copy(source: Path, path: Path) -> None:

@@ -1,9 +1,5 @@
 """A trained detector as a file: arrays of numbers and one piece of JSON, nothing that runs when it is read."""
 
-import io
-import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -17,10 +13,10 @@ from trainwreck.evaluation.detectors.learned.features import NAMES
 from trainwreck.evaluation.detectors.learned.log_features import NAMES as LOG_NAMES
 from trainwreck.evaluation.detectors.learned.trees import Forest, Trees, filled
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import write_atomically
+from trainwreck.evaluation.files import read_arrays, write_arrays
 
 VERSION = 1  # of the file, and of what the features mean
-FORMAT = "trainwreck-learned"
+FORMAT, COMMAND = "trainwreck-learned", "trainwreck learn"
 WEIGHTS = "weights.npz"
 
 _TREES = ("roots", "feature", "threshold", "missing_left", "left", "right", "value")
@@ -111,31 +107,14 @@ def write_model(path: Path, model: Model) -> None:
             "depth": logs.trees.depth,
             "about": dict(logs.about),
         }
-    text = np.frombuffer(json.dumps(facts, sort_keys=True, allow_nan=False).encode(), dtype=np.uint8)
-
-    def save(temporary: Path) -> None:
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, facts=text, **arrays)
-
-    write_atomically(path, save)
+    write_arrays(path, facts, arrays)
 
 
 def read_model(path: Path) -> Model:
     """Read it. InputError that names a file which is missing, damaged or of another version."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path}: missing") from None
-    except OSError as error:
-        raise InputError(f"{path}: can't be read ({error.strerror or error})") from None
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
-        facts = json.loads(arrays["facts"].tobytes().decode())
-    except (ValueError, KeyError, EOFError, AttributeError, TypeError, OSError, zipfile.BadZipFile, zlib.error):
-        raise InputError(f"{path}: damaged, or not what `trainwreck learn` writes") from None
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise InputError(f"{path}: not what `trainwreck learn` writes")
+    facts, arrays = read_arrays(path, COMMAND)
+    if facts.get("format") != FORMAT:
+        raise InputError(f"{path}: not what `{COMMAND}` writes")
     place = {name: i for i, name in enumerate(NAMES)}
     other = facts.get("logs") and facts["logs"].get("features") != list(LOG_NAMES)
     if facts.get("version") != VERSION or not set(facts["features"]) <= place.keys() or other:
@@ -154,7 +133,7 @@ def read_model(path: Path) -> Model:
             _log_trees(arrays, facts.get("logs")),
         )
     except (KeyError, IndexError, TypeError):
-        raise InputError(f"{path}: damaged, or not what `trainwreck learn` writes") from None
+        raise InputError(f"{path}: damaged, or not what `{COMMAND}` writes") from None
 
 
 def _log_trees(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any] | None) -> LogTrees | None:

@@ -1,9 +1,5 @@
 """A learned policy as a file: arrays of numbers and one piece of JSON, nothing that runs when it is read."""
 
-import io
-import json
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -15,13 +11,12 @@ import numpy as np
 
 from trainwreck.evaluation.detectors.learned.trees import Nodes
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.files import write_atomically
+from trainwreck.evaluation.files import read_arrays, write_arrays
 from trainwreck.scenarios.rescue.learned.situation import names
 
 VERSION = 1  # of the file, and of what the numbers of a situation mean
-FORMAT = "trainwreck-policy"
+FORMAT, COMMAND = "trainwreck-policy", "trainwreck rescue DIR --learn"
 WEIGHTS = "weights.npz"
-NOT_OURS = "damaged, or not what `trainwreck rescue DIR --learn` writes"
 
 
 @dataclass(frozen=True)
@@ -72,32 +67,17 @@ def write_model(path: Path, model: Model) -> None:
         "about": dict(model.about),
     }
     arrays = {field.name: getattr(model.trees, field.name) for field in fields(Trees)}
-    text = np.frombuffer(json.dumps(facts, sort_keys=True, allow_nan=False).encode(), dtype=np.uint8)
-
-    def save(temporary: Path) -> None:
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, facts=text, **arrays)
-
-    write_atomically(path, save)
+    write_arrays(path, facts, arrays)
 
 
 def read_model(path: Path) -> Model:
     """Read it. InputError that names a file which is missing, damaged or of another version."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path}: missing") from None
-    except OSError as error:
-        raise InputError(f"{path}: can't be read ({error.strerror or error})") from None
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
-        facts = json.loads(arrays["facts"].tobytes().decode())
-        ours, version = facts["format"] == FORMAT, facts["version"]
-    except (ValueError, KeyError, EOFError, AttributeError, TypeError, OSError, zipfile.BadZipFile, zlib.error):
-        raise InputError(f"{path}: {NOT_OURS}") from None
-    if ours and version != VERSION:
-        raise InputError(f"{path}: version {version} is not allowed; allowed: {VERSION}; learn it again")
+    facts, arrays = read_arrays(path, COMMAND)
+    foreign = InputError(f"{path}: damaged, or not what `{COMMAND}` writes")
+    if facts.get("format") != FORMAT or "version" not in facts:
+        raise foreign
+    if facts["version"] != VERSION:
+        raise InputError(f"{path}: version {facts['version']} is not allowed; allowed: {VERSION}; learn it again")
     try:
         trees = Trees(**{field.name: arrays[field.name] for field in fields(Trees)})
         model = Model(trees, tuple(facts["actions"]), float(facts["margin"]), facts["calls"], facts["about"])
@@ -105,9 +85,9 @@ def read_model(path: Path) -> Model:
             trees, len(names(model.calls))
         )
     except (ValueError, KeyError, AttributeError, TypeError):
-        raise InputError(f"{path}: {NOT_OURS}") from None
-    if not (ours and whole):
-        raise InputError(f"{path}: {NOT_OURS}")
+        raise foreign from None
+    if not whole:
+        raise foreign
     return model
 
 

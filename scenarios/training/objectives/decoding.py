@@ -41,8 +41,8 @@ def _with_own(bundle: Bundle, block: Inputs, index: int, step: int) -> Tensor:
     """
     inputs = block.inputs[index]
     n, b, t = inputs.shape
-    draws = torch.from_numpy(np.stack([_draws(job.seed, "own_tokens", step, (2, b, t)) for job in bundle.jobs]))
-    draws = draws.to(bundle.device)
+    drawn_by_run = [generator(job.seed, "own_tokens", step).random((2, b, t)) for job in bundle.jobs]
+    draws = torch.from_numpy(np.stack(drawn_by_run)).to(bundle.device)
     model = bundle.model(bundle.parameters(), step, bundle.running)
     logits = gpt.forward(model, inputs, block.documents[index])
     token = drawn(logits, draws[:, 0].flatten(1)).view(n, b, t)
@@ -68,7 +68,7 @@ def _free_running(bundle: Bundle, step: int, held_out: HeldOut) -> dict[str, Ten
     given, truth = inputs[:, :, :VERSE], targets[:, :, VERSE - 1 :]
     weights = sampled(bundle, step, weights)[:, :, VERSE - 1 :]
     count = truth.shape[2]
-    draws = torch.from_numpy(np.stack([_draws(job.seed, "written", 0, (b, count)) for job in bundle.jobs]))
+    draws = torch.from_numpy(np.stack([_draws_of_writing(job.seed, (b, count)) for job in bundle.jobs]))
     prefix = None if bundle.cached is None else bundle.plan.views(bundle.parametrization.apply(bundle.cached))
     model = evaluated(bundle, step)
     written, logits = write(model, given, draws.to(bundle.device), prefix)
@@ -117,5 +117,6 @@ def _quarters(count: int) -> tuple[slice, slice]:
 
 
 @lru_cache(maxsize=64)
-def _draws(seed: int, stream: str, step: int, shape: tuple[int, ...]) -> np.ndarray:
-    return generator(seed, stream, step).random(shape)
+def _draws_of_writing(seed: int, shape: tuple[int, ...]) -> np.ndarray:
+    """The same at every evaluation, so that its losses differ by the weights alone."""
+    return generator(seed, "written", 0).random(shape)

@@ -6,6 +6,7 @@ import torch
 
 from trainwreck.evaluation.dataset.schema import DECODING
 from trainwreck.evaluation.errors import InputError
+from trainwreck.kernels.random import generator
 from trainwreck.models.config import Format, Norm
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.objectives import DECODES, ObjectiveKind
@@ -100,7 +101,7 @@ def test_the_losses_are_those_of_a_loop_over_tokens(setup, make_job):
     found = {name: float(value) for name, value in decoding.evaluate(bundle, 0).items()}
     rows, _ = validation(setup)
     given, truth = torch.from_numpy(rows.inputs[:, :VERSE])[None], torch.from_numpy(rows.targets)
-    draws = decoding._draws(3, "written", 0, (6, 32 + 1 - VERSE))
+    draws = generator(3, "written", 0).random((6, 32 + 1 - VERSE))
     text, free = given.clone(), []
     for i in range(32 + 1 - VERSE):  # the whole text is read for each token
         padded = torch.nn.functional.pad(text, (0, 32 - text.shape[2]))
