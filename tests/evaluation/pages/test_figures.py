@@ -154,6 +154,11 @@ def test_the_floor_is_a_line_under_both_losses(make_story: Callable[..., Story])
         assert sum(list(line.get_ydata()) == [1.25, 1.25] for line in panel_of(figure, title).lines) == count
 
 
+def test_the_floor_of_losses_is_none_of_what_else_is_evaluated(make_story: Callable[..., Story]) -> None:
+    lines = panel_of(draw(make_story("cache_gap", floor=1.25)), "cache gap").lines
+    assert not any(list(line.get_ydata()) == [1.25, 1.25] for line in lines)
+
+
 @pytest.mark.parametrize(
     ("telling", "start", "bad"),
     [("position_loss", start, bad) for start in (0, 60, 119) for bad in (np.nan, np.inf, -np.inf)]

@@ -2,6 +2,7 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -39,6 +40,20 @@ def looks(rows, block=10, planned=200):
         if seen is not None:
             found[step] = dict(zip(names({}), seen, strict=True))
     return found
+
+
+def test_failing_runs_are_not_learnt_from_before_they_are_visible(monkeypatch):
+    monkeypatch.setattr(Situation, "see", lambda *_: np.zeros(3))
+    decides = training.forks({}).decides
+
+    def moments_of(failing, visible):
+        case = SimpleNamespace(spec=SimpleNamespace(run_id="r"), failing=failing, visible=visible)
+        roots = [SimpleNamespace(step=step, observation=lambda: None) for step in (0, 40, 50, 60)]
+        return [root.step for root in roots if decides(case, root)]
+
+    assert moments_of(True, 50) == [60]
+    assert moments_of(True, None) == []
+    assert moments_of(False, None) == [0, 40, 50, 60]
 
 
 def test_a_calm_run_is_never_decided_on():

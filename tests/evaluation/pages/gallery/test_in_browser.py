@@ -323,6 +323,21 @@ def test_the_severity_can_be_chosen(open_page, make_run, make_trace, write_data_
     assert page.locator("#exhibit img").count() == 0
 
 
+def test_a_signal_that_is_known_at_evaluated_steps_is_a_line(open_page, make_run, make_trace, write_data_set, tmp_path):
+    evaluated = np.where(np.arange(60) % 20 == 19, np.arange(60.0), np.nan)
+    facts = {"scenario": "kv_cache_stale", "cause": "kv_cache_stale", "kind": "failing", "onset_step": 5}
+    rows = [make_run("f", **facts, last_step=59, twin_id="t"), make_run("t", last_step=59)]
+    traces = [make_trace(name, steps=60, cache_gap=evaluated) for name in ("f", "t")]
+    data = write_data_set(tmp_path / "data", rows, traces)
+    page = {"title": "", "family": "decoding", "telling": "cache_gap", "sections": {"Failure": "fails"}}
+    write_json(data.path / "catalogue.json", {"kv_cache_stale": page})
+    write_gallery([data.path], tmp_path / "g.html", Catalogue(), detectors=["nonfinite_loss"])
+    page = open_page(tmp_path / "g.html")
+    page.wait_for_selector(".card svg path")
+    paths = page.eval_on_selector_all(".card svg path", "all => all.map((one) => one.getAttribute('d'))")
+    assert [path.count("L") for path in paths if path.startswith("M")][-2:] == [2, 2]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(open_page, sample_page, opened, scheme):
     from axe_playwright_python.sync_playwright import Axe
