@@ -465,7 +465,7 @@ def refrain(setup: Setup) -> Setup:
         data__dialect=Dialect.REFRAIN,
         model__positions=Positions.DOCUMENT,
         objective=ObjectiveKind.DECODING,
-        decoding__own=0.5,
+        decoding__scheduled_sampling=0.5,
         label_smoothing=0.1,
         evaluation__rows=32,
     )

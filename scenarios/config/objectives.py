@@ -20,12 +20,12 @@ class ObjectiveKind(Enum):
 class DecodingConfig:
     """Rows that the model goes on with by itself, token after token, through a cache of keys and values.
 
-    Held-out rows are evaluated so. own: share of the tokens that training reads from what the model would have written
-    there, and not from the row (scheduled sampling, Bengio et al. 2015). flush: what is cached of held-out prompts is
+    Held-out rows are evaluated so. scheduled_sampling: share of the tokens that training reads from what the model
+    would have written there, and not from the row (Bengio et al. 2015). flush: what is cached of held-out prompts is
     cleared before each evaluation.
     """
 
-    own: float = 0.0
+    scheduled_sampling: float = 0.0
     flush: bool = True
 
 

@@ -256,7 +256,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "adapters.language_seed": (0, 2**62, True),
     "growth.rows": (0, 2**22, True),
     "growth.share": (0, 1, True),
-    "decoding.own": (0, 1, True),
+    "decoding.scheduled_sampling": (0, 1, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),

@@ -45,7 +45,7 @@ class Program:
     late: bool
     end: int | None  # the token that ends an answer, of data with answers
     objective: ObjectiveKind
-    own: bool  # training reads some tokens of the model's own
+    scheduled_sampling: bool  # training reads some tokens of the model's own
     flush: bool  # nothing is cached from one evaluation to the next
 
 
@@ -201,7 +201,7 @@ def program(
         late=exchange is not None and exchange.is_late,
         end=end_token(setup.data),
         objective=setup.objective,
-        own=setup.decoding.own > 0,
+        scheduled_sampling=setup.decoding.scheduled_sampling > 0,
         flush=setup.decoding.flush,
     )
 

@@ -103,7 +103,7 @@ class Bundle:
             self.decay_mask = self.updates.decays_NP
         self.dropout_rate = _per_run([s.setup.dropout for s in self.segments], self.flat)
         self.z_loss = _per_run([s.setup.z_loss for s in self.segments], self.flat)
-        self.own = _per_run([s.setup.decoding.own for s in self.segments], self.flat)
+        self.scheduled_sampling = _per_run([s.setup.decoding.scheduled_sampling for s in self.segments], self.flat)
         self.smoothing = _per_run([s.setup.label_smoothing for s in self.segments], self.flat)
         self.log_objective = torch.tensor([s.setup.log_objective for s in self.segments], device=place.device)
         self.tables = _tables(self.segments, self.flat)

@@ -64,7 +64,7 @@ class CudaGraph:
 
 def capturable(bundle: Bundle) -> bool:
     """Whether every number of a bundle's step comes from the device."""
-    drawn = bundle.program.dropout or bundle.program.own or bundle.tables.noise_N is not None
+    drawn = bundle.program.dropout or bundle.program.scheduled_sampling or bundle.tables.noise_N is not None
     return not drawn and bundle.group is None and bundle.setup.model.recompute is Recompute.NONE
 
 

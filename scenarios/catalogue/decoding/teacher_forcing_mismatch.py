@@ -42,7 +42,7 @@ class TeacherForcingMismatch(Scenario):
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
         bases.require_decoding(setup)
-        return [Setting("decoding.own", 0.0)]
+        return [Setting("decoding.scheduled_sampling", 0.0)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
         late = slice(-len(run) // 4, None)

@@ -28,7 +28,7 @@ from trainwreck.scenarios.training.objectives.losses import Losses
 
 def losses(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe | None) -> Losses:
     """The next token of rows, of which the model reads its own in part."""
-    if not bundle.program.own:
+    if not bundle.program.scheduled_sampling:
         return next_token.losses(bundle, block, index, step, probe)
     return next_token.losses(bundle, block, index, step, probe, _with_own(bundle, block, index, step))
 
@@ -47,7 +47,7 @@ def _with_own(bundle: Bundle, block: Inputs, index: int, step: int) -> Tensor:
     logits = gpt.forward(model, inputs, block.documents[index])
     token = drawn(logits, draws[:, 0].flatten(1)).view(n, b, t)
     token = torch.cat((inputs[..., :1], token[..., :-1]), 2)  # what follows a place is read at the next one
-    own = draws[:, 1] < bundle.own.view(-1, 1, 1)
+    own = draws[:, 1] < bundle.scheduled_sampling.view(-1, 1, 1)
     own[..., :VERSE] = False
     return torch.where(own, token, inputs)
 

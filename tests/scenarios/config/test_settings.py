@@ -37,7 +37,7 @@ REFUSED = {
     "adapters.language_seed": (-1, 2**62 + 1, None),
     "growth.rows": (-1, 2**22 + 1, None),
     "growth.share": (-0.1, 1.1, None, NAN),
-    "decoding.own": (-0.1, 1.1, None, NAN),
+    "decoding.scheduled_sampling": (-0.1, 1.1, None, NAN),
     "data.rows": (0, -4, 10**5 + 1, None),
     "data.language_seed": (-1, 2**62 + 1, None),
     "data.pool": (-1, 10**6 + 1, None, NAN),

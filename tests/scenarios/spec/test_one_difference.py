@@ -29,7 +29,7 @@ ALONE = {
     "clock": "loader_stall benign_clean_resume benign_loader_hiccup",
     "data.pool": "overfit_small_set",
     "decoding.flush": "kv_cache_stale",
-    "decoding.own": "teacher_forcing_mismatch",
+    "decoding.scheduled_sampling": "teacher_forcing_mismatch",
     "dropout": "dropout_too_high eval_mode_in_training benign_dropout_gap",
     "evaluation.average": "ema_misused",
     "evaluation.dropout": "dropout_on_at_eval",

@@ -32,7 +32,7 @@ def setup():
     return replaced(base, steps=12, evaluation__every=5, evaluation__rows=6, data__rows=4, schedule__warmup_steps=3)
 
 
-@pytest.mark.parametrize(("path", "value"), [("decoding.own", 0.3), ("decoding.flush", False)])
+@pytest.mark.parametrize(("path", "value"), [("decoding.scheduled_sampling", 0.3), ("decoding.flush", False)])
 def test_settings_of_another_objective_are_refused_and_the_way_out_is_named(path, value, tiny):
     default = True if path.endswith("flush") else 0.0
     with pytest.raises(InputError) as error:
@@ -61,7 +61,7 @@ def test_every_objective_has_a_module_with_what_the_loop_asks_for():
 def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, equal_states):
     stale = At(4, Setting("decoding.flush", False))
     jobs = [make_job(3, setup), make_job(4, setup), make_job(3, setup, stale, name="stale")]
-    jobs.append(make_job(5, replaced(setup, decoding__own=0.0)))
+    jobs.append(make_job(5, replaced(setup, decoding__scheduled_sampling=0.0)))
     together = train(jobs, keep={job.run_id: [12] for job in jobs})
     for job, beside in zip(jobs, together, strict=True):
         alone = train([job], keep={job.run_id: [12]})[0]
@@ -70,7 +70,7 @@ def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, diff
     assert set(differing(together[0], together[2])) == {
         "validation_loss", "free_first_loss", "free_early_loss", "free_late_loss", "cache_gap",
     }  # fmt: skip
-    assert "loss" in differing(together[0], train([make_job(3, replaced(setup, decoding__own=0.2))])[0])
+    assert "loss" in differing(together[0], train([make_job(3, replaced(setup, decoding__scheduled_sampling=0.2))])[0])
 
 
 def test_a_run_that_is_entered_goes_on_with_what_it_has_cached(setup, make_job, differing):
@@ -124,7 +124,7 @@ def test_the_losses_are_those_of_a_loop_over_tokens(setup, make_job):
 
 def test_training_reads_as_many_of_its_own_tokens_as_it_is_told(setup, make_job):
     for share in (0.0, 0.25, 1.0):
-        job = make_job(3, replaced(setup, decoding__own=share, data__rows=64))
+        job = make_job(3, replaced(setup, decoding__scheduled_sampling=share, data__rows=64))
         bundle = Bundle([job], [fresh_state(job)], 0)
         block = bundle.inputs(range(1))
         read = decoding._with_own(bundle, block, 0, 0)
