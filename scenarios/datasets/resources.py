@@ -26,6 +26,7 @@ KEPT = 6  # float32 copies of its parameters that a run in a bundle has: weights
 STEPPED = 6  # further ones while it is stepped: gradients, update, what statistics need
 PER_WIDTH, PER_SCORE, PER_LOGIT = 30, 2, 6  # floats a token, layer and unit of width; a score; a logit
 FED = 10  # 8-byte numbers for each token of a block of steps
+STATE = 4  # of a state that is held: weights, two moments, and gaps between what is allocated
 
 # Fitted by least squares of relative errors (none negative) to the processor time of the 383 bundles of the proofs,
 # the sample and the demo that run on one rank.
@@ -47,10 +48,11 @@ def core_seconds(setups: Sequence[Setup], device: str = "cpu") -> float:
     return setup.steps * a_step + (PROCESSES * ranks if ranks > 1 else 0.0)
 
 
-def needed(setups: Sequence[Setup], width: int, device: str = "cpu") -> int:
+def needed(setups: Sequence[Setup], width: int, device: str = "cpu", states: int = 0) -> int:
     """Bytes that a worker takes at most for a bundle of runs of one shape, `width` of them side by side.
 
-    An estimate, within `FACTOR` of what is measured. On a GPU it is the device's memory, without the process's own.
+    states: of earlier steps that are held of each of these. An estimate, within `FACTOR` of what is measured. On a GPU
+    it is the device's memory, without the process's own.
     """
     setup = setups[0]
     model, rows, ranks = setup.model, setup.data.rows, setup.distributed.ranks
@@ -60,6 +62,7 @@ def needed(setups: Sequence[Setup], width: int, device: str = "cpu") -> int:
     activations = model.layers * (PER_WIDTH * model.width + PER_SCORE * model.heads * model.context)
     activations += PER_LOGIT * model.vocab_size
     training = width * (KEPT * 4 * parameters + FED * 8 * tokens * min(BLOCK, setup.steps))
+    training += width * states * STATE * 4 * parameters
     training += side * 4 * (STEPPED * parameters + tokens * activations)
     # Twice: the blocks as they came, and joined.
     telemetry = 2 * 4 * sum(widths(model).values()) * sum(setup.steps for setup in setups)
@@ -81,18 +84,18 @@ def check_memory(specs: Sequence[RunSpec], device: str = "cpu") -> None:
         )
 
 
-def width_within(specs: Sequence[RunSpec], share: int | None, device: str = "cpu") -> int:
+def width_within(specs: Sequence[RunSpec], share: int | None, device: str = "cpu", states: int = 0) -> int:
     """How many runs of a bundle may be trained side by side in `share` bytes; all where there is no limit.
 
-    InputError where not even one fits.
+    states: as in `needed`. InputError where not even one fits.
     """
     setups = [spec.setup for spec in specs]
     width = len(setups)
     if share is None:
         return width
-    while width > 1 and needed(setups, width, device) > share:
+    while width > 1 and needed(setups, width, device, states) > share:
         width //= 2
-    least = needed(setups, 1, device)
+    least = needed(setups, 1, device, states)
     if least > share:
         raise InputError(
             f"memory: {share / 2**30:.2f} GiB a worker is not allowed for a run of {specs[0].scenario} at size "

@@ -23,6 +23,7 @@ model) it cannot be applied to a run under way, and no p is measured.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import ceil, log2
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,14 @@ class Search:
     def _affordable(self, step: int) -> bool:
         at = self.entry(step)
         return self.trained + at - self.known_before(at) + self.planned - at <= BUDGET * self.planned
+
+
+def states_held(steps: int) -> int:
+    """How many states of a run of so many steps its search holds at most.
+
+    Searches for every p were played without training; tests/scenarios/proof/test_no_return.py plays them again.
+    """
+    return max(1, ceil(6.5 * log2(steps)) - 18)
 
 
 def search(searches: Sequence[Search], backend: Backend = CPU) -> None:

@@ -4,6 +4,10 @@
 
 Failing runs that end within tolerance of the twin without any cure need no branches: they can be saved to
 the end. The runs table takes the results in when all runs of the slice are done (`evaluation/labels/labelling.py`).
+
+Killed at any moment, the same command goes on from the points that are there. What is lost is the searches that were
+under way: of each worker the runs that it searches side by side, whose training is estimated at `LOT` seconds of one
+core at most, or one run where that alone takes longer.
 """
 
 import dataclasses
@@ -20,13 +24,18 @@ from trainwreck.evaluation.dataset.schema import FAILURES, Harm, Outcome
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import locked, write_json
 from trainwreck.evaluation.labels.labelling import point_file, points_of, refuse_change, relabel
-from trainwreck.scenarios.datasets.engines import Piece, in_workers
-from trainwreck.scenarios.datasets.generate import bundles
+from trainwreck.scenarios.datasets.engines import Local, Piece, Settings, in_workers
+from trainwreck.scenarios.datasets.generate import PlannedBundle, bundles
+from trainwreck.scenarios.datasets.resources import core_seconds, needed, width_within
 from trainwreck.scenarios.datasets.signatures import with_signatures
-from trainwreck.scenarios.proof.no_return import Search, search
+from trainwreck.scenarios.proof.no_return import BUDGET, Search, search, states_held
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec
 from trainwreck.scenarios.training.backend import Backend, recorded
 from trainwreck.scenarios.training.environment import prepare
+
+# Seconds of one core that the searches of a piece of work are estimated at, at most. Of a GPU no rate is assumed but
+# that it is worth twenty cores.
+LOT = {"cpu": 300.0, "cuda": 6000.0}
 
 # Told (runs done, runs in all).
 Progress = Callable[[int, int], None]
@@ -36,15 +45,16 @@ def measure(
     folder: Path,
     *,
     splits: Sequence[str] = (),
-    workers: int = 1,
+    workers: int | None = None,
     progress: Progress | None = None,
     minutes: float | None = None,
 ) -> list[dict[str, Any]]:
     """Label a data set: visible steps, and the point of no return of every failing run; rows as written.
 
-    splits: only runs of these; all by default. minutes: begin no bundle after so long. Goes on where an earlier
-    call stopped. InputError for a split that is not there, another process at work, or runs that this version
-    would train otherwise; WorkerLostError where a worker was killed; UnfinishedError where time is over.
+    splits: only runs of these; all by default. workers: by default one a core, fewer where memory is short, and one
+    for a GPU. minutes: begin no bundle after so long. Goes on where an earlier call stopped. InputError for a split
+    that is not there, another process at work, runs that this version would train otherwise, or where no run fits in
+    memory; WorkerLostError where a worker was killed; UnfinishedError where time is over.
     """
     dataset = load(folder)
     refuse_change(dataset)
@@ -70,24 +80,58 @@ def _wanting(dataset: DataSet, splits: Sequence[str]) -> tuple[list[RunSpec], in
 
 
 def _search_all(
-    dataset: DataSet, splits: Sequence[str], workers: int, progress: Progress | None, minutes: float | None
+    dataset: DataSet, splits: Sequence[str], workers: int | None, progress: Progress | None, minutes: float | None
 ) -> None:
     specs, done = _wanting(dataset, splits)
     total = done + len(specs)
+    backend = recorded(dataset.manifest)
+    pieces, engine = _pieces(dataset, specs, workers, backend)
     if progress:
         progress(done, total)
-    backend = recorded(dataset.manifest)
-    pieces = [
-        Piece(str(bundle), ([case(dataset, spec) for spec in bundle.specs], dataset.path, backend), bundle.cost,
-              len(bundle.specs))
-        for bundle in bundles(specs, backend.device)
-    ]  # fmt: skip
-    so_far = lambda: f"{done} of {total} runs are done"  # noqa: E731
-    with closing(in_workers(_search_bundle, pieces, workers=workers, so_far=so_far, minutes=minutes)) as found:
+    if not pieces:
+        return
+    found = in_workers(
+        _search_bundle,
+        pieces,
+        engine=engine.start(len(pieces)),
+        share=engine.share(backend.device) if backend.device == "cpu" else None,
+        so_far=lambda: f"{done} of {total} runs are done",
+        minutes=minutes,
+    )
+    with closing(found):
         for result in found:
             done += result.value
             if progress:
                 progress(done, total)
+
+
+def _pieces(
+    dataset: DataSet, specs: list[RunSpec], workers: int | None, backend: Backend
+) -> tuple[list[Piece], Settings]:
+    """Searches as pieces of work, with as many side by side as there is memory for; and who is to do it."""
+    device = backend.device
+    cut = [lot for bundle in bundles(specs, device) for lot in lots(bundle, device)]
+    engine = Local(1 if workers is None and device != "cpu" else workers)
+    engine = engine.fit(max((needed(b.setups, 1, device, _held(b)) for b in cut), default=0), device)
+    share = engine.share(device)
+    pieces = []
+    for lot in cut:
+        width = width_within(lot.specs, share, device, _held(lot))
+        args = ([case(dataset, spec) for spec in lot.specs], dataset.path, backend)
+        pieces.append(Piece(str(lot), args, BUDGET * lot.cost, width))
+    return pieces, engine
+
+
+def lots(bundle: PlannedBundle, device: str) -> list[PlannedBundle]:
+    """A bundle cut so that the searches of a part take `LOT` at most, or are one: all that a kill loses of a worker."""
+    size = len(bundle.specs)
+    while size > 1 and BUDGET * core_seconds(bundle.setups[:size]) > LOT[device]:
+        size //= 2
+    return [PlannedBundle(bundle.specs[i : i + size]) for i in range(0, len(bundle.specs), size)]
+
+
+def _held(bundle: PlannedBundle) -> int:
+    return states_held(bundle.specs[0].setup.steps)
 
 
 def case(dataset: DataSet, spec: RunSpec) -> Search:
@@ -116,7 +160,7 @@ def _spec(row: pd.Series) -> RunSpec:
 
 
 def _search_bundle(searches: list[Search], folder: Path, backend: Backend, width: int) -> int:
-    """Find and write the points of a bundle's runs, so many side by side; returns how many. Runs in a worker."""
+    """Find and write the points of a piece's runs, so many side by side; returns how many. Runs in a worker."""
     prepare()
     for first in range(0, len(searches), width):
         lot = searches[first : first + width]

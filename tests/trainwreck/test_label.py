@@ -2,13 +2,18 @@
 
 import json
 import shutil
+from collections import Counter
 
 import pytest
 
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.files import sha256
-from trainwreck.scenarios.datasets.generate import PlannedBundle
+from trainwreck.scenarios.datasets.engines import local
+from trainwreck.scenarios.datasets.engines.limits import SHARE
+from trainwreck.scenarios.datasets.resources import needed
 from trainwreck.scenarios.proof import no_return_dataset
+from trainwreck.scenarios.proof.no_return import states_held
+from trainwreck.scenarios.spec.run_spec import RunSpec
 
 
 def parsed(result):
@@ -69,12 +74,57 @@ def test_stopped_between_two_bundles_it_goes_on(call, copied, labelled, monkeypa
         calls.append(len(searches))
         real(searches, backend)
 
-    monkeypatch.setattr(no_return_dataset, "bundles", lambda specs, device: [PlannedBundle((spec,)) for spec in specs])
+    monkeypatch.setitem(no_return_dataset.LOT, "cpu", 0.0)
     monkeypatch.setattr(no_return_dataset, "search", once)
     assert call("label", copied, "--workers", "1").code == 130
     assert len(list((copied / "no_return").glob("*.json"))) == 1
     monkeypatch.setattr(no_return_dataset, "search", real)
     assert call("label", copied, "--workers", "1").code == 0
+    assert (copied / "runs.parquet").read_bytes() == (labelled / "runs.parquet").read_bytes()
+
+
+def test_a_kill_loses_the_searches_of_one_lot(call, copied, labelled, monkeypatch):
+    """Killed at the end of every second lot, before its points are written: these are trained again, nothing else."""
+    real, seen, lost = no_return_dataset.search, [], []
+
+    def killed(searches, backend):
+        real(searches, backend)
+        seen.append([one.spec.run_id for one in searches])
+        if len(seen) % 2 == 0 and len(lost) < 2:
+            lost.append(seen[-1])
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(no_return_dataset.LOT, "cpu", 0.0)
+    monkeypatch.setattr(no_return_dataset, "search", killed)
+    codes = []
+    while not codes or codes[-1] == 130:
+        codes.append(call("label", copied, "--workers", "1").code)
+    assert codes == [130, 130, 0]
+    points = sorted(path.stem for path in (labelled / "no_return").glob("*.json"))
+    times = Counter(run for lot in seen for run in lot)
+    assert [len(lot) for lot in lost] == [1, 1]
+    assert sorted((times - Counter(points)).elements()) == sorted(run for lot in lost for run in lot)
+    assert sorted(times) == points
+    assert (copied / "runs.parquet").read_bytes() == (labelled / "runs.parquet").read_bytes()
+
+
+def test_memory_decides_how_many_searches_are_side_by_side(call, copied, labelled, monkeypatch):
+    real, sizes = no_return_dataset.search, []
+
+    def counted(searches, backend):
+        sizes.append(len(searches))
+        real(searches, backend)
+
+    failing = load(labelled).runs.query("kind == 'failing'")
+    setups = [RunSpec.from_json(json.loads(text)).setup for text in failing["spec"]]
+    one = max(needed([setup], 1, states=states_held(setup.steps)) for setup in setups)
+    monkeypatch.setattr(no_return_dataset, "search", counted)
+    monkeypatch.setattr(local, "available", lambda device: int(0.5 * one))
+    call("label", copied, "--workers", "1").refused("memory: ", "is not allowed for a run of")
+    assert not (copied / "no_return").exists()
+    monkeypatch.setattr(local, "available", lambda device: int(one / SHARE) + 2**16)
+    assert call("label", copied, "--workers", "1").code == 0
+    assert set(sizes) == {1}
     assert (copied / "runs.parquet").read_bytes() == (labelled / "runs.parquet").read_bytes()
 
 
@@ -151,7 +201,7 @@ def test_a_damaged_point_is_named(call, copied, content):
 
 
 def test_given_a_moment_it_does_a_piece_and_says_that_it_is_not_done(call, copied, labelled, monkeypatch):
-    monkeypatch.setattr(no_return_dataset, "bundles", lambda specs, device: [PlannedBundle((spec,)) for spec in specs])
+    monkeypatch.setitem(no_return_dataset.LOT, "cpu", 0.0)
     ended = call("label", copied, "--minutes", "0.0001", "--workers", "1")
     assert ended.code == 3
     assert "the same command goes on" in ended.err.splitlines()[-1]

@@ -68,8 +68,8 @@ def label(
     """Measure when each failure becomes visible, and until when its cure saves the run; the data set, labelled.
 
     The second trains branches, of runs of these splits only where some are named, and goes on where an earlier call
-    stopped; with `visible` or a source nothing is trained. source: another copy of the data set, whose points of no
-    return are taken over.
+    stopped; with `visible` or a source nothing is trained. workers: by default one a core, fewer where memory is short.
+    source: another copy of the data set, whose points of no return are taken over.
     """
     from trainwreck.dataset import load
 
@@ -87,9 +87,8 @@ def label(
         relabel(folder, with_signatures)
     else:
         from trainwreck.scenarios.proof.no_return_dataset import measure
-        from trainwreck.scenarios.training.environment import cores
 
-        measure(folder, splits=splits, workers=workers or cores(), minutes=minutes)
+        measure(folder, splits=splits, workers=workers, minutes=minutes)
     return load(folder)
 
 

@@ -15,7 +15,6 @@ from trainwreck.commands.options import (
     as_json,
     backend_options,
     data_set,
-    default_workers,
     engine_options,
     minutes_option,
     profiles_option,
@@ -193,7 +192,7 @@ def label(
             rows = measure(
                 dir,
                 splits=splits,
-                workers=workers or default_workers("cpu"),
+                workers=workers,
                 progress=lambda done, total: tick(done, total, f"run {done}/{total}"),
                 minutes=minutes,
             )

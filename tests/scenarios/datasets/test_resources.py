@@ -43,7 +43,8 @@ from trainwreck.scenarios.training.loop import train
 prepare()
 setups = pickle.load(sys.stdin.buffer)
 train([Job("first", 0, replaced(setups[0], steps=1))])
-train([Job(f"run{i}", i, setup) for i, setup in enumerate(setups)])
+jobs = [Job(f"run{i}", i, setup) for i, setup in enumerate(setups)]
+kept = train(jobs, keep={job.run_id: range(2, 2 + int(sys.argv[1])) for job in jobs})
 if sys.platform == "linux":
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
     print(int(line.split()[1]) * 1024)
@@ -62,11 +63,10 @@ def setups_of(setup, runs, steps):
     return [replaced(setup, steps=steps, evaluation__rows=setup.data.rows)] * runs
 
 
-def peak_of(setups):
-    """Bytes of a process that trains a bundle."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", CHILD], input=pickle.dumps(setups), capture_output=True, check=True
-    )
+def peak_of(setups, states=0):
+    """Bytes of a process that trains a bundle and keeps so many states of each run."""
+    words = [sys.executable, "-P", "-c", CHILD, str(states)]
+    done = subprocess.run(words, input=pickle.dumps(setups), capture_output=True, check=True)
     return int(done.stdout.splitlines()[-1])
 
 
@@ -85,6 +85,17 @@ def test_the_peak_of_bundles_of_other_shapes_is_as_estimated(shape):
     setup, runs, steps = SHAPES[shape]
     setups = setups_of(setup, runs, steps)
     assert 1 / FACTOR < needed(setups, runs) / peak_of(setups) < FACTOR
+
+
+def test_the_peak_with_states_held_is_as_estimated():
+    """A run of many parameters and few tokens, whose states are kept as a search for its p keeps them."""
+    setup = replaced(
+        MICRO, model__width=256, model__heads=4, model__context=16, data__rows=2, steps=30, evaluation__rows=2
+    )
+    peak, estimate = peak_of([setup] * 2, states=12), needed([setup] * 2, 2, states=12)
+    own = PROCESS + SOURCES
+    assert needed([setup] * 2, 2, states=12) - needed([setup] * 2, 2) > 0.5 * (estimate - own)
+    assert 1 / FACTOR < (estimate - own) / (peak - own) < FACTOR
 
 
 def test_more_of_anything_takes_more():

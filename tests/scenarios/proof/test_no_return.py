@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from trainwreck.scenarios.proof import no_return
-from trainwreck.scenarios.proof.no_return import BUDGET, RESOLUTION, WIDE, Search, search
+from trainwreck.scenarios.proof.no_return import BUDGET, RESOLUTION, WIDE, Search, search, states_held
 from trainwreck.scenarios.proof.no_return_dataset import case
 from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import Role, family_of
@@ -30,8 +30,8 @@ class Trace:
 class Stand:
     """Stands in for a faulty run: until `saved` says no, a branch ends as the twin."""
 
-    def __init__(self, onset, saved):
-        self.onset, self.setup, self.run_id, self.saved = onset, SimpleNamespace(steps=STEPS), "run", saved
+    def __init__(self, onset, saved, steps=STEPS):
+        self.onset, self.setup, self.run_id, self.saved = onset, SimpleNamespace(steps=steps), "run", saved
 
     def job(self):
         return SimpleNamespace(run_id="run")
@@ -41,13 +41,18 @@ class Stand:
 
 
 def stand_in(monkeypatch, one):
-    """Train nothing; say how branches end, and check that each is entered from where it may be."""
+    """Train nothing; say how branches end, and check that each is entered from where it may be.
+
+    Returns how many states were held, each time that branches were trained.
+    """
+    held = []
 
     def fake(jobs, *, enter, earlier, keep=None, stop=None, record=True, **place):
         results = []
         for job in jobs:
             _, _, step = job.run_id.partition("@")
             if step:
+                held.append(len(one.states))
                 entered = enter.get(job.run_id, (0, None))
                 assert entered == (max(0, int(step) - 1), {} if int(step) > 1 else None)
                 results.append(SimpleNamespace(trace=Trace(3.0 if one.spec.saved(int(step)) else 4.0)))
@@ -58,6 +63,7 @@ def stand_in(monkeypatch, one):
         return results
 
     monkeypatch.setattr(no_return, "train", fake)
+    return held
 
 
 def searched(monkeypatch, saved, onset=160, cured=170, last=STEPS - 1):
@@ -115,6 +121,20 @@ def test_a_branch_saved_after_one_that_was_lost_is_told(monkeypatch, saved):
 def test_no_wide_stretch_is_left_unseen(monkeypatch, p):
     found = searched(monkeypatch, lambda step: step <= p)
     assert STEPS - max(map(int, found["branches"])) <= WIDE * STEPS
+
+
+@pytest.mark.parametrize("steps", [30, 60, 120, 400, 800, 4000])
+def test_a_search_holds_no_more_states_than_it_says(monkeypatch, steps):
+    most = 0
+    for onset in (0, steps // 10, steps * 2 // 5):
+        for p in range(onset, steps, max(1, steps // 20)):
+            for again in (steps, p + (steps - p) // 2):  # saved again from here on
+                saved = lambda step, p=p, again=again: step <= p or step >= again  # noqa: E731
+                one = Search(Stand(onset, saved, steps), steps - 1, 3.0, 0.05)
+                held = stand_in(monkeypatch, one)
+                search([one])
+                most = max(most, *held)
+    assert 0.8 * states_held(steps) - 1 <= most <= states_held(steps)
 
 
 @pytest.mark.parametrize("name", ["output_reinitialised", "sqrt_negative", "spiky_layer", "loss_wrong_reduction"])
