@@ -88,7 +88,8 @@ def bundles_on(
             "nothing else is said; the plain loop has fused AdamW and clipping and logs nothing. TF32: PyTorch's "
             "matrix products, and those of the Triton kernels, may round their factors to 10 bits of mantissa. "
             "Captured: a step is one CUDA graph, statistics inside; all else, the plain loop too, is called operator "
-            "by operator. Token sampling is outside the timing; cutting and moving batches is inside."
+            "by operator. Batches are inside the timing: a bundle draws every run's tokens, stacks, describes and "
+            "moves them; the plain loop cuts rows out of one array of tokens."
         ),
         command="trainwreck bench cuda --record",
         columns=(

@@ -5,7 +5,7 @@ over rounds of the ratio within a round, so that a machine whose speed drifts do
 """
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from itertools import count
 from time import perf_counter
 
 import numpy as np
@@ -18,7 +18,7 @@ from trainwreck.scenarios.bench.peers import PlainLoop
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.batches import Batch, training_block
+from trainwreck.scenarios.data.batches import training_block
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training.block import run_block
 from trainwreck.scenarios.training.bundle import Bundle, Place, bundle_width
@@ -74,10 +74,11 @@ def against_plain_loop(tick: Tick) -> Table:
         how=(
             f"{ROUNDS} rounds of {STEPS} steps of each, in turn, one thread, float32 where nothing "
             "else is said. Steps a second count the steps of every run of a bundle. All telemetry means every signal "
-            f"of the schema at every step and validation every {setup.evaluation.every} steps. Token sampling is "
-            "outside the timing on both sides; cutting, stacking and describing batches is inside. The peers have "
-            "fused AdamW and clipping and log nothing. 'nanoGPT's own model' has learnt positions instead of rotary "
-            f"ones, so it does less work a step. '{LOW}' is `precision.format=bf16`: the matrices of products in "
+            f"of the schema at every step and validation every {setup.evaluation.every} steps. Batches are "
+            "inside the timing: a bundle draws every run's tokens from their language, stacks and describes them; the "
+            "peers cut rows at random places out of one array of tokens, as nanoGPT does. They have fused AdamW and "
+            "clipping and log nothing. 'nanoGPT's own model' has learnt positions instead of rotary ones, so "
+            f"it does less work a step. '{LOW}' is `precision.format=bf16`: the matrices of products in "
             "bfloat16, all else in float32; every ratio is to a float32 loop."
         ),
         command="trainwreck bench train --record",
@@ -140,26 +141,14 @@ def bundle(
     fmt: Format = Format.FP32,
     graphs: bool = False,
 ) -> Work:
-    """A function that trains a bundle for STEPS steps, the last with validation; its batches are sampled here."""
+    """A function that goes on with a bundle for STEPS steps, their batches sampled, the last with validation."""
     setup = replaced(healthy(Size.MICRO), evaluation__every=STEPS if validate else 10**6, precision__format=fmt)
-    jobs: list[Job] = [Sampled(f"run{i}", i, setup) for i in range(runs)]
+    jobs = [Job(f"run{i}", i, setup) for i in range(runs)]
     place = Place(torch.device(device), impl=impl, graphs=graphs)
     bundled = Bundle(jobs, [fresh_state(job) for job in jobs], 0, place)
-    steps = range(1, STEPS + 1)
-    bundled.inputs(steps)
-    return lambda: run_block(bundled, steps, record)
-
-
-class Sampled(Job):
-    """A job of STEPS steps whose batches are kept."""
-
-    @cached_property
-    def _block(self) -> Batch:
-        return training_block(self.setup, self.seed, range(1, STEPS + 1))
-
-    def batches(self, steps: range) -> Batch:
-        """See `Job.batches`."""
-        return self._block
+    bundled.inputs(range(1))  # the language's tables are made once
+    blocks = (range(first, first + STEPS) for first in count(1, STEPS))
+    return lambda: run_block(bundled, next(blocks), record)
 
 
 def seconds_in_turn(

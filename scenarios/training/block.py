@@ -27,12 +27,13 @@ def run_block(bundle: Bundle, steps: range, record: bool) -> Recorded:
     return start_block(bundle, steps, record)()
 
 
-def start_block(bundle: Bundle, steps: range, record: bool) -> Callable[[], Recorded]:
+def start_block(bundle: Bundle, steps: range, record: bool, following: range | None = None) -> Callable[[], Recorded]:
     """Ask the device for a block of steps; returns what waits for it and gives what `run_block` does.
 
-    Until then nothing waits, so that the host makes the next block's inputs while a device is at work on this one.
+    Until then nothing waits, so that the host is at the next block while a device is at work on this one. following:
+    the block that is likely to be next.
     """
-    block, runs = bundle.inputs(steps), len(bundle.jobs)
+    block, runs = bundle.inputs(steps, following), len(bundle.jobs)
     if record and bundle.recorder is None:
         longest = max(BLOCK, len(steps))
         bundle.recorder = Recorder(bundle.setup.model, bundle.plan, runs, longest, bundle.device, bundle.impl)

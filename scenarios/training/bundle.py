@@ -27,7 +27,7 @@ from trainwreck.scenarios.spec.faults import State
 from trainwreck.scenarios.spec.job import Job, Segment, extras
 from trainwreck.scenarios.training.distributed.averaging import Averaging
 from trainwreck.scenarios.training.distributed.group import Group
-from trainwreck.scenarios.training.inputs import Inputs, inputs
+from trainwreck.scenarios.training.inputs import Ahead, Inputs
 from trainwreck.scenarios.training.telemetry import Recorder
 
 CPU = torch.device("cpu")
@@ -50,7 +50,7 @@ class Place:
     """Where a bundle runs. impl: of the kernels; None for the rule of `trainwreck.kernels.selection`.
 
     group: the ranks of which this process is one; None where there is one only.
-    graphs: steps that can be are captured as CUDA graphs.
+    graphs: steps that can be are captured as CUDA graphs. ahead: the next block's inputs are sampled while one trains.
     """
 
     device: torch.device = CPU
@@ -58,6 +58,7 @@ class Place:
     impl: str | None = None
     group: Group | None = None
     graphs: bool = False
+    ahead: bool = False
 
 
 class Bundle:
@@ -114,6 +115,7 @@ class Bundle:
         self.recorder: Recorder | None = None
         self.graphs = place.graphs
         self.captured: Advance | None = None
+        self.ahead = Ahead()
 
     def state(self, index: int) -> State:
         """The state of a run, copied."""
@@ -181,10 +183,13 @@ class Bundle:
         """Give a run, whose numbers nobody reads, the inputs of another one."""
         self.jobs[index], self.segments[index] = self.jobs[other], self.segments[other]
 
-    def inputs(self, steps: range) -> Inputs:
-        """Data, learning rates and host signals of a block of steps."""
-        rank = self.group.rank if self.group is not None else 0
-        return inputs(self.jobs, steps, rank, self.device, self.flat.dtype)
+    def inputs(self, steps: range, following: range | None = None) -> Inputs:
+        """Data, learning rates and host signals of a block of steps; following: the block that is likely to be next."""
+        rank, dtype = self.group.rank if self.group is not None else 0, self.flat.dtype
+        block = self.ahead.take(self.jobs, steps, rank, dtype).to(self.device)
+        if self.place.ahead and following:
+            self.ahead.begin(self.jobs, following, rank, dtype)
+        return block
 
     def parameters(self) -> dict[str, Tensor]:
         """The weights that compute, by name."""

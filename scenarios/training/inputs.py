@@ -1,6 +1,14 @@
-"""Inputs of a block of steps: batches with their data faults, learning rates, and the signals that the host knows."""
+"""Inputs of a block of steps: batches with their data faults, learning rates, and the signals that the host knows.
 
-from dataclasses import dataclass
+For a device they are sampled ahead by a thread, one block while the one before it is trained. It is one thread, since
+runs of one seed share their batches and sampling holds the interpreter's lock for most of its time.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +24,7 @@ from trainwreck.scenarios.training import telemetry
 
 @dataclass
 class Inputs:
-    """Inputs of a block of steps on the device: token arrays [S, N, ...], learning rates [S, N].
+    """Inputs of a block of steps: token arrays [S, N, ...], learning rates [S, N].
 
     `host` keeps, for each run, the signals that need no device; `tokens` how many of them count in the
     rows of each rank, [S, N, W].
@@ -31,9 +39,47 @@ class Inputs:
     host: list[dict[str, np.ndarray]]
     tokens: np.ndarray
 
+    def to(self, device: torch.device) -> "Inputs":
+        """On a device; from pinned memory, so that a copy waits for nothing that the device still has to do."""
+        if device.type == "cpu":
+            return self
 
-def inputs(jobs: list[Job], steps: range, rank: int, device: torch.device, dtype: torch.dtype) -> Inputs:
-    """Inputs of a rank, for runs of one program and a block of steps within a segment.
+        def moved(value: object) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            return (value.pin_memory() if device.type == "cuda" else value).to(device, non_blocking=True)
+
+        return Inputs(**{f.name: moved(getattr(self, f.name)) for f in fields(self)})
+
+
+class Ahead:
+    """Inputs of one bundle, of which the next block's may have been begun by a thread."""
+
+    def __init__(self) -> None:
+        self._begun: tuple[list[Job], range, Future[Inputs]] | None = None
+        self.taken = 0  # blocks that were begun ahead
+
+    def begin(self, jobs: Sequence[Job], steps: range, rank: int, dtype: torch.dtype) -> None:
+        """Have them sampled; what was begun and not taken is given up."""
+        self._begun = list(jobs), steps, _thread().submit(inputs, list(jobs), steps, rank, dtype)
+
+    def take(self, jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> Inputs:
+        """Of these jobs and steps: begun ahead, or sampled now where others were begun."""
+        begun, self._begun = self._begun, None
+        if begun is None or begun[1] != steps or [id(job) for job in begun[0]] != [id(job) for job in jobs]:
+            return inputs(jobs, steps, rank, dtype)
+        self.taken += 1
+        return begun[2].result()
+
+
+@cache
+def _thread() -> ThreadPoolExecutor:
+    """It never touches a device: what it might ask of one would spoil a graph that is being captured."""
+    return ThreadPoolExecutor(1, "inputs")
+
+
+def inputs(jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> Inputs:
+    """Inputs of a rank on the host, for runs of one program and a block of steps within a segment.
 
     InputError for an id that the token table has no row for.
     """
@@ -48,9 +94,7 @@ def inputs(jobs: list[Job], steps: range, rank: int, device: torch.device, dtype
             raise InputError(f"model.vocab_size: {table} is not allowed with this data; allowed: over every id in it")
 
     def stack(arrays: list[np.ndarray]) -> Tensor:
-        stacked = torch.from_numpy(np.stack(arrays, 1))
-        # From pinned memory a copy waits for nothing that the device still has to do.
-        return (stacked.pin_memory() if device.type == "cuda" else stacked).to(device, non_blocking=True)
+        return torch.from_numpy(np.stack(arrays, 1))
 
     host = [
         telemetry.input_signals(s.exchange.every_row(batch), table)

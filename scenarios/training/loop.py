@@ -75,6 +75,7 @@ def train(
     group: Group | None = None,
     graphs: bool = True,
     reserve: bool | None = None,
+    ahead: bool | None = None,
     built: Callable[[int], Any] | None = None,
 ) -> list[Result]:
     """Train jobs side by side; one result a job, in order.
@@ -87,7 +88,8 @@ def train(
     group: the ranks of which this process is one; where it is None, jobs of several ranks are trained
     by processes started for them. graphs: on a CUDA device, steps that can be are captured as CUDA graphs, which
     changes no number. reserve: bundles have a slot for every run that will have their program (`slots`); on a device
-    where None. built: called with the number of bundles that were built.
+    where None. ahead: the inputs of a block are sampled while the one before it trains; on a device where None, which
+    changes no number. built: called with the number of bundles that were built.
     Numbers of a run don't depend on the other jobs, on where it was entered or on `stop`, nor on how many threads this
     process had: it is left with one.
     """
@@ -98,7 +100,8 @@ def train(
 
         options = {"earlier": earlier, "stop": stop, "device": device, "impl": impl, "dtype": dtype, "record": record}
         return train_apart(train, jobs, enter, keep, options, progress, watch)
-    place = Place(torch.device(device), dtype, impl, group, graphs and device.startswith("cuda"))
+    ahead = device != "cpu" if ahead is None else ahead
+    place = Place(torch.device(device), dtype, impl, group, graphs and device.startswith("cuda"), ahead)
     runs = []
     for job in jobs:
         entered, state = enter.get(job.run_id) or (0, fresh_state(job, dtype))
@@ -137,8 +140,10 @@ def train(
         until = min([c for c in cuts if c > step])
         while step < until and slots.active():
             steps, begun = range(step, min(step + BLOCK, until)), []
+            following = range(steps.stop, min(steps.stop + BLOCK, until))
             for members in slots.active():
-                block = _Block(steps, members.present(), start_block(members.bundle, steps, record))
+                read = start_block(members.bundle, steps, record, following)
+                block = _Block(steps, members.present(), read)
                 if late:
                     begun.append(block)
                 else:

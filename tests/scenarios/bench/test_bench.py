@@ -16,6 +16,7 @@ from trainwreck.scenarios.bench.peers import PlainLoop, rotate
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import healthy
+from trainwreck.scenarios.spec.job import Job
 
 TABLE = Table("name", "Title", "How.", "command", ("what", "value"), (("a", 1.23456), ("b", 2)))
 
@@ -118,6 +119,17 @@ def test_speed_against_the_peers(tick):
     assert telemetry.measured > 0
     assert tick.ticks[-1] == (2, 2)
     json.dumps(table.to_dict(), allow_nan=False)
+
+
+def test_every_round_samples_batches_of_its_own(monkeypatch):
+    monkeypatch.setattr(train, "STEPS", 2)
+    drawn, real = [], Job.sampled
+    monkeypatch.setattr(Job, "sampled", lambda job, setup, steps: drawn.append(steps) or real(job, setup, steps))
+    work = train.bundle(2, record=True)
+    drawn.clear()
+    for _ in range(2):
+        work()
+    assert drawn == [range(1, 3)] * 2 + [range(3, 5)] * 2
 
 
 def test_the_limit_of_training_by_hand():

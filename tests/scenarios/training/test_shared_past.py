@@ -20,9 +20,9 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     done: list[int] = []
     start = loop.start_block
 
-    def counted(bundle: Bundle, steps: range, record: bool) -> Any:
+    def counted(bundle: Bundle, steps: range, *options: Any) -> Any:
         done.append(len(bundle.jobs) * len(steps))
-        return start(bundle, steps, record)
+        return start(bundle, steps, *options)
 
     monkeypatch.setattr(loop, "start_block", counted)
     return done
