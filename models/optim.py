@@ -27,7 +27,8 @@ class Settings:
     matrices as well. coupled: bool, runs whose decay is part of
     the gradient, as L2 regularisation; None where every run's is decoupled. update_clip: largest RMS of
     g / sqrt(v) of one parameter before its step is shortened, inf where there is none; None where no run
-    has one. bounds: start and stop of each parameter, for update_clip. matrices: those that Muon updates.
+    has one. bounds: start and stop of each parameter, for update_clip. matrices: those that Muon updates. impl: of the
+    kernels, by the rule of `trainwreck.kernels.selection` where None.
     """
 
     lr: Tensor
@@ -40,6 +41,7 @@ class Settings:
     update_clip: Tensor | None = None
     bounds: tuple[tuple[int, int], ...] = ()
     matrices: tuple[Matrix, ...] = ()
+    impl: str | None = None
 
 
 @dataclass
@@ -76,12 +78,14 @@ def clip_coefficient(grad_norm_N: Tensor, clip_N: Tensor) -> Tensor:
     return torch.where(torch.isinf(clip_N), torch.ones_like(factor), factor)
 
 
-def update_clip_factor(ratio_NP: Tensor, largest_N: Tensor, bounds: tuple[tuple[int, int], ...]) -> Tensor:
+def update_clip_factor(
+    ratio_NP: Tensor, largest_N: Tensor, bounds: tuple[tuple[int, int], ...], impl: str | None = None
+) -> Tensor:
     """min(1, largest / RMS) of each parameter, [N, P] (Shazeer and Stern 2018; Wortsman et al. 2023).
 
-    ratio: g / (sqrt(v) + eps) of each weight. bounds: start and stop of each parameter.
+    ratio: g / (sqrt(v) + eps) of each weight. bounds: start and stop of each parameter. impl: of the kernels.
     """
-    norm_NS = segment_statistics(ratio_NP, bounds).norm_NS
+    norm_NS = segment_statistics(ratio_NP, bounds, impl=impl).norm_NS
     parts = []
     for i, (start, stop) in enumerate(bounds):
         rms_N = norm_NS[:, i] / (stop - start) ** 0.5
@@ -176,7 +180,7 @@ def _adamw(
     correct2 = (1 - power(s.beta2, count[:, 0])[:, None]).sqrt()
     update = moments.second.sqrt().add_(eps * correct2)
     if s.update_clip is not None:
-        shorter = update_clip_factor(grads * correct2 / update, s.update_clip, s.bounds)
+        shorter = update_clip_factor(grads * correct2 / update, s.update_clip, s.bounds, s.impl)
     torch.div(moments.first, update, out=update)
     if s.update_clip is not None:
         update.mul_(shorter)

@@ -27,7 +27,7 @@ class Parametrization:
 
     def apply(self, trained_NP: Tensor) -> Tensor:
         """The weights that compute, [N, P]."""
-        used = trained_NP if self.index_NP is None else trained_NP.gather(1, self.index_NP)
+        used = trained_NP if self.index_NP is None else taken(trained_NP, self.index_NP)
         used = used if self.gain_NP is None else used * self.gain_NP
         return used if self.shift_NP is None else used + self.shift_NP
 
@@ -55,6 +55,27 @@ class Parametrization:
         shift = torch.zeros(1, size) if self.shift_NP is None else self.shift_NP.clone()
         shift[:, places.flatten()] += amount
         return replace(self, shift_NP=shift)
+
+
+def taken(trained_NP: Tensor, index_NP: Tensor) -> Tensor:
+    """trained_NP.gather(1, index_NP), with a gradient that is the same each time on a GPU too.
+
+    Where a weight computes in several places, `gather` adds their gradients on CUDA by atomic operations, in any order
+    (PyTorch's documentation, `torch.use_deterministic_algorithms`). The gradient of an index is put with `accumulate`,
+    which sorts first (ATen, `_index_put_impl_`). On a CPU it is the other way about, if there are several threads.
+    """
+    if trained_NP.device.type == "cpu":
+        return trained_NP.gather(1, index_NP)
+    return indexed(trained_NP, index_NP)
+
+
+def indexed(trained_NP: Tensor, index_NP: Tensor) -> Tensor:
+    """`taken` by an index of all runs' weights as one row."""
+    import torch
+
+    n, p = trained_NP.shape
+    offset = torch.arange(n, device=trained_NP.device).unsqueeze(1) * p
+    return trained_NP.flatten()[(index_NP + offset).flatten()].view(index_NP.shape)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any
 from trainwreck.evaluation.detectors.plugins import plugins
 from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.scenarios.spec.registry import scenarios
-from trainwreck.scenarios.training.environment import cores, environment, processor_flags
+from trainwreck.scenarios.training.environment import cores, environment, half_products, processor_flags
 
 
 def examine() -> dict[str, Any]:
@@ -22,7 +22,7 @@ def examine() -> dict[str, Any]:
         "devices": "cpu, with reference kernels" + ("; cuda, with triton kernels" if accelerated else ""),
         "triton": "installed" if find_spec("triton") else "not installed (extra: gpu)",
         "bf16": "native" if native_bf16 else "emulated, slow",
-        "fp16": "operands rounded, sums in float32",
+        "fp16": half_products("cuda" if accelerated else "cpu"),
         "scenarios": f"{len(scenarios())} loaded",
         "detectors": f"{len(builtin_detectors())} built in",
         "detector_plugins": ", ".join(name for name in plugins() if ":" in name) or "none installed",

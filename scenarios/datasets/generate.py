@@ -38,7 +38,7 @@ from trainwreck.scenarios.spec.pages import page
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, unique
 from trainwreck.scenarios.training.backend import CPU, Backend
 from trainwreck.scenarios.training.bundle import bundle_width
-from trainwreck.scenarios.training.environment import environment, prepare
+from trainwreck.scenarios.training.environment import environment, half_products, prepare
 from trainwreck.scenarios.training.loop import train
 
 PLAN_VERSION = 1
@@ -145,7 +145,8 @@ def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -
     trace = DataSet.unlisted(out).trace
     write_runs(out, label_runs(with_signatures(rows, trace), trace, points_of(out)))
     write_json(out / "catalogue.json", {name: page(name) for name in sorted({s.entry.id for s in specs})})
-    provenance = {"environment": environment(), "backend": backend.to_json()}
+    made = {"environment": environment(), "backend": backend.to_json()}
+    provenance = {**made, "float16_products": half_products(backend.device)}
     write_manifest(out, {"plan": name, "plan_hash": _plan_hash(specs), **provenance})
 
 

@@ -98,7 +98,7 @@ class Bundle:
         else:
             self.leaves = {k: v.detach().requires_grad_() for k, v in self.plan.views(self.flat).items()}
         self.scaler = _loss_scaler(self.segments, column("loss_scale"), column("good_steps"))
-        self.settings = _optimizer_settings(self.segments, self.plan, self.flat)
+        self.settings = _optimizer_settings(self.segments, self.plan, self.flat, self.impl)
         self.decay_mask = self.plan.decay_mask.to(place.device, place.dtype)
         if self.updates.decays_NP is not None:
             self.decay_mask = self.updates.decays_NP
@@ -293,7 +293,7 @@ def _optional(parts: list[T], kind: type[T], like: Tensor) -> T:
     return kind(**{name: _moved(torch.cat([getattr(part, name) for part in parts]), like) for name in names})
 
 
-def _optimizer_settings(segments: list[Segment], plan: Layout, like: Tensor) -> optim.Settings:
+def _optimizer_settings(segments: list[Segment], plan: Layout, like: Tensor, impl: str) -> optim.Settings:
     """The optimizer's settings of each run; the learning rate is that of the peak."""
     program = segments[0].program
     optimizers = [s.setup.optimizer for s in segments]
@@ -308,6 +308,7 @@ def _optimizer_settings(segments: list[Segment], plan: Layout, like: Tensor) -> 
         update_clip=_per_run([o.update_clip or 0.0 for o in optimizers], like) if program.update_clip else None,
         bounds=tuple((slot.start, slot.stop) for slot in plan.slots),
         matrices=matrices(plan) if program.optimizer is OptimizerKind.MUON else (),
+        impl=impl,
     )
 
 

@@ -12,15 +12,18 @@ from typing import Any
 
 import torch
 
+from trainwreck.kernels.dtypes import has_half_products, sum_in_float32
+
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's mallopt(3)
 
 
 def prepare() -> None:
-    """One thread, whatever was set before, and freed memory kept.
+    """One thread, whatever was set before, freed memory kept, and sums of half-precision products in float32.
 
     Threads would change the order of sums, and with it the last bits of a run.
     """
     torch.set_num_threads(1)
+    sum_in_float32()
     _keep_freed_memory()
 
 
@@ -49,6 +52,11 @@ def environment() -> dict[str, Any]:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }
+
+
+def half_products(device: str) -> str:
+    """How matrix products of float16 are computed on a type of device, in words."""
+    return "of the device, sums in float32" if has_half_products(device) else "emulated: operands rounded, float32 sums"
 
 
 def processor() -> str:

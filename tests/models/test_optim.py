@@ -196,3 +196,10 @@ def test_update_clipping_shortens_the_step_of_a_parameter_whose_moment_lags() ->
             torch.testing.assert_close(got[:, start:stop], whole[:, start:stop] * factor, rtol=1e-12, atol=0)
     assert torch.equal(mine[2], plain[2])
     assert (update_clip_factor(grads[0], largest, bounds) <= 1).all()
+
+
+def test_update_clipping_takes_the_kernels_that_the_settings_name() -> None:
+    s, (flat, grads) = settings(), draws()
+    named = dataclasses.replace(s, update_clip=torch.ones(6, dtype=torch.float64), bounds=((0, 31),), impl="triton")
+    with pytest.raises(ValueError, match=r"^impl: 'triton' is not allowed for torch\.float64"):
+        step(OptimizerKind.ADAMW, flat, grads[0], Moments.zeros(flat), named, MASK.double())

@@ -9,7 +9,7 @@ from trainwreck.kernels.rotary import split_and_rotate
 from trainwreck.models import optim
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import layout
-from trainwreck.models.parametrization import Parametrization, Updates, projections
+from trainwreck.models.parametrization import Parametrization, Updates, indexed, projections, taken
 
 N, P = 2, 6
 TRAINED = torch.arange(1.0, 1 + N * P, dtype=torch.float64).view(N, P)
@@ -39,6 +39,33 @@ def test_what_computes_and_its_gradient_are_those_of_the_definition(index, gain,
             slope = 2 * computing[n, p].detach() * weight[n, p]
             right[n, origin] += slope * (1 if gain is None else gain[n, p])
     assert torch.allclose(got, right, rtol=1e-14, atol=0)
+
+
+def test_the_gradient_of_a_gpu_is_that_of_a_cpu_to_the_last_bit():
+    """What a GPU takes in place of `gather`, here on a CPU: sums of up to some ten gradients of all magnitudes."""
+    torch.set_num_threads(1)
+    draw = torch.Generator().manual_seed(0)
+    trained = torch.randn(3, 4000, generator=draw)
+    index = torch.randint(0, 1000, (3, 4000), generator=draw)
+    grad = torch.randn(3, 4000, generator=draw) * torch.logspace(-6, 6, 4000)
+    found = []
+    for function in (torch.Tensor.gather, taken, indexed):
+        leaf = trained.clone().requires_grad_()
+        used = function(leaf, 1, index) if function is torch.Tensor.gather else function(leaf, index)
+        found.append((used.detach(), *torch.autograd.grad(used, leaf, grad)))
+    for used, d_trained in found[1:]:
+        assert torch.equal(used, found[0][0])
+        assert torch.equal(d_trained, found[0][1])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_has_the_same_gradient_each_time():
+    trained = torch.randn(2, 100_000, device="cuda").requires_grad_()
+    index = torch.randint(0, 1000, (2, 100_000), device="cuda")
+    grad = torch.randn(2, 100_000, device="cuda")
+    first, *others = (torch.autograd.grad(taken(trained, index), trained, grad)[0] for _ in range(10))
+    assert all(torch.equal(other, first) for other in others)
 
 
 def test_no_parametrization_is_the_trained_weights_themselves():

@@ -19,6 +19,7 @@ from trainwreck.kernels.attention.triton import backward, forward, fp16_scores, 
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 TYPES = {"p_doc": "*i32", "p_table": "*u8", "p_key": "*i64", "p_threshold": "*i64", "per_run": "fp32"}
+MULTIPLY = ("wgmma.mma_async", "mma.sync")  # what tensor cores are told, in groups of four warps and in one
 HEADS = ("p_q", "p_k", "p_v", "p_out", "p_d_out", "p_dq", "p_dk", "p_dv")
 
 
@@ -31,14 +32,14 @@ def built(kernel, dtype, tile, **constants):
     target = GPUTarget("cuda", 90, 32)
     options = {"num_warps": tile.warps, "num_stages": tile.stages, "maxnreg": tile.registers}
     made = compile(ASTSource(kernel, signature, values), target=target, options=options)
-    return {"shared": made.metadata.shared, "tensor_cores": "wgmma" in made.asm["ptx"]}
+    return {"shared": made.metadata.shared, "tensor_cores": any(name in made.asm["ptx"] for name in MULTIPLY)}
 
 
-def both(dtype, width, recipe=launch.RIGHT, plain=True, dropout=False):
+def both(dtype, width, recipe=launch.RIGHT, plain=True, dropout=False, precision="ieee"):
     tile = tiles.choose(width, dtype, 1024)
     shared = {
         "K": width, "BK": tiles.padded_width(width), "HEADS_K": 4 * width, "PLAIN": plain, "DOCUMENTS": True,
-        "DROPOUT": dropout, "PRECISION": "ieee", "SCORES": recipe.scores,
+        "DROPOUT": dropout, "PRECISION": precision, "SCORES": recipe.scores,
     }
     return [
         built(
@@ -61,7 +62,11 @@ cases = {
     "table": lambda: both(torch.bfloat16, 48, plain=False, dropout=True),
     "wide": lambda: both(torch.bfloat16, 128),
     "float32": lambda: both(torch.float32, 32),
+    "float32_table": lambda: both(torch.float32, 48, plain=False, dropout=True),
+    "tf32": lambda: both(torch.float32, 32, precision="tf32"),
     "float16": lambda: both(torch.float16, 64),
+    "float16_table": lambda: both(torch.float16, 48, plain=False, dropout=True),
+    "float16_wide": lambda: both(torch.float16, 128),
     "fp16_scores": lambda: both(torch.bfloat16, 64, fp16_scores.RECIPE, plain=False),
     "softmax_unshifted": lambda: both(torch.bfloat16, 64, softmax_unshifted.RECIPE, plain=False),
 }
@@ -73,10 +78,11 @@ print(json.dumps(kernels))
 @pytest.mark.parametrize(
     "cases",
     [
-        ["plain", "table"],
-        pytest.param(["wide", "float32", "float16", "fp16_scores", "softmax_unshifted"], marks=pytest.mark.slow),
+        ["plain", "table", "float16_table"],
+        pytest.param(["wide", "fp16_scores", "softmax_unshifted"], marks=pytest.mark.slow),
+        pytest.param(["float32", "float32_table", "tf32", "float16", "float16_wide"], marks=pytest.mark.slow),
     ],
-    ids=["main", "all"],
+    ids=["main", "bfloat16", "others"],
 )
 def test_kernels_and_variants_compile_and_fit(cases, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
@@ -88,4 +94,5 @@ def test_kernels_and_variants_compile_and_fit(cases, tmp_path):
     assert set(made) == set(cases)
     for name, kernels in made.items():
         assert all(kernel["shared"] <= 232_448 for kernel in kernels)  # bytes, of one multiprocessor
-        assert all(kernel["tensor_cores"] == (name != "float32") for kernel in kernels[:2])  # exact, it has none
+        exact = name in ("float32", "float32_table")  # which has none
+        assert all(kernel["tensor_cores"] != exact for kernel in kernels[:2])

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainwreck.models.config import Activation, Format, Norm, OptimizerKind, Placement
 from trainwreck.scenarios.config.settings import replaced
-from trainwreck.scenarios.spec.faults import At, TableEdit, Variant
+from trainwreck.scenarios.spec.faults import At, ParametrizationEdit, TableEdit, Variant
 from trainwreck.scenarios.training import telemetry
 from trainwreck.scenarios.training.bundle import Bundle, Place
 from trainwreck.scenarios.training.evaluation import validate
@@ -36,6 +36,9 @@ TRANSFERS = {"tolist": lambda x: x.tolist(), "numpy": lambda x: x.numpy(), "cpu"
 
 LEAK = At(0, TableEdit(lambda tables, s: dataclasses.replace(tables, allowed_NTS=torch.ones_like(tables.allowed_NTS))))
 GAIN = At(0, TableEdit(lambda tables, s: dataclasses.replace(tables, branch_gain_NL2=torch.ones(1, 2, 2))))
+TIED = At(
+    0, ParametrizationEdit(lambda part, plan: part.moved(torch.arange(8), torch.zeros(8, dtype=torch.int64), plan.size))
+)
 FP16 = {"precision__format": Format.FP16, "precision__loss_scale": 2.0**17, "precision__dynamic": True}
 CASES = {
     "healthy": ({}, ()),
@@ -52,6 +55,8 @@ CASES = {
     "BatchNorm": ({"model__norm": Norm.BATCH}, ()),
     "leaking mask": ({}, (LEAK,)),
     "branch gains": ({}, (GAIN,)),
+    "tied weights": ({}, (TIED,)),
+    "update clipping": ({"optimizer__update_clip": 1.0}, ()),
     "fp16 scores": ({}, (At(0, Variant("model.attention", "fp16_scores")),)),
 }  # fmt: skip
 
