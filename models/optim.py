@@ -108,7 +108,8 @@ def moment_rms(
     # g^2 / v, with the correction taken out of the large tensors; the root comes after the sum.
     correct2 = 1 - power(settings.beta2, moments.count)
     least = (settings.eps.square() * correct2).clamp(min=SMALLEST).unsqueeze(1)
-    ratio = (grads / moments.second.clamp(min=least)).mul_(grads)
+    ratio = moments.second.clamp(min=least)
+    torch.div(grads, ratio, out=ratio).mul_(grads)
     mean_NS = torch.stack([ratio[:, start:stop].mean(1) for start, stop in bounds], 1)
     return (mean_NS * correct2.unsqueeze(1)).sqrt()
 

@@ -16,9 +16,9 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def segment_statistics(
-    flat_NP: Tensor, segments: Segments, *, largest: bool = False, nonfinite: bool = False, impl: str | None = None
+    flat_NP: Tensor, segments: Segments, *, largest: bool = False, counts: bool = False, impl: str | None = None
 ) -> SegmentStatistics:
-    """Norm, and where asked for maximum and non-finite count, in one pass over the buffer.
+    """Norm, and where asked for maximum, and counts of what is not finite and what is 0; on a GPU in one pass.
 
     flat: float16, bfloat16, float32 or float64, [N, P]; sums are float32 (float64 for float64).
     segments: rising ranges that cover the P columns. impl: reference, triton, or None for the rule of
@@ -31,8 +31,8 @@ def segment_statistics(
         from trainwreck.kernels.norms import triton
 
         with torch.cuda.device_of(flat_NP):
-            return triton.segment_statistics(flat_NP, segments, largest, nonfinite)
-    return reference.segment_statistics(flat_NP, segments, largest, nonfinite)
+            return triton.segment_statistics(flat_NP, segments, largest, counts)
+    return reference.segment_statistics(flat_NP, segments, largest, counts)
 
 
 def check_arguments(flat: Tensor, segments: Sequence[tuple[int, int]]) -> None:

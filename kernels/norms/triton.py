@@ -25,7 +25,7 @@ SIGNLESS = tl.constexpr(0x7FFFFFFF)  # all bits of a float32 but its sign
 INFINITE = tl.constexpr(0x7F800000)  # of infinity; NaNs are above it
 
 
-def segment_statistics(flat_NP: Tensor, segments: Segments, largest: bool, nonfinite: bool) -> SegmentStatistics:
+def segment_statistics(flat_NP: Tensor, segments: Segments, largest: bool, counts: bool) -> SegmentStatistics:
     """See `trainwreck.kernels.norms.segment_statistics`."""
     flat = flat_NP.contiguous()
     runs, width = flat.shape
@@ -33,16 +33,17 @@ def segment_statistics(flat_NP: Tensor, segments: Segments, largest: bool, nonfi
     count = len(chunks)
     sums = torch.empty(runs, count, dtype=torch.float32, device=flat.device)
     tops = torch.empty(runs, count, dtype=torch.int32, device=flat.device)
-    bad = torch.empty(runs, count, dtype=torch.int32, device=flat.device)
+    bad, nil = torch.empty_like(tops), torch.empty_like(tops)
     chunk_statistics[(count, runs)](
-        flat, chunks, sums, tops, bad, width, count, BT=TILE, TILES=CHUNK // TILE, ALIGN=ALIGN, num_warps=WARPS
+        flat, chunks, sums, tops, bad, nil, width, count, BT=TILE, TILES=CHUNK // TILE, ALIGN=ALIGN, num_warps=WARPS
     )  # fmt: skip
     norm = torch.empty(runs, len(segments), dtype=torch.float32, device=flat.device)
-    top, lost = torch.empty_like(norm), torch.empty_like(norm)
+    top, lost, zeros = torch.empty_like(norm), torch.empty_like(norm), torch.empty_like(norm)
     gather_chunks[(len(segments), runs)](
-        parts, sums, tops, bad, norm, top, lost, count, len(segments), BC=SECOND_TILE, num_warps=WARPS
+        parts, sums, tops, bad, nil, norm, top, lost, zeros, count, len(segments), BC=SECOND_TILE, num_warps=WARPS
     )  # fmt: skip
-    return SegmentStatistics(norm, top if largest else None, lost.sum(1) if nonfinite else None)
+    counted = (lost.sum(1), zeros.sum(1)) if counts else (None, None)
+    return SegmentStatistics(norm, top if largest else None, *counted)
 
 
 @cache  # for good: a captured graph may still read them
@@ -62,10 +63,10 @@ def _tables(segments: Segments, device: torch.device) -> tuple[Tensor, Tensor]:
 
 @triton.jit
 def chunk_statistics(
-    p_flat, p_chunks, p_sums, p_tops, p_bad, P, C,
+    p_flat, p_chunks, p_sums, p_tops, p_bad, p_nil, P, C,
     BT: tl.constexpr, TILES: tl.constexpr, ALIGN: tl.constexpr,
 ):  # fmt: skip
-    """Sum of squares, largest magnitude (its bits) and non-finite count of one chunk of one run."""
+    """Sum of squares, largest magnitude (its bits), non-finite count and count of zeros of one chunk of one run."""
     i_c, i_n = tl.program_id(0), tl.program_id(1)
     first = tl.multiple_of(tl.load(p_chunks + 3 * i_c), ALIGN)
     start = tl.load(p_chunks + 3 * i_c + 1)
@@ -76,6 +77,7 @@ def chunk_statistics(
     b_sum = tl.zeros([BT], dtype=tl.float32)
     b_top = tl.zeros([BT], dtype=tl.int32)
     b_bad = tl.zeros([BT], dtype=tl.int32)
+    b_nil = tl.zeros([BT], dtype=tl.int32)
     if (first >= start) & (first + TILES * BT <= stop):
         for i in tl.static_range(TILES):
             b_x = tl.load(p_run + i * BT + o_t).to(tl.float32)
@@ -83,26 +85,30 @@ def chunk_statistics(
             b_sum += b_x * b_x
             b_top = tl.maximum(b_top, b_bits)
             b_bad += (b_bits >= INFINITE).to(tl.int32)
+            b_nil += (b_bits == 0).to(tl.int32)
     else:
         for i in tl.static_range(TILES):
             o_x = first + i * BT + o_t
-            b_x = tl.load(p_run + i * BT + o_t, mask=(o_x >= start) & (o_x < stop), other=0.0).to(tl.float32)
+            m_x = (o_x >= start) & (o_x < stop)
+            b_x = tl.load(p_run + i * BT + o_t, mask=m_x, other=0.0).to(tl.float32)
             b_bits = b_x.to(tl.int32, bitcast=True) & SIGNLESS
             b_sum += b_x * b_x
             b_top = tl.maximum(b_top, b_bits)
             b_bad += (b_bits >= INFINITE).to(tl.int32)
+            b_nil += (m_x & (b_bits == 0)).to(tl.int32)
     o_out = i_n.to(tl.int64) * C + i_c
     tl.store(p_sums + o_out, tl.sum(b_sum, 0))
     tl.store(p_tops + o_out, tl.max(b_top, 0))
     tl.store(p_bad + o_out, tl.sum(b_bad, 0))
+    tl.store(p_nil + o_out, tl.sum(b_nil, 0))
 
 
 @triton.jit
 def gather_chunks(
-    p_parts, p_sums, p_tops, p_bad, p_norm, p_top, p_lost, C, S,
+    p_parts, p_sums, p_tops, p_bad, p_nil, p_norm, p_top, p_lost, p_zeros, C, S,
     BC: tl.constexpr,
 ):  # fmt: skip
-    """Norm, largest magnitude and non-finite count of one segment of one run, from its chunks."""
+    """Norm, largest magnitude and both counts of one segment of one run, from its chunks."""
     i_s, i_n = tl.program_id(0), tl.program_id(1)
     begun = tl.load(p_parts + 2 * i_s)
     ended = tl.load(p_parts + 2 * i_s + 1)
@@ -111,6 +117,7 @@ def gather_chunks(
     b_sum = tl.zeros([BC], dtype=tl.float32)
     b_top = tl.zeros([BC], dtype=tl.int32)
     b_bad = tl.zeros([BC], dtype=tl.int32)
+    b_nil = tl.zeros([BC], dtype=tl.int32)
     c = begun
     while c < ended:  # the interpreter can't count to a number that was loaded
         o_c = c + tl.arange(0, BC)
@@ -118,8 +125,10 @@ def gather_chunks(
         b_sum += tl.load(p_sums + o_run + o_c, mask=m_c, other=0.0)
         b_top = tl.maximum(b_top, tl.load(p_tops + o_run + o_c, mask=m_c, other=0))
         b_bad += tl.load(p_bad + o_run + o_c, mask=m_c, other=0)
+        b_nil += tl.load(p_nil + o_run + o_c, mask=m_c, other=0)
         c += BC
     o_out = i_n.to(tl.int64) * S + i_s
     tl.store(p_norm + o_out, tl.sqrt_rn(tl.sum(b_sum, 0)))
     tl.store(p_top + o_out, tl.max(b_top, 0).to(tl.float32, bitcast=True))
     tl.store(p_lost + o_out, tl.sum(b_bad, 0).to(tl.float32))
+    tl.store(p_zeros + o_out, tl.sum(b_nil, 0).to(tl.float32))

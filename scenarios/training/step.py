@@ -30,7 +30,7 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
         grads = bundle.updates.arrive(grads, bundle.carried)
         if bundle.carried is not None:
             bundle.carried = grads.clone()
-        seen = segment_statistics(grads, bundle.plan.bounds, nonfinite=bundle.recorder is not None, impl=bundle.impl)
+        seen = segment_statistics(grads, bundle.plan.bounds, counts=bundle.recorder is not None, impl=bundle.impl)
         layer_norm = seen.norm_NS
         norm = torch.linalg.vector_norm(layer_norm, dim=1)
         overflow, clipped_by = ~torch.isfinite(norm), norm
@@ -43,6 +43,7 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
         if bundle.recorder is not None and probe is not None:
             assert losses.largest is not None
             assert seen.nonfinite_N is not None
+            assert seen.zeros_N is not None
             values = bundle.recorder.before_update(
                 StepFacts(
                     loss=losses.loss.detach(),
@@ -57,7 +58,7 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
                     skipped=overflow if bundle.program.scaled else torch.zeros_like(norm),
                     layer_grad_norm=layer_norm,
                     nonfinite_grads=seen.nonfinite_N,
-                    zero_grads=torch.eq(grads, 0, out=torch.empty_like(grads)).mean(1),  # a bool's sum is slow
+                    zero_grads=seen.zeros_N / grads.shape[1],
                     flat=bundle.computing(),
                     probe=probe,
                     rank_grad_norm=own_norm,

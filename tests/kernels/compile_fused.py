@@ -23,9 +23,14 @@ def cases() -> Iterator[tuple[Any, dict[str, str], dict[str, Any], int]]:
     """Kernel, types of its run-time arguments in order, constants, warps."""
     chunk = {"BT": norms.TILE, "TILES": norms.CHUNK // norms.TILE, "ALIGN": norms.ALIGN}
     for dtype in ("fp32", "bf16", "fp16"):
-        types = f"*{dtype} *i64 *fp32 *i32 *i32 i32 i32"
+        types = f"*{dtype} *i64 *fp32 *i32 *i32 *i32 i32 i32"
         yield norms.chunk_statistics, types, chunk, norms.WARPS
-    yield norms.gather_chunks, "*i64 *fp32 *i32 *i32 *fp32 *fp32 *fp32 i32 i32", {"BC": norms.SECOND_TILE}, norms.WARPS
+    yield (
+        norms.gather_chunks,
+        "*i64 *fp32 *i32 *i32 *i32 *fp32 *fp32 *fp32 *fp32 i32 i32",
+        {"BC": norms.SECOND_TILE},
+        norms.WARPS,
+    )
     for dtype in ("fp32", "bf16", "fp16"):
         types = " ".join([f"*{dtype}"] * 4 + ["*fp32 *fp32 i32 i32"])
         for width, back in ((64, False), (64, True), (128, False), (10, True), (2, False)):

@@ -28,14 +28,15 @@ def test_what_is_not_asked_for_is_not_there() -> None:
     bare = segment_statistics(FLAT, ((0, 10),))
     assert bare.largest_NS is None
     assert bare.nonfinite_N is None
-    assert segment_statistics(FLAT, ((0, 10),), nonfinite=True).nonfinite_N.tolist() == [0, 0]
+    assert bare.zeros_N is None
+    assert segment_statistics(FLAT, ((0, 10),), counts=True).nonfinite_N.tolist() == [0, 0]
 
 
 def test_a_nan_is_its_own_runs_and_its_own_segments() -> None:
     flat = torch.randn(3, 10, generator=torch.Generator().manual_seed(0))
-    calm = segment_statistics(flat, ((0, 4), (4, 10)), largest=True, nonfinite=True)
+    calm = segment_statistics(flat, ((0, 4), (4, 10)), largest=True, counts=True)
     flat[1, 2], flat[1, 3], flat[2, 9] = torch.nan, torch.inf, -torch.inf
-    sick = segment_statistics(flat, ((0, 4), (4, 10)), largest=True, nonfinite=True)
+    sick = segment_statistics(flat, ((0, 4), (4, 10)), largest=True, counts=True)
     for before, after in zip(calm[:2], sick[:2], strict=True):
         assert torch.isnan(after).tolist() == [[False, False], [True, False], [False, False]]
         assert torch.isinf(after).tolist() == [[False, False], [False, False], [False, True]]
@@ -75,4 +76,17 @@ def test_the_largest_finite_number_is_finite() -> None:
     flat = torch.zeros(2, 5)
     flat[0, :3] = torch.tensor([torch.nan, torch.inf, -torch.inf])
     flat[1, 0] = torch.finfo(torch.float32).max
-    assert segment_statistics(flat, ((0, 5),), nonfinite=True).nonfinite_N.tolist() == [3, 0]
+    assert segment_statistics(flat, ((0, 5),), counts=True).nonfinite_N.tolist() == [3, 0]
+
+
+def test_fewer_passes_give_the_bits_of_the_definitions() -> None:
+    draw = torch.Generator().manual_seed(0)
+    flat = torch.randn(5, 3000, generator=draw) * torch.logspace(-40, 38, 3000)
+    flat[0, 7], flat[1, 2000], flat[1, 9], flat[2, :1500], flat[3] = torch.nan, torch.inf, -torch.inf, 0.0, -0.0
+    segments = ((0, 1500), (1500, 3000))
+    found = segment_statistics(flat, segments, largest=True, counts=True)
+    largest = torch.stack([flat[:, a:b].abs().amax(1) for a, b in segments], 1)
+    assert torch.equal(torch.nan_to_num(found.largest_NS, nan=-1.0), torch.nan_to_num(largest, nan=-1.0))
+    assert not torch.signbit(found.largest_NS).any()
+    assert torch.equal(found.nonfinite_N, torch.nan_to_num(flat - flat, nan=1.0).sum(1))
+    assert torch.equal(found.zeros_N / 3000, (flat == 0).float().mean(1))

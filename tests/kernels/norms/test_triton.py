@@ -28,12 +28,13 @@ def by_name(statistics: Any) -> dict[str, Tensor]:
 
 def compare(flat: Tensor, segments: Any, looped: Callable, poisoned: Callable, within_budget: Callable) -> None:
     with poisoned():
-        got = segment_statistics(flat, segments, largest=True, nonfinite=True, impl="triton")
-    own = segment_statistics(flat, segments, largest=True, nonfinite=True, impl="reference")
+        got = segment_statistics(flat, segments, largest=True, counts=True, impl="triton")
+    own = segment_statistics(flat, segments, largest=True, counts=True, impl="reference")
     assert got.norm_NS.dtype == got.largest_NS.dtype == torch.float32
     within_budget(by_name(got), by_name(own), looped(flat.cpu(), segments))
     assert torch.equal(got.largest_NS, own.largest_NS)
     assert torch.equal(got.nonfinite_N, own.nonfinite_N)
+    assert torch.equal(got.zeros_N, own.zeros_N)
 
 
 @pytest.mark.parametrize("runs", [1, 3])
@@ -73,15 +74,26 @@ def test_a_view_of_a_wider_buffer_is_read_where_it_lies(place: Any, cut: Callabl
 def test_a_broken_number_is_found_and_stays_its_segments(value: float, at: int, place: Any, cut: Callable) -> None:
     segments = cut([6, 19999, 8])
     flat = draws(3, 20013, place)
-    calm = segment_statistics(flat, segments, largest=True, nonfinite=True, impl="triton")
+    calm = segment_statistics(flat, segments, largest=True, counts=True, impl="triton")
     flat[1, at] = value
-    sick = segment_statistics(flat, segments, largest=True, nonfinite=True, impl="triton")
+    sick = segment_statistics(flat, segments, largest=True, counts=True, impl="triton")
     hit = torch.zeros(3, 3, dtype=torch.bool, device=flat.device)
     hit[1, next(i for i, (a, b) in enumerate(segments) if a <= at < b)] = True
     for before, after in zip(calm[:2], sick[:2], strict=True):
         assert torch.equal(before[~hit], after[~hit])
         assert bool(torch.isnan(after[hit]).all() if value != value else (after[hit] == torch.inf).all())
     assert sick.nonfinite_N.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("widths", WIDTHS)
+def test_zeros_of_either_sign_are_counted_and_nothing_beside_the_buffer(
+    widths: list[int], place: Any, cut: Callable
+) -> None:
+    flat = draws(3, sum(widths), place)
+    flat[1, ::3], flat[2, -1], flat[0, :1] = 0.0, -0.0, torch.nan
+    got = segment_statistics(flat, cut(widths), counts=True, impl="triton")
+    assert got.zeros_N.tolist() == [0, len(flat[1, ::3]), 1]
+    assert got.nonfinite_N.tolist() == [1, 0, 0]
 
 
 def test_a_runs_numbers_have_the_bits_that_they_have_alone_and_again(place: Any, cut: Callable) -> None:
@@ -96,6 +108,6 @@ def test_a_runs_numbers_have_the_bits_that_they_have_alone_and_again(place: Any,
 def test_subnormal_and_huge_numbers_have_the_right_maximum(place: Any) -> None:
     tiny, huge = torch.finfo(place.dtype).tiny, min(torch.finfo(place.dtype).max, 1e18)  # whose square is finite
     flat = torch.tensor([[0.0, -tiny, tiny / 4, huge]], dtype=place.dtype, device=place.device)
-    got = segment_statistics(flat, ((0, 1), (1, 2), (2, 3), (3, 4)), largest=True, nonfinite=True, impl="triton")
+    got = segment_statistics(flat, ((0, 1), (1, 2), (2, 3), (3, 4)), largest=True, counts=True, impl="triton")
     assert torch.equal(got.largest_NS, flat.float().abs())
     assert got.nonfinite_N.tolist() == [0]
