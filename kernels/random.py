@@ -42,20 +42,26 @@ def generator(seed: int, stream: str, step: int = 0) -> np.random.Generator:
     return np.random.Generator(bits)
 
 
+def sent(values: np.ndarray, device: torch.device) -> Tensor:
+    """Numbers drawn on the host, on a device, to a CUDA device from pinned memory: the host goes on at once."""
+    import torch
+
+    drawn = torch.from_numpy(values)
+    return (drawn.pin_memory() if device.type == "cuda" else drawn).to(device, non_blocking=True)
+
+
 def dropout_mask(seeds: list[int], stream: str, step: int, shape: tuple[int, ...], rate_N: Tensor) -> Tensor:
     """Scaled keep masks: 0 with probability `rate`, else 1 / (1 - rate).
 
     seeds: one for each of N runs; shape: of one run; rate_N: float, [N]. Returns [N, *shape] with the
     dtype and device of `rate_N`. The resolution of the rate is 2**-16.
     """
-    import torch
-
     count = int(np.prod(shape))
     raw = np.empty((len(seeds), count), dtype=np.uint16)
     for row, seed in zip(raw, seeds, strict=True):
         row[:] = np.frombuffer(generator(seed, stream, step).bytes(2 * count), dtype="<u2")
     spread = (len(seeds),) + (1,) * len(shape)
-    uniform = torch.from_numpy(raw.astype(np.float32)).to(rate_N.device).view(len(seeds), *shape)
+    uniform = sent(raw.astype(np.float32), rate_N.device).view(len(seeds), *shape)
     rate = rate_N.view(spread)
     return (uniform >= rate * 65536.0).to(rate_N.dtype) / (1.0 - rate)
 
@@ -70,7 +76,7 @@ def _run_keys(seeds: tuple[int, ...], stream: str, device: str) -> Tensor:
     import torch
 
     keys = [stream_key(f"{seed}/{stream}") for seed in seeds]
-    return torch.from_numpy(np.array(keys, np.uint64).view(np.int64)).to(device)
+    return sent(np.array(keys, np.uint64).view(np.int64), torch.device(device))
 
 
 WORD = 2**32 - 1

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from trainwreck.kernels.random import generator
+from trainwreck.kernels.random import generator, sent
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class StreamNoise:
     def draw(self, site: str, *shape: int) -> Tensor:
         """The noise of one site, [N, *shape]."""
         parts = [generator(seed, f"noise/{site}", self.step).standard_normal(shape) for seed in self.seeds]
-        normal = torch.from_numpy(np.stack(parts)).to(self.std_N.device, self.std_N.dtype)
+        normal = sent(np.stack(parts), self.std_N.device).to(self.std_N.dtype)
         return normal * self.std_N.view(-1, *[1] * len(shape))
 
     def __call__(self, x_NMD: Tensor, site: str) -> Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.random import generator
+from trainwreck.kernels.random import generator, sent
 from trainwreck.models import gpt
 from trainwreck.models.loss import weighted_mean
 from trainwreck.scenarios.training.bundle import Bundle, HeldOut
@@ -22,7 +22,7 @@ def sampled(bundle: Bundle, step: int, weights: Tensor) -> Tensor:
     for row, job, sample in zip(rows, bundle.jobs, samples, strict=True):
         if sample:
             row[generator(job.seed, "evaluation", step).permutation(len(row))[sample:]] = False
-    return torch.where(torch.from_numpy(rows).to(bundle.device).unsqueeze(2), weights, 0.0)
+    return torch.where(sent(rows, bundle.device).unsqueeze(2), weights, 0.0)
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ from torch import Tensor
 from trainwreck.evaluation.dataset.schema import BUCKETS, EVALUATIONS, SIGNALS, Axis
 from trainwreck.kernels.cross_entropy import bucket_losses
 from trainwreck.kernels.norms import segment_statistics
-from trainwreck.kernels.random import generator
+from trainwreck.kernels.random import generator, sent
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import Layout
 from trainwreck.models.probe import Probe
@@ -221,7 +221,7 @@ def hashed(words: Tensor) -> Tensor:
     key = words.shape[-1], str(words.device)
     if key not in _factors:
         draws = generator(0, "hash").integers(-(2**63), 2**63 - 1, key[0], np.int64) | 1
-        _factors[key] = torch.from_numpy(draws).to(words.device)
+        _factors[key] = sent(draws, words.device)
     total = (words.long() * _factors[key]).sum(-1)
     top: Tensor = (total >> (64 - HASH_BITS)) & (2**HASH_BITS - 1)
     return top.float()

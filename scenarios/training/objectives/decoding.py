@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.random import generator
+from trainwreck.kernels.random import generator, sent
 from trainwreck.models import gpt
 from trainwreck.models.decoding.decode import drawn, read, write
 from trainwreck.models.loss import weighted_mean
@@ -42,7 +42,7 @@ def _with_own(bundle: Bundle, block: Inputs, index: int, step: int) -> Tensor:
     inputs = block.inputs[index]
     n, b, t = inputs.shape
     drawn_by_run = [generator(job.seed, "own_tokens", step).random((2, b, t)) for job in bundle.jobs]
-    draws = torch.from_numpy(np.stack(drawn_by_run)).to(bundle.device)
+    draws = sent(np.stack(drawn_by_run), bundle.device)
     model = bundle.model(bundle.parameters(), step, bundle.running)
     logits = gpt.forward(model, inputs, block.documents[index])
     token = drawn(logits, draws[:, 0].flatten(1)).view(n, b, t)
@@ -68,10 +68,10 @@ def _free_running(bundle: Bundle, step: int, held_out: HeldOut) -> dict[str, Ten
     given, truth = inputs[:, :, :VERSE], targets[:, :, VERSE - 1 :]
     weights = sampled(bundle, step, weights)[:, :, VERSE - 1 :]
     count = truth.shape[2]
-    draws = torch.from_numpy(np.stack([_draws_of_writing(job.seed, (b, count)) for job in bundle.jobs]))
+    draws = sent(np.stack([_draws_of_writing(job.seed, (b, count)) for job in bundle.jobs]), bundle.device)
     prefix = None if bundle.cached is None else bundle.plan.views(bundle.parametrization.apply(bundle.cached))
     model = evaluated(bundle, step)
-    written, logits = write(model, given, draws.to(bundle.device), prefix)
+    written, logits = write(model, given, draws, prefix)
 
     def nll(tokens_NBW: Tensor, logits_NBWV: Tensor) -> Tensor:
         flat = logits_NBWV.reshape(n, b * count, -1)

@@ -1,4 +1,4 @@
-"""A training step asks the device for no value; only the end of a block and a validation do."""
+"""A block of steps and its evaluation ask the device for no value, and send it none that the host waits for."""
 
 import dataclasses
 
@@ -7,12 +7,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainwreck.models.config import Activation, Format, Norm, OptimizerKind, Placement
+from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import replaced
+from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.spec.faults import At, ParametrizationEdit, TableEdit, Variant
 from trainwreck.scenarios.training import telemetry
 from trainwreck.scenarios.training.bundle import Bundle, Place
-from trainwreck.scenarios.training.evaluation import validate
 from trainwreck.scenarios.training.loop import fresh_state
+from trainwreck.scenarios.training.objectives.choose import objective
 from trainwreck.scenarios.training.step import train_step
 
 # Operators whose result, or its shape, the host must wait for.
@@ -32,6 +34,11 @@ WAITS = {
     "equal": lambda x: torch.equal(x, x),
     "unique": lambda x: x.unique(),
 }
+SENT = {
+    "to": lambda x: torch.ones(3).to(x.device),
+    "to another format": lambda x: torch.ones(3).to(x.device, torch.float64),
+    "copy": lambda x: x.copy_(torch.ones(3)),
+}
 TRANSFERS = {"tolist": lambda x: x.tolist(), "numpy": lambda x: x.numpy(), "cpu": lambda x: x.cpu()}
 
 LEAK = At(0, TableEdit(lambda tables, s: dataclasses.replace(tables, allowed_NTS=torch.ones_like(tables.allowed_NTS))))
@@ -39,6 +46,12 @@ GAIN = At(0, TableEdit(lambda tables, s: dataclasses.replace(tables, branch_gain
 TIED = At(
     0, ParametrizationEdit(lambda part, plan: part.moved(torch.arange(8), torch.zeros(8, dtype=torch.int64), plan.size))
 )
+NOISE = At(0, TableEdit(lambda tables, s: dataclasses.replace(tables, noise_N=torch.full((1,), 0.1))))
+EVALUATED = {"sample": 3, "fresh": True, "average": 0.9}
+VERSES = replaced(
+    bases.refrain(healthy(Size.MICRO)), steps=12, evaluation__every=5, evaluation__rows=6, data__rows=4,
+    schedule__warmup_steps=3,
+)  # fmt: skip
 FP16 = {"precision__format": Format.FP16, "precision__loss_scale": 2.0**17, "precision__dynamic": True}
 CASES = {
     "healthy": ({}, ()),
@@ -58,11 +71,23 @@ CASES = {
     "tied weights": ({}, (TIED,)),
     "update clipping": ({"optimizer__update_clip": 1.0}, ()),
     "fp16 scores": ({}, (At(0, Variant("model.attention", "fp16_scores")),)),
+    "stream noise": ({}, (NOISE,)),
+    "evaluation": ({f"evaluation__{name}": value for name, value in EVALUATED.items()}, ()),
+    "decoding": ({}, ()),
+    "decoding, own tokens": ({"decoding__scheduled_sampling": 0.3}, ()),
 }  # fmt: skip
 
 
+def _is_waited_for(args, kwargs):
+    """Whether a copy is from the host to a device, and the host does not go on at once."""
+    to = kwargs.get("device") if len(args) < 2 else args[0].device
+    source = args[0] if len(args) < 2 else args[1]
+    asynchronous = kwargs.get("non_blocking", len(args) > 2 and args[2])
+    return to is not None and source.device.type == "cpu" and torch.device(to).type != "cpu" and not asynchronous
+
+
 class Waits(TorchDispatchMode):
-    """Counts operators that wait for the device."""
+    """Counts operators that wait for the device, and copies to it that the host waits for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,6 +98,8 @@ class Waits(TorchDispatchMode):
         name = func.overloadpacket.__name__
         self.calls += 1
         chosen = args[1] if name in INDEXING else ()
+        if name in ("_to_copy", "copy_") and _is_waited_for(args, kwargs or {}):
+            self.seen.append(name)
         if name in WAITING or any(x is not None and x.dtype is torch.bool for x in chosen):
             self.seen.append(name)
         return func(*args, **(kwargs or {}))
@@ -82,7 +109,8 @@ class Waits(TorchDispatchMode):
 def make_bundle(request, tiny, make_job):
     """Builds a bundle of two runs that records every signal, and its inputs for four steps, on a device."""
     values, changes = CASES[request.param]
-    jobs = [make_job(seed, replaced(tiny, **values), *changes) for seed in (0, 1)]
+    base = VERSES if request.param.startswith("decoding") else tiny
+    jobs = [make_job(seed, replaced(base, **values), *changes) for seed in (0, 1)]
 
     def make(device: str):
         place = torch.device(device)
@@ -99,6 +127,18 @@ def test_the_counter_sees_a_wait(name):
     with Waits() as waits:
         WAITS[name](x)
     assert waits.seen
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_the_counter_sees_numbers_that_are_waited_for_until_they_are_there(name):
+    with Waits() as waits:
+        SENT[name](torch.arange(3.0))
+        torch.ones(3).to("meta", non_blocking=True)
+        torch.arange(3.0, device="meta").copy_(torch.ones(3), True)
+    assert waits.seen == []
+    with Waits() as waits:
+        SENT[name](torch.arange(3.0, device="meta"))
+    assert len(waits.seen) == 1
 
 
 @pytest.mark.parametrize("name", [*TRANSFERS, *(n for n in WAITS if n != "bool index written")])
@@ -120,9 +160,13 @@ def test_steps_run_no_waiting_operator(make_bundle):
 def test_steps_run_on_a_device_that_has_no_values(make_bundle):
     """Meta tensors have shapes alone: whatever reads one, or moves one to the host, raises."""
     bundle, block = make_bundle("meta")
-    for step in range(4):
-        train_step(bundle, block, step, step)
-    validate(bundle)
+    train_step(bundle, block, 0, 0)  # keys of streams are sent once
+    with Waits() as waits:
+        for step in range(1, 4):
+            train_step(bundle, block, step, step)
+            objective(bundle.program.objective).evaluate(bundle, step)
+    assert waits.calls > 400
+    assert waits.seen == []
     with pytest.raises(NotImplementedError, match="meta tensor"):
         bundle.recorder.read(4)
 
