@@ -41,7 +41,7 @@ def test_what_computes_and_its_gradient_are_those_of_the_definition(index, gain,
     assert torch.allclose(got, right, rtol=1e-14, atol=0)
 
 
-def test_the_gradient_of_a_gpu_is_that_of_a_cpu_to_the_last_bit():
+def test_the_gradient_of_a_gpu_is_bitwise_that_of_a_cpu():
     """What a GPU takes in place of `gather`, here on a CPU: sums of up to some ten gradients of all magnitudes."""
     torch.set_num_threads(1)
     draw = torch.Generator().manual_seed(0)

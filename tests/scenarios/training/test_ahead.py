@@ -1,4 +1,4 @@
-"""Inputs sampled ahead by a thread are those that are sampled when they are needed, to the last bit."""
+"""Inputs sampled ahead by a thread are bitwise those that are sampled when they are needed."""
 
 import threading
 from collections import Counter
