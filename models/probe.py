@@ -19,7 +19,8 @@ ROUTES = {
 class Probe:
     """Statistics of attention, residual stream and MLP units, one entry a layer.
 
-    saturated, flushed: shares of the values of an operand, [N], one entry a cast to float8. routes: `ROUTES`, each [N], one a layer.
+    saturated, flushed: shares of the values of an operand, [N], one entry a cast to float8. routes: what `ROUTES` are
+    made of, each [N].
     """
 
     attention: list[AttentionStats] = field(default_factory=list)
@@ -49,10 +50,10 @@ class Probe:
 
     @torch.no_grad()
     def see_routes(self, routes: Routes, balance_N: Tensor) -> None:
-        """Look at where a layer's tokens go: entropy and largest of the shares, tokens dropped, length of the logits."""
+        """Look at where a layer's tokens go: how even the shares are, what is dropped, how large logits are."""
         share = routes.share_NE
         entropy = -torch.where(share > 0, share * share.log(), 0.0).sum(1)
-        dropped = routes.dropped_NMK.to(share.dtype).mean((1, 2))
+        dropped = routes.dropped.to(share.dtype).mean((1, 2))
         length = torch.linalg.vector_norm(routes.logits_NME, dim=2).mean(1)
         self.routes.append((entropy, share.amax(1), dropped, length, balance_N.detach()))
 
@@ -65,12 +66,16 @@ class Probe:
         if self.routes:
             layers = [torch.stack(parts, 1) for parts in zip(*self.routes, strict=True)]
             routes = {name: ROUTES[name](part, 1) for name, part in zip(ROUTES, layers, strict=True)}
-        return reduce(self.attention) | routes | {
-            "float8_saturated": torch.stack(self.saturated, 1).amax(1) if self.saturated else none,
-            "float8_flushed": torch.stack(self.flushed, 1).amax(1) if self.flushed else none,
-            "activation_mean": mean,
-            "activation_std": (norm**2 - mean**2).clamp(min=0).sqrt(),
-            "activation_max": torch.maximum(high, -low),
-            # A unit is dead on a batch when it is over 0 for no token.
-            "dead_share": (torch.stack(self.fired, 1) <= 0).float().mean(2),
-        }
+        return (
+            reduce(self.attention)
+            | routes
+            | {
+                "float8_saturated": torch.stack(self.saturated, 1).amax(1) if self.saturated else none,
+                "float8_flushed": torch.stack(self.flushed, 1).amax(1) if self.flushed else none,
+                "activation_mean": mean,
+                "activation_std": (norm**2 - mean**2).clamp(min=0).sqrt(),
+                "activation_max": torch.maximum(high, -low),
+                # A unit is dead on a batch when it is over 0 for no token.
+                "dead_share": (torch.stack(self.fired, 1) <= 0).float().mean(2),
+            }
+        )

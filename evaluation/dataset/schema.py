@@ -135,10 +135,10 @@ SIGNALS: tuple[Signal, ...] = (
     _scalar("float8_saturated", "share", "of the operand with the most, values past float8's largest; empty without"),
     _scalar("float8_flushed", "share", "of the operand with the most, values that float8 made 0; empty without"),
     # Of runs with experts in the place of the MLP.
-    _scalar("expert_load_entropy", "nats", "entropy of the shares of tokens that experts get, in the layer of the least"),
-    _scalar("expert_load_max", "share", "largest share of a layer's tokens that one expert gets; empty without experts"),
-    _scalar("expert_dropped", "share", "tokens whose expert was full, in the layer of the most; empty without experts"),
-    _scalar("router_logit_norm", "1", "norm of a token's router logits, mean over tokens, in the layer of the largest"),
+    _scalar("expert_load_entropy", "nats", "entropy of the experts' shares of tokens, of the layer with the least"),
+    _scalar("expert_load_max", "share", "largest share of a layer's tokens that one expert gets; empty without any"),
+    _scalar("expert_dropped", "share", "tokens whose expert was full, of the layer with the most; empty without"),
+    _scalar("router_logit_norm", "1", "norm of a token's router logits, mean over tokens, of the layer with the most"),
     _scalar("balance_loss", "1", "the routers' balance loss as it is computed, mean over layers; 1 at even loads"),
     # Of runs that decode held-out rows: their validation_loss is where the model reads its own tokens.
     _scalar("forced_loss", "nats/token", "held-out loss where the model reads true tokens; empty without decoding"),

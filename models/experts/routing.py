@@ -33,8 +33,8 @@ class Routes:
     capacity: int
 
     @property
-    def dropped_NMK(self) -> Tensor:
-        """Choices that found their expert full, bool."""
+    def dropped(self) -> Tensor:
+        """Choices that found their expert full, bool [N, M, K]."""
         return self.slot_NMK == self.share_NE.shape[1] * self.capacity
 
 

@@ -81,5 +81,5 @@ def _refuse_without(setup: Any) -> None:
     for path, default in given.items():
         value = attrgetter(path)(setup)
         if value != default:
-            value, default = (x.value if isinstance(x, Enum) else x for x in (value, default))
-            raise InputError(f"{path}: {value!r} is not allowed without experts; allowed: {default!r}, or model.experts")
+            value, only = (x.value if isinstance(x, Enum) else x for x in (value, default))
+            raise InputError(f"{path}: {value!r} is not allowed without experts; allowed: {only!r}, or model.experts")

@@ -1,17 +1,19 @@
 """A balance loss that does not see the loads.
 
-Failure: The logged balance loss is flat, at the value that even loads would have. Meanwhile a router sends most tokens to
-    a few experts, which drop what they have no room for, and the loss stalls.
+Failure: The logged balance loss is flat, at the value that even loads would have. Meanwhile a router sends most tokens
+    to a few experts, which drop what they have no room for, and the loss stalls.
 Mechanism: E * sum_e share_e * P_e is least where loads are even, if P_e is the mean probability of an expert over the
-    tokens. Over the experts of each token the mean is 1 / E, whatever the router does: the loss is 1, without a gradient.
+    tokens. Over the experts of each token the mean is 1 / E, whatever the router does: the loss is 1, and its gradient
+    is 0.
 Injection: From the onset on, the mean of the probabilities is taken over the experts and not over the tokens.
 Also seen: The share of dropped tokens, and the norm of the weights of the experts that are left out.
 Cure: The mean is over the tokens again.
 Realism: A shape or an axis that fits by broadcasting. Routers also learn to game a loss that can be gamed, which looks
-    the same. Simplified: sixteen experts in one layer, a router whose weights start a hundred times as large as is usual,
-    and an onset while experts begin to differ; from a third of the run on little is lost.
-References: mindspore-ai/hyper-parallel#752 (a balance loss that is constant by broadcasting); NVIDIA/Megatron-LM#1545 (one
-    that routers push under its least value); Fedus et al. 2021 (the balance loss).
+    the same. Simplified: sixteen experts in one layer, a router whose weights start at a standard deviation of 2 in
+    place of 0.02, and an onset in the first seventh of the run, while experts begin to differ; from a third of it on
+    little is lost.
+References: mindspore-ai/hyper-parallel#752 (a balance loss that is constant by broadcasting);
+    NVIDIA/Megatron-LM#1545 (one that routers push under its least value); Fedus et al. 2021 (the balance loss).
 """
 
 import numpy as np
@@ -36,7 +38,7 @@ class MoeBalanceLossBlind(Scenario):
     sources = (citations.HYPER_PARALLEL_752, citations.MEGATRON_1545)
     telling = "balance_loss"
     onset = MidRun(0.12, 0.15)
-    cure_after = 20
+    cure_after = 10
 
     def base(self, setup: Setup) -> Setup:
         return bases.rules_experts(setup)
@@ -59,5 +61,5 @@ class MoeBalanceLossBlind(Scenario):
                 apart("expert_load_entropy") < 0.88
             ),
             "the largest load is over 1.7 times a healthy run's": apart("expert_load_max") > 1.7,
-            "the loss is above a healthy run's there": float(np.mean((run["loss"] - healthy["loss"])[late])) > 0.06,
+            "the loss is above a healthy run's there": float(np.mean((run["loss"] - healthy["loss"])[late])) > 0.03,
         }

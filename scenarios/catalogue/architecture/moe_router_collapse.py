@@ -1,16 +1,16 @@
 """Experts without a balance loss.
 
 Failure: A router sends most tokens to a few experts. These are full, so that most tokens are dropped and pass the layer
-    untouched; the other experts are hardly trained. The loss stalls a third of a nat above that of the twin.
+    untouched; the other experts are hardly trained. The loss stalls a third of a nat over the twin's.
 Mechanism: The gradient reaches the experts that were chosen, and through their gates the router. An expert that is
     chosen more often gets better sooner, and so is chosen more often. Nothing but the balance loss works against that.
 Injection: From the onset on, the balance loss has `factor` times its weight in the objective.
 Also seen: The share of dropped tokens rises from under a tenth to two thirds and more.
-Cure: The balance loss has its weight again.
+Cure: The balance loss has twice its healthy weight. With that weight alone 3 of 32 runs end 0.06 to 0.09 nats too high.
 Realism: A second stage of training whose configuration has no balance loss, as reinforcement learning had in verl until
-    it was exposed. Simplified: sixteen experts in one layer, a router whose weights start a hundred times as large as
-    is usual, and an onset while experts begin to differ. With small weights, or from a third of the run on, a router
-    drifts and little is lost; where it goes on for long, the cure comes too late.
+    it was exposed. Simplified: sixteen experts in one layer, a router whose weights start at a standard deviation of 2
+    in place of 0.02, and an onset in the first seventh of the run, while experts begin to differ. From a third of it on
+    a router drifts and little is lost; a fault from step 0 is past cure after some tens of steps.
 References: Fedus et al. 2021 (the balance loss); Shazeer et al. 2017 (a state where few experts get large weights
     reinforces itself); verl-project/verl#4103 (a trainer without it).
 """
@@ -22,7 +22,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario, Severity
 
@@ -75,5 +75,8 @@ class MoeRouterCollapse(Scenario):
             ),
             "the largest load is over 1.7 times a healthy run's": apart("expert_load_max") > 1.7,
             "so is the balance loss, as far as it is computed": apart("balance_loss") > 1.7,
-            "the loss is above a healthy run's there": float(np.mean((run["loss"] - healthy["loss"])[late])) > 0.06,
+            "the loss is above a healthy run's there": float(np.mean((run["loss"] - healthy["loss"])[late])) > 0.03,
         }
+
+    def cure(self, knobs: Balance, setup: Setup) -> list[Change]:
+        return [Undo(), Scaled("routing.balance_loss", 2.0)]
