@@ -489,6 +489,7 @@ def rules_experts(setup: Setup) -> Setup:
         model__expert_units=16,
         model__init__router_std=2.0,
         routing__balance_loss=0.05,
+        optimizer__lr=0.006,
     )
     return at_small_sizes(
         setup, model__layers=1, model__width=32, model__heads=1, model__context=48, data__rows=12, steps=300

@@ -7,10 +7,10 @@ Mechanism: E * sum_e share_e * P_e is least where loads are even, if P_e is the 
     is 0.
 Injection: From the onset on, the mean of the probabilities is taken over the experts and not over the tokens.
 Also seen: The share of dropped tokens, and the norm of the weights of the experts that are left out.
-Cure: The mean is over the tokens again.
+Cure: The mean is over the tokens again, ten steps later.
 Realism: A shape or an axis that fits by broadcasting. Routers also learn to game a loss that can be gamed, which looks
     the same. Simplified: sixteen experts in one layer, a router whose weights start at a standard deviation of 2 in
-    place of 0.02, and an onset in the first seventh of the run, while experts begin to differ; from a third of it on
+    place of 0.02, and an onset in the first eighth of the run, while experts begin to differ; from a third of it on
     little is lost.
 References: mindspore-ai/hyper-parallel#752 (a balance loss that is constant by broadcasting);
     NVIDIA/Megatron-LM#1545 (one that routers push under its least value); Fedus et al. 2021 (the balance loss).
@@ -37,8 +37,9 @@ class MoeBalanceLossBlind(Scenario):
     kinds = (FaultKind.SETTING,)
     sources = (citations.HYPER_PARALLEL_752, citations.MEGATRON_1545)
     telling = "balance_loss"
-    onset = MidRun(0.12, 0.15)
+    onset = MidRun(0.09, 0.12)
     cure_after = 10
+    tolerance = 0.1
 
     def base(self, setup: Setup) -> Setup:
         return bases.rules_experts(setup)

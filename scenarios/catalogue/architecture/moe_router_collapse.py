@@ -6,11 +6,12 @@ Mechanism: The gradient reaches the experts that were chosen, and through their 
     chosen more often gets better sooner, and so is chosen more often. Nothing but the balance loss works against that.
 Injection: From the onset on, the balance loss has `factor` times its weight in the objective.
 Also seen: The share of dropped tokens rises from under a tenth to two thirds and more.
-Cure: The balance loss has twice its healthy weight. With that weight alone 3 of 32 runs end 0.06 to 0.09 nats too high.
+Cure: The balance loss has its weight again, ten steps later.
 Realism: A second stage of training whose configuration has no balance loss, as reinforcement learning had in verl until
     it was exposed. Simplified: sixteen experts in one layer, a router whose weights start at a standard deviation of 2
-    in place of 0.02, and an onset in the first seventh of the run, while experts begin to differ. From a third of it on
-    a router drifts and little is lost; a fault from step 0 is past cure after some tens of steps.
+    in place of 0.02, and an onset in the first eighth of the run, while experts begin to differ. From a third of it on
+    a router drifts and little is lost; a fault from step 0 is past cure after some tens of steps. One healthy run in
+    some thirty ends 0.1 nats over the others.
 References: Fedus et al. 2021 (the balance loss); Shazeer et al. 2017 (a state where few experts get large weights
     reinforces itself); verl-project/verl#4103 (a trainer without it).
 """
@@ -22,7 +23,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Undo
+from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario, Severity
 
@@ -48,13 +49,14 @@ class MoeRouterCollapse(Scenario):
     kinds = (FaultKind.SETTING,)
     sources = (citations.SWITCH, citations.VERL_4103)
     telling = "expert_load_entropy"
-    onset = MidRun(0.12, 0.15)
+    onset = MidRun(0.09, 0.12)
     severities = {
-        Severity.SUBTLE: Balance(factor=0.03),
+        Severity.SUBTLE: Balance(factor=0.02),
         Severity.CLEAR: Balance(factor=0.01),
         Severity.SEVERE: Balance(factor=0.0),
     }
-    cure_after = 20
+    cure_after = 10
+    tolerance = 0.1
 
     def base(self, setup: Setup) -> Setup:
         return bases.rules_experts(setup)
@@ -77,6 +79,3 @@ class MoeRouterCollapse(Scenario):
             "so is the balance loss, as far as it is computed": apart("balance_loss") > 1.7,
             "the loss is above a healthy run's there": float(np.mean((run["loss"] - healthy["loss"])[late])) > 0.03,
         }
-
-    def cure(self, knobs: Balance, setup: Setup) -> list[Change]:
-        return [Undo(), Scaled("routing.balance_loss", 2.0)]
