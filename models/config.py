@@ -112,7 +112,11 @@ class Init:
 # Of each size: above what a machine's memory holds, and small enough that the memory needed can be computed.
 LARGEST = {
     "layers": 4096, "width": 2**16, "heads": 2**12, "mlp_ratio": 256, "vocab_size": 2**22, "context": 2**16,
+    "experts_per_token": 64, "expert_units": 2**16,
 }  # fmt: skip
+
+MOST_EXPERTS = 4096
+CAPACITY = 0.25, 64.0  # with less three tokens in four are dropped, and more
 
 
 @dataclass(kw_only=True)
@@ -180,6 +184,11 @@ class ModelConfig:
             )
         if not math.isfinite(self.lora_alpha):
             raise ValueError(f"model.lora_alpha: {self.lora_alpha} is not allowed; allowed: finite numbers")
+        if not 0 <= self.experts <= MOST_EXPERTS:
+            raise ValueError(f"model.experts: {self.experts} is not allowed; allowed: 0 to {MOST_EXPERTS}")
+        low, high = CAPACITY
+        if not low <= self.capacity <= high:
+            raise ValueError(f"model.capacity: {self.capacity} is not allowed; allowed: {low:g} to {high:g}")
         if not math.isfinite(self.residual_gain):
             raise ValueError(f"model.residual_gain: {self.residual_gain} is not allowed; allowed: finite numbers")
         if self.tied and self.placement is Placement.POST and not self.bias:

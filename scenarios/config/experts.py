@@ -33,10 +33,6 @@ ALIGNED, MULTIPLE = ("experts", "expert_units"), 16  # as the other sizes are, s
 
 # Setting to (lowest, highest, whether the lowest itself is allowed), for `settings.RANGES`.
 EXPERT_RANGES: dict[str, tuple[float, float, bool]] = {
-    "model.experts": (0, 4096, True),
-    "model.experts_per_token": (1, 64, True),
-    "model.expert_units": (1, 2**16, True),
-    "model.capacity": (0.25, 64, True),
     "model.init.router_std": (0, 1e3, True),
     "routing.balance_loss": (0, 1e3, True),
     "routing.router_z_loss": (0, 1e3, True),
