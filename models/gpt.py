@@ -161,11 +161,14 @@ def mlp(model: Model, x_NMD: Tensor, layer: str) -> Tensor:
 
 
 def experts(model: Model, x_NMD: Tensor, layer: str) -> Tensor:
-    """A router, and what the experts that it chooses put out, [N, M, D]. Padding is routed as other tokens are."""
+    """A router, and what the experts that it chooses put out, [N, M, D]. Padding is routed as other tokens are.
+
+    The router is in float32 whatever the format of the experts' products is, as in Switch.
+    """
     x = x_NMD if model.config.placement is Placement.POST else normalise(model, x_NMD, f"{layer}.mlp_norm")
     routes = route(torch.bmm(x, model.params[f"{layer}.router.weight"]), model.config)
     first, last = (model.matrix(f"{layer}.experts_{end}") for end in ("in", "out"))
-    out, fired = mixture(x, routes, first, last, partial(units, config=model.config))
+    out, fired = mixture(x, routes, first, last, partial(units, config=model.config), model.format)
     balance = None if model.routers is None else model.routers.see(routes)
     if model.probe is not None:
         model.probe.see_hidden(fired)

@@ -8,7 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from trainwreck.models.config import Format
 from trainwreck.models.experts.routing import Routes
+from trainwreck.models.precision import linear
 
 Layer = tuple[Tensor, Tensor | None]  # weight [N, E, I, O] and bias [N, E, O] of all experts
 
@@ -32,26 +34,31 @@ def combine(out_NECD: Tensor, routes: Routes) -> Tensor:
     return (back * routes.gate_NMK.unsqueeze(3)).sum(2)
 
 
-def expert_product(x_NECI: Tensor, layer: Layer) -> Tensor:
+def expert_product(x_NECI: Tensor, layer: Layer, format: Format) -> Tensor:
     """A matrix of each expert, [N, E, C, O]."""
     weight, bias = layer
-    x, w = x_NECI.flatten(0, 1), weight.flatten(0, 1)
-    out = torch.bmm(x, w) if bias is None else torch.baddbmm(bias.flatten(0, 1).unsqueeze(1), x, w)
+    bias = None if bias is None else bias.flatten(0, 1)
+    out = linear(x_NECI.flatten(0, 1), weight.flatten(0, 1), bias, format)
     return out.view(*x_NECI.shape[:3], -1)
 
 
 def mixture(
-    x_NMD: Tensor, routes: Routes, first: Layer, last: Layer, activate: Callable[[Tensor], tuple[Tensor, Tensor]]
+    x_NMD: Tensor,
+    routes: Routes,
+    first: Layer,
+    last: Layer,
+    activate: Callable[[Tensor], tuple[Tensor, Tensor]],
+    format: Format = Format.FP32,
 ) -> tuple[Tensor, Tensor]:
     """What the experts put out, [N, M, D], and the units of all of them, [N, C, E * F].
 
-    activate: a first product to hidden units, and to what is recorded of them. Units of places that no token took are
-    -inf in the record.
+    activate: a first product to hidden units, and to what is recorded of them. format: of the products. Units of places
+    that no token took are -inf in the record.
     """
     taken_NECD, there_NEC = dispatch(x_NMD, routes)
-    hidden, fired = activate(expert_product(taken_NECD, first))
+    hidden, fired = activate(expert_product(taken_NECD, first, format))
     seen = torch.where(there_NEC.unsqueeze(3), fired.detach(), -torch.inf)
-    return combine(expert_product(hidden, last), routes), seen.transpose(1, 2).flatten(2)
+    return combine(expert_product(hidden, last, format), routes), seen.transpose(1, 2).flatten(2)
 
 
 def rows(x_NSD: Tensor, index_NJ: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ EXPERT_RANGES: dict[str, tuple[float, float, bool]] = {
 }
 # What a run with experts has to be, by setting: none of the rest knows of them.
 WITH_EXPERTS = {
-    "precision.format": ("fp32",),
+    "precision.format": ("fp32", "bf16", "fp16"),
     "optimizer.kind": ("adamw", "sgd", "lion"),
     "model.recompute": ("none",),
     "distributed.ranks": (1,),

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainwreck.models import gpt
-from trainwreck.models.config import Activation, Init, ModelConfig, Norm, Placement
+from trainwreck.models.config import Activation, Format, Init, ModelConfig, Norm, Placement
 from trainwreck.models.experts.mixture import combine, dispatch
 from trainwreck.models.experts.routing import RouterLosses, balance_loss, places, route, router_z_loss
 from trainwreck.models.parameters import initial_parameters, layout
@@ -132,6 +132,20 @@ def test_output_and_every_gradient_are_those_of_a_loop_over_tokens(case):
     for mine, true in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, true, rtol=1e-8, atol=1e-10)
     assert ours[0].any()
+
+
+@pytest.mark.parametrize("format", [Format.BF16, Format.FP16])
+def test_in_half_formats_the_routes_are_the_same_and_products_are_as_close_as_these_are(format):
+    c = config(experts_per_token=2)
+    w = layout(c).views(initial_parameters(c, [1, 2]))
+    x = random(2, TOKENS, c.width, seed=4).float()
+    model = gpt.Model(w, c, healthy_tables(c, 2))
+    exact = gpt.experts(model, x, "layer_1")
+    found = gpt.experts(dataclasses.replace(model, format=format), x, "layer_1")
+    assert found.dtype is torch.float32
+    ulp = 2.0**-8 if format is Format.BF16 else 2.0**-11
+    error = (found - exact).abs().max() / exact.abs().max()
+    assert 0 < error < 4 * ulp  # two operands, a result and a bias are rounded; a token sent elsewhere is off by more
 
 
 def test_losses_of_routers_are_their_formulas_and_their_gradients_autograds():

@@ -129,7 +129,7 @@ NOT_WITH_EXPERTS = {
     "model.expert_units": (24, "multiples of 16"),
     "model.experts": (24, "multiples of 16"),
     "model.experts_per_token": (17, "1 to model.experts, 16"),
-    "precision.format": (Format.FP8, "'fp32'"),
+    "precision.format": (Format.FP8, "'fp32', 'bf16', 'fp16'"),
     "optimizer.kind": (OptimizerKind.MUON, "'adamw', 'sgd', 'lion'"),
     "model.recompute": (Recompute.SAME_MASKS, "'none'"),
     "distributed.ranks": (2, "1"),
@@ -168,8 +168,8 @@ def test_a_run_that_decodes_has_no_experts():
     ],
 )
 def test_settings_of_experts_are_refused_without_any(path, value, only):
-    told = value.value if isinstance(value, Enum) else value
-    line = f"{path}: {told!r} is not allowed without experts; allowed: {only}, or model.experts"
+    shown = value.value if isinstance(value, Enum) else value
+    line = f"{path}: {shown!r} is not allowed without experts; allowed: {only}, or model.experts"
     with pytest.raises(InputError) as error:
         check(replace(Setup(), path, value))
     assert str(error.value) == line
