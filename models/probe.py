@@ -1,5 +1,6 @@
 """What one forward pass leaves behind for telemetry."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -9,7 +10,7 @@ from trainwreck.kernels.attention import AttentionStats, reduce
 from trainwreck.models.experts.routing import Routes
 
 # Signal of routers to what is taken of the layers.
-ROUTES = {
+ROUTES: dict[str, Callable[..., Tensor]] = {
     "expert_load_entropy": torch.amin, "expert_load_max": torch.amax, "expert_dropped": torch.amax,
     "router_logit_norm": torch.amax, "balance_loss": torch.mean,
 }  # fmt: skip
