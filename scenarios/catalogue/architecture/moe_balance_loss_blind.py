@@ -6,7 +6,7 @@ Mechanism: E * sum_e share_e * P_e is least where loads are even, if P_e is the 
     tokens. Over the experts of each token the mean is 1 / E, whatever the router does: the loss is 1, and its gradient
     is 0.
 Injection: From the onset on, the mean of the probabilities is taken over the experts and not over the tokens.
-Also seen: The share of dropped tokens, and the norm of the weights of the experts that are left out.
+Also seen: The share of dropped tokens rises.
 Cure: The mean is over the tokens again, ten steps later.
 Realism: A shape or an axis that fits by broadcasting. Routers also learn to game a loss that can be gamed, which looks
     the same. Simplified: sixteen experts in one layer, a router whose weights start at a standard deviation of 2 in

@@ -1,17 +1,17 @@
 """Experts without a balance loss.
 
 Failure: A router sends most tokens to a few experts. These are full, so that most tokens are dropped and pass the layer
-    untouched; the other experts are hardly trained. The loss stalls a third of a nat over the twin's.
+    untouched; the other experts are hardly trained. The loss stalls 0.2 to 0.3 nats over the twin's.
 Mechanism: The gradient reaches the experts that were chosen, and through their gates the router. An expert that is
     chosen more often gets better sooner, and so is chosen more often. Nothing but the balance loss works against that.
 Injection: From the onset on, the balance loss has `factor` times its weight in the objective.
-Also seen: The share of dropped tokens rises from under a tenth to two thirds and more.
+Also seen: The share of dropped tokens rises.
 Cure: The balance loss has its weight again, ten steps later.
 Realism: A second stage of training whose configuration has no balance loss, as reinforcement learning had in verl until
     it was exposed. Simplified: sixteen experts in one layer, a router whose weights start at a standard deviation of 2
     in place of 0.02, and an onset in the first eighth of the run, while experts begin to differ. From a third of it on
-    a router drifts and little is lost; a fault from step 0 is past cure after some tens of steps. One healthy run in
-    some thirty ends 0.1 nats over the others.
+    a router drifts and little is lost; a fault from step 0 is past cure after some tens of steps (both seen at a rate
+    of 0.01). Of 49 healthy runs three end some 0.1 nats over the others.
 References: Fedus et al. 2021 (the balance loss); Shazeer et al. 2017 (a state where few experts get large weights
     reinforces itself); verl-project/verl#4103 (a trainer without it).
 """
