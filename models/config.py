@@ -95,6 +95,7 @@ class Init:
     residual_std is theirs instead where it is over 0. mlp_bias is what the biases of an MLP's hidden units start at
     instead of 0. zero_padding: the last row of the token table starts at 0, as that of a padding id does.
     new_rows_std is that of rows that the token table and the head get in mid-run; 0 for the mean of the old ones.
+    router_std is that of the routers of experts.
     """
 
     embedding_std: float = 0.09
@@ -105,12 +106,17 @@ class Init:
     residual_std: float = field(default=0.0, metadata=LATER)
     zero_padding: bool = field(default=False, metadata=LATER)
     new_rows_std: float = field(default=0.0, metadata=LATER)
+    router_std: float = field(default=0.02, metadata=LATER)
 
 
 # Of each size: above what a machine's memory holds, and small enough that the memory needed can be computed.
 LARGEST = {
     "layers": 4096, "width": 2**16, "heads": 2**12, "mlp_ratio": 256, "vocab_size": 2**22, "context": 2**16,
+    "experts_per_token": 64, "expert_units": 2**16,
 }  # fmt: skip
+
+MOST_EXPERTS = 4096
+CAPACITY = 0.25, 64.0  # with less three tokens in four are dropped, and more
 
 
 @dataclass(kw_only=True)
@@ -124,6 +130,9 @@ class ModelConfig:
     the table is: without weight decay, and by AdamW under Muon.
     lora_rank: of the adapters on every matrix of the layers, 0 for none. With them a matrix W computes as
     W + (lora_alpha / lora_rank) A B, where B starts at 0 (LoRA, Hu et al. 2021).
+    experts: of every layer, in the place of its MLP; 0 for an MLP. Each is an MLP of expert_units, and a router sends a
+    token to experts_per_token of them (Shazeer et al. 2017). One takes capacity times an even share of the tokens, and
+    those that come after are dropped: nothing is added to their residual stream (Switch, Fedus et al. 2021).
     """
 
     layers: int = 2
@@ -147,6 +156,10 @@ class ModelConfig:
     attention: str = "reference"
     lora_rank: int = field(default=0, metadata=LATER)
     lora_alpha: float = field(default=16.0, metadata=LATER)
+    experts: int = field(default=0, metadata=LATER)
+    experts_per_token: int = field(default=1, metadata=LATER)
+    expert_units: int = field(default=64, metadata=LATER)
+    capacity: float = field(default=1.25, metadata=LATER)
     init: Init = field(default_factory=Init)
 
     def __post_init__(self) -> None:
@@ -171,6 +184,11 @@ class ModelConfig:
             )
         if not math.isfinite(self.lora_alpha):
             raise ValueError(f"model.lora_alpha: {self.lora_alpha} is not allowed; allowed: finite numbers")
+        if not 0 <= self.experts <= MOST_EXPERTS:
+            raise ValueError(f"model.experts: {self.experts} is not allowed; allowed: 0 to {MOST_EXPERTS}")
+        low, high = CAPACITY
+        if not low <= self.capacity <= high:
+            raise ValueError(f"model.capacity: {self.capacity} is not allowed; allowed: {low:g} to {high:g}")
         if not math.isfinite(self.residual_gain):
             raise ValueError(f"model.residual_gain: {self.residual_gain} is not allowed; allowed: finite numbers")
         if self.tied and self.placement is Placement.POST and not self.bias:

@@ -17,6 +17,8 @@ from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.random import dropout_mask, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
 from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions, Recompute
+from trainwreck.models.experts.mixture import mixture
+from trainwreck.models.experts.routing import RouterLosses, balance_loss, route
 from trainwreck.models.hooks import Hooks
 from trainwreck.models.parameters import LORA_A, LORA_B
 from trainwreck.models.precision import Float8, linear
@@ -49,7 +51,8 @@ class Model:
 
     params: name to [N, *shape]. dropout: none where None. probe: collects statistics where given. hooks: faults,
     from `trainwreck.models.variants.select`. impl: of the kernels, reference or triton, by the rule of
-    `trainwreck.kernels.selection` where None. float8: scales of the products in float8; none where None.
+    `trainwreck.kernels.selection` where None. float8: scales of the products in float8; none where None. routers:
+    collects what routers of experts add to the objective, where given.
     """
 
     params: dict[str, Tensor]
@@ -61,6 +64,7 @@ class Model:
     hooks: Hooks = field(default_factory=Hooks)
     impl: str | None = None
     float8: Float8 | None = None
+    routers: RouterLosses | None = None
 
     def matrix(self, name: str) -> tuple[Tensor, Tensor | None]:
         """Weight [N, I, O], with its adapter where it has one, and bias [N, O] of a matrix."""
@@ -148,14 +152,35 @@ def attention(model: Model, x_NMD: Tensor, layer: str, mask: Mask) -> Tensor:
 
 def mlp(model: Model, x_NMD: Tensor, layer: str) -> Tensor:
     """Two matrices with GELU, ReLU or SwiGLU between them, [N, M, D]."""
-    gate, up = norm_linear(model, x_NMD, f"{layer}.mlp_norm", f"{layer}.mlp_in"), None
-    if model.config.activation is Activation.SWIGLU:
-        gate, up = gate.chunk(2, -1)
-    fired_NMF = activate(gate, model.config.activation)
+    if model.config.experts:
+        return drop(model, experts(model, x_NMD, layer), f"{layer}/mlp")
+    hidden_NMF, fired_NMF = units(norm_linear(model, x_NMD, f"{layer}.mlp_norm", f"{layer}.mlp_in"), model.config)
     if model.probe is not None:
         model.probe.see_hidden(fired_NMF)
-    hidden_NMF = fired_NMF if up is None else fired_NMF * up
     return drop(model, product(model, hidden_NMF, f"{layer}.mlp_out"), f"{layer}/mlp")
+
+
+def experts(model: Model, x_NMD: Tensor, layer: str) -> Tensor:
+    """A router, and what the experts that it chooses put out, [N, M, D]. Padding is routed as other tokens are.
+
+    The router is in float32 whatever the format of the experts' products is, as in Switch.
+    """
+    x = x_NMD if model.config.placement is Placement.POST else normalise(model, x_NMD, f"{layer}.mlp_norm")
+    routes = route(torch.bmm(x, model.params[f"{layer}.router.weight"]), model.config)
+    first, last = (model.matrix(f"{layer}.experts_{end}") for end in ("in", "out"))
+    out, fired = mixture(x, routes, first, last, partial(units, config=model.config), model.format)
+    balance = None if model.routers is None else model.routers.see(routes)
+    if model.probe is not None:
+        model.probe.see_hidden(fired)
+        model.probe.see_routes(routes, balance_loss(routes) if balance is None else balance)
+    return out
+
+
+def units(x: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor]:
+    """Hidden units of an MLP, and how they fire: the same, but for the gate alone under SwiGLU."""
+    gate, up = x.chunk(2, -1) if config.activation is Activation.SWIGLU else (x, None)
+    fired = activate(gate, config.activation)
+    return (fired if up is None else fired * up), fired
 
 
 def shortcut(model: Model, x: Tensor, site: str) -> Tensor:

@@ -95,7 +95,8 @@ def layout(config: ModelConfig) -> Layout:
     out_std = init.matrix_std / math.sqrt(2 * config.layers) if init.scale_residual else init.matrix_std
     out_std = init.residual_std or out_std
     hidden = config.mlp_ratio * d
-    fan_in = 2 * hidden if config.activation is Activation.SWIGLU else hidden
+    gates = 2 if config.activation is Activation.SWIGLU else 1
+    fan_in, expert_fan_in = gates * hidden, gates * config.expert_units
     result = Layout()
 
     def add(name: str, *shape: int, mean: float = 0.0, std: float = 0.0, decay: bool = False) -> None:
@@ -109,6 +110,11 @@ def layout(config: ModelConfig) -> Layout:
         if config.lora_rank and name.startswith("layer_"):
             add(f"{name}{LORA_A}", rows, config.lora_rank, std=rows**-0.5, decay=True)
             add(f"{name}{LORA_B}", config.lora_rank, columns, decay=True)
+
+    def experts(name: str, rows: int, columns: int, std: float, bias: float = 0.0) -> None:
+        add(f"{name}.weight", config.experts, rows, columns, std=std, decay=True)
+        if config.bias:
+            add(f"{name}.bias", config.experts, columns, mean=bias)
 
     def norm(name: str) -> None:
         add(f"{name}.gain", d, mean=1.0)
@@ -130,8 +136,13 @@ def layout(config: ModelConfig) -> Layout:
             add(f"layer_{i}.qk_gain", 2, config.head_width, mean=1.0)
         matrix(f"layer_{i}.attention_out", d, d, out_std)
         norm(f"layer_{i}.mlp_norm")
-        matrix(f"layer_{i}.mlp_in", d, fan_in, init.matrix_std, init.mlp_bias)
-        matrix(f"layer_{i}.mlp_out", hidden, d, out_std)
+        if config.experts:
+            add(f"layer_{i}.router.weight", d, config.experts, std=init.router_std, decay=True)
+            experts(f"layer_{i}.experts_in", d, expert_fan_in, init.matrix_std, init.mlp_bias)
+            experts(f"layer_{i}.experts_out", config.expert_units, d, out_std)
+        else:
+            matrix(f"layer_{i}.mlp_in", d, fan_in, init.matrix_std, init.mlp_bias)
+            matrix(f"layer_{i}.mlp_out", hidden, d, out_std)
         close(f"layer_{i}")
     if config.placement is Placement.PRE:
         norm("final_norm")

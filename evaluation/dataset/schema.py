@@ -134,6 +134,12 @@ SIGNALS: tuple[Signal, ...] = (
     # Of runs with products in float8.
     _scalar("float8_saturated", "share", "of the operand with the most, values past float8's largest; empty without"),
     _scalar("float8_flushed", "share", "of the operand with the most, values that float8 made 0; empty without"),
+    # Of runs with experts in the place of the MLP.
+    _scalar("expert_load_entropy", "nats", "entropy of the experts' shares of tokens, of the layer with the least"),
+    _scalar("expert_load_max", "share", "largest share of a layer's tokens that one expert gets; empty without any"),
+    _scalar("expert_dropped", "share", "tokens whose expert was full, of the layer with the most; empty without"),
+    _scalar("router_logit_norm", "1", "norm of a token's router logits, mean over tokens, of the layer with the most"),
+    _scalar("balance_loss", "1", "the routers' balance loss as it is computed, mean over layers; 1 at even loads"),
     # Of runs that decode held-out rows: their validation_loss is where the model reads its own tokens.
     _scalar("forced_loss", "nats/token", "held-out loss where the model reads true tokens; empty without decoding"),
     _scalar("forced_late_loss", "nats/token", "forced_loss of the last quarter of a row's tokens alone"),
@@ -148,11 +154,12 @@ DECODING = (
     "forced_loss", "forced_late_loss", "free_first_loss", "free_early_loss", "free_late_loss", "cache_gap",
     "neighbour_gap",
 )  # fmt: skip
+EXPERTS = ("expert_load_entropy", "expert_load_max", "expert_dropped", "router_logit_norm", "balance_loss")
 EVALUATIONS = ("validation_loss", "fresh_loss", *DECODING)  # known at evaluated steps only
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run
 # has nothing for them: NaN in a trace, null in a file and None in a row.
 ADDED_SIGNALS = (
-    "scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed", *DECODING,
+    "scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed", *EXPERTS, *DECODING,
 )  # fmt: skip
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}

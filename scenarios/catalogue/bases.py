@@ -475,3 +475,22 @@ def require_decoding(setup: Setup) -> None:
     """InputError where a run does not decode, so that a fault of decoding has nothing to be in."""
     if setup.objective is not ObjectiveKind.DECODING:
         raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: 'decoding'")
+
+
+def rules_experts(setup: Setup) -> Setup:
+    """One narrow layer of one head on the rules dialect, with sixteen small experts in the place of the MLP.
+
+    A token goes to one of them, by a router whose weights start large. Larger sizes keep their shape, batch and steps.
+    """
+    setup = replaced(
+        setup,
+        data__dialect=Dialect.RULES,
+        model__experts=16,
+        model__expert_units=16,
+        model__init__router_std=2.0,
+        routing__balance_loss=0.05,
+        optimizer__lr=0.006,
+    )
+    return at_small_sizes(
+        setup, model__layers=1, model__width=32, model__heads=1, model__context=48, data__rows=12, steps=300
+    )

@@ -49,3 +49,7 @@ OLLAMA_14912 = "ollama/ollama#14912, rotating KV cache where the window wraps"
 TT_XLA_3899 = "tenstorrent/tt-xla#3899, served models share state of the KV cache between sessions"
 VLLM_39146 = "vllm-project/vllm#39146, KV block corruption in the base scheduler"
 SCHEDULED_SAMPLING = 'Bengio et al. 2015, "Scheduled sampling for sequence prediction with recurrent neural networks"'
+SWITCH = 'Fedus et al. 2021, "Switch Transformers: scaling to trillion parameter models"'
+VERL_4103 = "verl-project/verl#4103, expose moe_aux_loss_coeff and moe_z_loss_coeff to improve MoE load balancing"
+HYPER_PARALLEL_752 = "mindspore-ai/hyper-parallel#752, load balance loss may become constant and ignore the routing"
+MEGATRON_1545 = "NVIDIA/Megatron-LM#1545, MoE router can potentially hack the aux loss with sigmoid gating"

@@ -13,6 +13,7 @@ from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.models.config import LATER, Format, ModelConfig, OptimizerKind, Recompute
+from trainwreck.scenarios.config.experts import EXPERT_RANGES, RoutingConfig, check_experts
 from trainwreck.scenarios.config.objectives import DecodingConfig, ObjectiveKind, check_objective
 
 
@@ -33,6 +34,7 @@ class Dialect(Enum):
     FAR_ECHO = "far_echo"  # triggers that copy the token two or sixteen back, in documents of 33 tokens
     CHAT = "chat"  # rows of a prompt, an answer to it and its end, then padding; the answer alone is scored
     REFRAIN = "refrain"  # rows of a verse and its refrain, which repeats it; the refrain alone is scored
+    RULES = "rules"  # hardly anything but operators, and what they make of a token: needs the MLP
 
 
 class Reduction(Enum):
@@ -212,6 +214,7 @@ class Setup:
     adapters: AdapterConfig = field(default_factory=AdapterConfig, metadata=LATER)
     objective: ObjectiveKind = field(default=ObjectiveKind.NEXT_TOKEN, metadata=LATER)
     decoding: DecodingConfig = field(default_factory=DecodingConfig, metadata=LATER)
+    routing: RoutingConfig = field(default_factory=RoutingConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -276,6 +279,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "evaluation.rows": (1, 10**5, True),
     "evaluation.average": (0, 1, True),
     "evaluation.sample": (0, 10**5, True),
+    **EXPERT_RANGES,
 }
 
 
@@ -299,6 +303,7 @@ def check(setup: Setup) -> None:
         if get(setup, path) % MULTIPLE:
             raise InputError(f"{path}: {get(setup, path)} is not allowed; allowed: multiples of {MULTIPLE}")
     check_objective(setup)
+    check_experts(setup)
     if 0 < setup.growth.rows < setup.model.vocab_size:
         rows = f"0, or model.vocab_size, {setup.model.vocab_size}, and more"
         raise InputError(f"growth.rows: {setup.growth.rows} is not allowed; allowed: {rows}")

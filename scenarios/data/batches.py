@@ -9,7 +9,7 @@ import numpy as np
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import DataConfig, Dialect, Setup, SourceKind
 from trainwreck.scenarios.data.chat import Chat, Part
-from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall
+from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall, rules
 from trainwreck.scenarios.data.refrain import Refrain
 from trainwreck.scenarios.data.text import Text, open_text
 
@@ -80,6 +80,7 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
     Dialect.ECHO: echo,
     Dialect.RECALL: recall,
     Dialect.FAR_ECHO: far_echo,
+    Dialect.RULES: rules,
 }
 
 

@@ -86,6 +86,11 @@ def far_echo(seed: int) -> LanguageSpec:
     )  # fmt: skip
 
 
+def rules(seed: int) -> LanguageSpec:
+    """Nearly every free token is one of twelve operators; content is drawn evenly, or made by the operator's rule."""
+    return LanguageSpec(seed=seed, content=16, operators=12, p_trigger=0.0, p_name=0.0, p_operator=0.95)
+
+
 @dataclass
 class Rows:
     """Packed rows of tokens with what is true of them, each [..., T + 1].

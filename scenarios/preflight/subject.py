@@ -35,7 +35,8 @@ class Preflight:
     an answer, if the model is to learn it. tied: names of two parameters that are meant to be one, as head and token
     table. frozen: parameters that are meant to stand still, as shell patterns. trained: the model is past its
     initialisation. mixed: the format of autocast in the run, or the model as it is in low precision. fp32: the same
-    model in full precision, where `model` casts by itself. loss_scale: where a GradScaler begins.
+    model in full precision, where `model` casts by itself. loss_scale: where a GradScaler begins. routed: tokens go to
+    experts of a limited capacity, so that one hangs on the others of its batch, and the loss has steps.
     again: builds the same once more.
 
     Nothing here is written to: checks work on deep copies. InputError for what can't be a run.
@@ -62,6 +63,7 @@ class Preflight:
     mixed: torch.dtype | nn.Module = field(default=torch.bfloat16, kw_only=True)
     fp32: nn.Module | None = field(default=None, kw_only=True)
     loss_scale: float = field(default=1.0, kw_only=True)
+    routed: bool = field(default=False, kw_only=True)
     again: "Callable[[], Preflight] | None" = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:

@@ -169,6 +169,7 @@ def _view(job: Job, state: State, step: int) -> Preflight:
         mixed=mixed,
         fp32=fp32,
         loss_scale=float(state["loss_scale"]),
+        routed=setup.model.experts > 0,
     )
 
 

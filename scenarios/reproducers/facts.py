@@ -4,6 +4,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from trainwreck.evaluation.dataset.schema import EVALUATIONS
+from trainwreck.models.config import Activation
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Dialect
 from trainwreck.scenarios.data.batches import PADDING, SHORT, SPECS
@@ -61,9 +62,10 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         raise NotPlainError("reproducer: recomputation without dropout or with gains is not in the plain program")
     if "gradient_rows" in varied and (scaled or any(some(k, v) for k, v in OF_ALL_ROWS.items())):
         raise NotPlainError("reproducer: the gradient of some rows of another loss is not in the plain program")
+    experts = _experts(program, {name for name, usual in OF_ALL_ROWS.items() if some(name, usual)}, scaled or dropout)
     used = "used" if "parametrization" in known else "trained"
     signal_lines = [line.replace("used", used) for line in _signal_lines(signals, places["at_clock"], ranks)]
-    in_parts = noise or some("evaluated_rows", 0) or some("evaluate_with_dropout", False)
+    in_parts = noise or experts or some("evaluated_rows", 0) or some("evaluate_with_dropout", False)
     evaluates = in_parts or "validation" in known or padded or some("fresh_rows", False)
     return {
         "signals": signals,
@@ -107,6 +109,8 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "half": how_often("format", "fp16"),
         "float8": values["format"] == ["fp8"],
         "amax_stops": "amax_updates" in varied,
+        "experts": experts,
+        "blind": "balance_axis" in varied,
         "bare": some("without_norm", ()),
         "batch_norm": some("norm", "layer"),
         "one_pass": "one_pass" in values["variance"],
@@ -198,6 +202,17 @@ def _signal_lines(signals: set[str], clock: str, ranks: bool) -> list[str]:
     elif "rank_batch_hash" in signals:
         found.append('row["rank_batch_hash"] = [zlib.crc32(batch.inputs.tobytes()) % 2**24]')
     return found
+
+
+def _experts(program: "Program", losses: set[str], more: bool) -> bool:
+    """Whether there are experts. losses: what else the loss has; more: a loss scale or dropout."""
+    model, told = program.base.model, program.told.values()
+    if not model.experts:
+        return False
+    plain = model.experts_per_token == 1 and model.activation is Activation.GELU and not model.init.mlp_bias
+    if not plain or losses or more or any(t["router_z_loss"] or t["gradient_rows"] is not None for t in told):
+        raise NotPlainError("reproducer: several experts a token, or another loss, are not in the plain program")
+    return True
 
 
 def _dies(program: "Program") -> bool:

@@ -107,9 +107,9 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         known = [n for n in ("validation_loss", *DECODING) if n != "neighbour_gap" or n in facts["signals"]]
         words = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
         return text + "DECODED = (\n" + textwrap.indent(words, "    ") + "\n)  # fmt: skip\n"
-    sizes: dict[str, float] = {"CONTENT": 28, "TOPICS": 6}
+    sizes: dict[str, float] = {"CONTENT": _of_all(facts, "content"), "TOPICS": 6}
     sizes |= {"NAMES": 3, "ATTRIBUTES": 6} if facts["names"] else {}
-    sizes |= {"OPERATORS": 8} if facts["operators"] else {}
+    sizes |= {"OPERATORS": _of_all(facts, "operators")} if facts["operators"] else {}
     sizes |= {"NOISE": 0.05} if facts["structures"] or facts["chat"] else {}
     text += f"{', '.join(sizes)} = {', '.join(map(str, sizes.values()))}  # of the synthetic language\n"
     if facts["chat"]:
@@ -136,6 +136,14 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         return text + f"DIALECTS = {{{rows[0][:-1]}}}\n"
     filled = [textwrap.fill(row, WIDTH, initial_indent="    ", subsequent_indent="        ") for row in rows]
     return text + "DIALECTS = {\n" + "\n".join(filled) + "\n}  # fmt: skip\n"
+
+
+def _of_all(facts: dict[str, Any], size: str) -> int:
+    """A size that all languages of a program have."""
+    found = {int(getattr(spec, size)) for spec in facts["specs"].values()}
+    if len(found) > 1:
+        raise NotPlainError(f"reproducer: languages with other numbers of {size} are not in the plain program")
+    return found.pop()
 
 
 def _steps(program: "Program") -> tuple[int, ...]:

@@ -64,6 +64,9 @@ LINES: dict[str, tuple[str, ...]] = {
         'row["adapter_norm"] = math.hypot(*added) if added else math.nan',
     ),
     "float8_saturated": ('row["float8_saturated"] = max(float(x) for x in seen.pop("saturated"))',),
+    "expert_load_entropy": ('row["expert_load_entropy"] = float(-torch.special.xlogy(loads, loads).sum(1).amin())',),
+    "expert_load_max": ('row["expert_load_max"] = float(loads.amax())',),
+    "balance_loss": ('row["balance_loss"] = float(balance.detach().mean())',),
     "step_seconds": ('row["step_seconds"] = seconds',),
     "tokens_per_second": ('row["tokens_per_second"] = (batch.documents >= 0).sum() / seconds',),
 }

@@ -13,6 +13,7 @@ from trainwreck.kernels.random import SEED_LIMIT
 from trainwreck.kernels.selection import choose
 from trainwreck.models import gpt, optim
 from trainwreck.models.config import Format, ModelConfig, Norm, OptimizerKind
+from trainwreck.models.experts.routing import RouterLosses
 from trainwreck.models.muon import matrices
 from trainwreck.models.parameters import Layout, layout, norm_names
 from trainwreck.models.parametrization import Parametrization, Updates
@@ -21,6 +22,7 @@ from trainwreck.models.probe import Probe
 from trainwreck.models.tables import Tables
 from trainwreck.models.variants import select
 from trainwreck.models.variants.batch_norm import RunningMoments, initial_moments
+from trainwreck.scenarios.config.experts import BalanceAxis
 from trainwreck.scenarios.config.settings import LossForm
 from trainwreck.scenarios.data.batches import Batch, fresh, validation
 from trainwreck.scenarios.spec.faults import State
@@ -105,6 +107,10 @@ class Bundle:
         self.dropout_rate = _per_run([s.setup.dropout for s in self.segments], self.flat)
         self.z_loss = _per_run([s.setup.z_loss for s in self.segments], self.flat)
         self.scheduled_sampling = _per_run([s.setup.decoding.scheduled_sampling for s in self.segments], self.flat)
+        routing = [s.setup.routing for s in self.segments]
+        self.balance_loss = _per_run([r.balance_loss for r in routing], self.flat)
+        self.balance_blind = torch.tensor([r.balance_axis is BalanceAxis.EXPERTS for r in routing], device=place.device)
+        self.router_z_loss = _per_run([r.router_z_loss for r in routing], self.flat)
         self.smoothing = _per_run([s.setup.label_smoothing for s in self.segments], self.flat)
         self.log_objective = torch.tensor([s.setup.log_objective for s in self.segments], device=place.device)
         self.tables = _tables(self.segments, self.flat)
@@ -215,6 +221,10 @@ class Bundle:
         seeds = [(job.seed + (rank << 48)) % SEED_LIMIT for job in self.jobs]
         return gpt.Dropout(seeds, step, self.dropout_rate, prefix)
 
+    def router_losses(self) -> RouterLosses | None:
+        """What collects the losses of a step's routers; None without experts."""
+        return RouterLosses(self.balance_blind) if self.setup.model.experts else None
+
     def model(
         self,
         params: dict[str, Tensor],
@@ -223,11 +233,14 @@ class Bundle:
         dropout: gpt.Dropout | None = None,
         probe: Probe | None = None,
         float8: Float8 | None = None,
+        routers: RouterLosses | None = None,
     ) -> gpt.Model:
         """The model of a step with these weights, and the hooks of its faults."""
         config = self.setup.model
         hooks = select.hooks(config, self.tables, [job.seed for job in self.jobs], step, running)
-        return gpt.Model(params, config, self.tables, self.program.format, dropout, probe, hooks, self.impl, float8)
+        return gpt.Model(
+            params, config, self.tables, self.program.format, dropout, probe, hooks, self.impl, float8, routers
+        )
 
     def _average(self, states: list[State]) -> Tensor | None:
         """The moving average of the weights, [N, P], where it is evaluated; it begins as the weights."""

@@ -31,6 +31,8 @@ LEVEL = {
     "attention_mass_future": 0.0, "attention_mass_other_document": 0.0, "attention_mass_padding": 0.0,
     "attention_logit_max": 12.0, "attention_distance": 8.0, "attention_mass_self": 0.2,
     "float8_saturated": 1e-4, "float8_flushed": 1e-3, "cache_gap": 1e-6, "neighbour_gap": 1e-6,
+    "expert_load_entropy": 2.7, "expert_load_max": 0.1, "expert_dropped": 0.03, "router_logit_norm": 30.0,
+    "balance_loss": 1.1,
 }  # fmt: skip
 EXACT = {"clip_coef", "lr", "loss_scale", "skipped", "pad_share", "nonfinite_grads", "nonfinite_weights"} | {
     *(name for name in LEVEL if name.startswith("attention_mass_") and name != "attention_mass_self"),

@@ -18,7 +18,8 @@ def losses(
 ) -> Losses:
     """Of the tokens of a batch. inputs: what is read in place of the block's own."""
     dropout = bundle.dropout(step) if bundle.program.dropout else None
-    model = bundle.model(bundle.parameters(), step, bundle.running, dropout, probe, bundle.float8)
+    routers = bundle.router_losses()
+    model = bundle.model(bundle.parameters(), step, bundle.running, dropout, probe, bundle.float8, routers)
     logits = gpt.forward(model, block.inputs[index] if inputs_NBT is None else inputs_NBT, block.documents[index])
     weights = block.weights[index]
     nll, log_z, largest = bundle.token_losses(logits, block.targets[index], largest=probe is not None)
@@ -26,6 +27,8 @@ def losses(
     loss, objective = _minimised(bundle, value, log_z, weights)
     if bundle.updates.rows_N is not None:
         _, objective = _minimised(bundle, value, log_z, bundle.updates.counted(weights, bundle.setup.model.context))
+    if routers is not None:
+        objective = objective + routers.added(bundle.balance_loss, bundle.router_z_loss)
     return Losses(loss, objective, nll, log_z, largest)
 
 

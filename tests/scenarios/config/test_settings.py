@@ -8,7 +8,9 @@ from enum import Enum
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.models.config import ModelConfig, Norm
+from trainwreck.models.config import Format, ModelConfig, Norm, OptimizerKind, Recompute
+from trainwreck.scenarios.config.experts import BalanceAxis
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import (
     OPTIONAL,
     RANGES,
@@ -38,6 +40,9 @@ REFUSED = {
     "growth.rows": (-1, 2**22 + 1, None),
     "growth.share": (-0.1, 1.1, None, NAN),
     "decoding.scheduled_sampling": (-0.1, 1.1, None, NAN),
+    "model.init.router_std": (-0.1, 1e3 + 1, None, NAN, INF),
+    "routing.balance_loss": (-1e-9, 1e3 + 1, None, NAN),
+    "routing.router_z_loss": (-1e-9, 1e3 + 1, None, NAN),
     "data.rows": (0, -4, 10**5 + 1, None),
     "data.language_seed": (-1, 2**62 + 1, None),
     "data.pool": (-1, 10**6 + 1, None, NAN),
@@ -117,6 +122,70 @@ def test_short_rows_of_exchanges_are_refused():
         check(replaced(Setup(), data__short_every=2, data__dialect=Dialect.CHAT))
     assert str(error.value) == "data.short_every: 2 is not allowed with data.dialect=chat; allowed: 0"
     check(replaced(Setup(), data__dialect=Dialect.CHAT))
+
+
+EXPERTS = {"model__experts": 16, "model__expert_units": 16}
+NOT_WITH_EXPERTS = {
+    "model.expert_units": (24, "multiples of 16"),
+    "model.experts": (24, "multiples of 16"),
+    "model.experts_per_token": (17, "1 to model.experts, 16"),
+    "precision.format": (Format.FP8, "'fp32', 'bf16', 'fp16'"),
+    "optimizer.kind": (OptimizerKind.MUON, "'adamw', 'sgd', 'lion'"),
+    "model.recompute": (Recompute.SAME_MASKS, "'none'"),
+    "distributed.ranks": (2, "1"),
+    "adapters.rank": (4, "0"),
+}
+
+
+@pytest.mark.parametrize("path", NOT_WITH_EXPERTS)
+def test_what_a_model_with_experts_does_not_support_is_refused(path):
+    value, allowed = NOT_WITH_EXPERTS[path]
+    setup = replaced(Setup(), **EXPERTS)
+    check(setup)
+    with pytest.raises(InputError) as error:
+        check(replace(setup, path, value))
+    line = str(error.value)
+    assert line.startswith(f"{path}: {(value.value if isinstance(value, Enum) else value)!r} is not allowed")
+    assert line.endswith(f"; allowed: {allowed}")
+
+
+def test_a_run_that_decodes_has_no_experts():
+    setup = replaced(Setup(), objective=ObjectiveKind.DECODING, data__dialect=Dialect.REFRAIN)
+    check(setup)
+    with pytest.raises(InputError, match=r"^objective: 'decoding' is not allowed with model.experts=16"):
+        check(replaced(setup, **EXPERTS))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "only"),
+    [
+        ("model.experts_per_token", 2, "1"),
+        ("model.expert_units", 16, "64"),
+        ("model.capacity", 2.0, "1.25"),
+        ("routing.balance_loss", 0.05, "0.01"),
+        ("routing.balance_axis", BalanceAxis.EXPERTS, "'tokens'"),
+        ("routing.router_z_loss", 0.001, "0.0"),
+    ],
+)
+def test_settings_of_experts_are_refused_without_any(path, value, only):
+    shown = value.value if isinstance(value, Enum) else value
+    line = f"{path}: {shown!r} is not allowed without experts; allowed: {only}, or model.experts"
+    with pytest.raises(InputError) as error:
+        check(replace(Setup(), path, value))
+    assert str(error.value) == line
+    check(replace(replaced(Setup(), **EXPERTS), path, value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("experts", -1, "0 to 4096"), ("experts", 4097, "0 to 4096"), ("experts_per_token", 0, "1 or more"),
+        ("expert_units", 0, "1 or more"), ("capacity", 0.2, "0.25 to 64"), ("capacity", math.nan, "0.25 to 64"),
+    ],
+)  # fmt: skip
+def test_sizes_of_experts_are_refused(name, value, allowed):
+    with pytest.raises(ValueError, match=rf"^model\.{name}: {value} is not allowed; allowed: {allowed}$"):
+        ModelConfig(**{name: value})
 
 
 def test_every_number_that_the_model_does_not_check_itself_has_a_range():

@@ -451,6 +451,12 @@ def test_a_mask_that_lets_the_future_in(ahead, first):
     fails("future_is_hidden", subject(Leaky), f"position 10 changes logits from position {first} on")
 
 
+def test_of_tokens_that_go_to_experts_neither_the_future_nor_differences_can_be_asked():
+    for name in ("future_is_hidden", "gradients_match_differences"):
+        passes(name, subject())
+        does_not_apply(name, subject(routed=True))
+
+
 def test_outputs_and_inputs_of_other_forms():
     class Named(Model):
         def forward(self, input_ids: Tensor, scale: float = 1.0) -> dict[str, Tensor]:

@@ -72,6 +72,8 @@ ALONE = {
     "precision.second_moments": "fp16_adam_state",
     "precision.weights": "bf16_weight_rounding",
     "reduction": "loss_wrong_reduction",
+    "routing.balance_axis": "moe_balance_loss_blind",
+    "routing.balance_loss": "moe_router_collapse",
     "schedule.calls": "schedule_wrong_total",
     "schedule.warmup_steps": "no_warmup warmup_too_long warmup_too_short",
     "state.parameters": "nan_weight_spread output_reinitialised sdc_weight_bit",

@@ -26,6 +26,8 @@ def future_is_hidden(subject: Preflight) -> Answer:
     ids = subject.ids
     if ids is None or subject.shift is None or ids.shape != subject.targets.shape or ids.shape[1] < 2:
         return not_applicable("not asked for the next token of its inputs")
+    if subject.routed:
+        return not_applicable("an expert that is full drops tokens of other rows")
     place = max(1, 2 * ids.shape[1] // 3)
     other = torch.where(ids[:, place] == ids[:, 0], ids[:, place - 1], ids[:, 0])  # ids that the batch has
     if bool((other == ids[:, place]).all()):

@@ -30,6 +30,8 @@ def gradients_match_differences(subject: Preflight) -> Answer:
     weights = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if any(p.dtype in (torch.float16, torch.bfloat16) for p in weights.values()):
         return not_applicable("weights in a half format are too coarse for differences")
+    if subject.routed:
+        return not_applicable("the loss has steps where a token goes to another expert")
     with isolated():
         loss, grads = subject.gradients(model)
     if loss != loss or abs(loss) == float("inf"):

@@ -1,0 +1,1 @@
+"""A router and experts in the place of an MLP."""
