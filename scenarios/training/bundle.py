@@ -89,6 +89,7 @@ class Bundle:
         self.carried = self._carried(states)
         self.average = self._average(states)
         self.cached = self._cached(states)
+        self.reference = self._reference(states)
         self.running = self._running(states)
         self.float8 = self._float8(states)
         self.average_decay = _per_run([s.setup.evaluation.average for s in self.segments], self.flat)
@@ -104,6 +105,8 @@ class Bundle:
         self.dropout_rate = _per_run([s.setup.dropout for s in self.segments], self.flat)
         self.z_loss = _per_run([s.setup.z_loss for s in self.segments], self.flat)
         self.scheduled_sampling = _per_run([s.setup.decoding.scheduled_sampling for s in self.segments], self.flat)
+        self.beta = _per_run([s.setup.preferences.beta for s in self.segments], self.flat)
+        self.anchor = _per_run([s.setup.preferences.anchor for s in self.segments], self.flat)
         self.smoothing = _per_run([s.setup.label_smoothing for s in self.segments], self.flat)
         self.log_objective = torch.tensor([s.setup.log_objective for s in self.segments], device=place.device)
         self.tables = _tables(self.segments, self.flat)
@@ -133,6 +136,8 @@ class Bundle:
             names["average"] = self.average
         if self.cached is not None:
             names["cached"] = self.cached
+        if self.reference is not None:
+            names["reference"] = self.reference
         if self.running is not None:
             names["running"] = self.running.moments_NS2D
         if self.float8 is not None:
@@ -235,6 +240,12 @@ class Bundle:
         if self.program.flush:
             return None
         return _stacked([s.get("cached", s["parameters"]) for s in states], self.device)
+
+    def _reference(self, states: list[State]) -> Tensor | None:
+        """The weights, [N, P], that runs had when pairs began, where they have."""
+        if not self.program.pairs:
+            return None
+        return _stacked([s.get("reference", s["parameters"]) for s in states], self.device)
 
     def _running(self, states: list[State]) -> RunningMoments | None:
         """What a BatchNorm keeps; it begins as mean 0 and variance 1."""
