@@ -148,6 +148,14 @@ SIGNALS: tuple[Signal, ...] = (
     _scalar("free_late_loss", "nats/token", "held-out loss of the last quarter of the decoded tokens"),
     _scalar("cache_gap", "nats", "mean change of a decoded token's log-probability where its row is read uncached"),
     _scalar("neighbour_gap", "nats", "mean change of a decoded token's log-probability beside other rows"),
+    # Of runs on pairs of answers: their validation_loss is that of held-out right answers.
+    _scalar("dpo_loss", "nats/pair", "mean of -ln sigmoid(beta * margin); empty without pairs"),
+    _scalar("margin", "nats", "chosen_logp less rejected_logp; empty without pairs"),
+    _scalar("chosen_logp", "nats/answer", "mean log-probability of right answers over the reference's"),
+    _scalar("rejected_logp", "nats/answer", "mean log-probability of wrong answers over the reference's"),
+    _scalar("preference_accuracy", "share", "pairs of the batch with a margin over 0; empty without pairs"),
+    _scalar("validation_rejected_loss", "nats/token", "held-out loss of wrong answers; empty without pairs"),
+    _scalar("validation_accuracy", "share", "held-out pairs whose right answer has the higher probability"),
 )
 
 DECODING = (
@@ -155,11 +163,15 @@ DECODING = (
     "neighbour_gap",
 )  # fmt: skip
 EXPERTS = ("expert_load_entropy", "expert_load_max", "expert_dropped", "router_logit_norm", "balance_loss")
-EVALUATIONS = ("validation_loss", "fresh_loss", *DECODING)  # known at evaluated steps only
+# Known at each step of runs of one objective; a run of another one has none of them.
+OF_OBJECTIVES = ("dpo_loss", "margin", "chosen_logp", "rejected_logp", "preference_accuracy")
+PAIRED = ("validation_rejected_loss", "validation_accuracy")
+EVALUATIONS = ("validation_loss", "fresh_loss", *DECODING, *PAIRED)  # known at evaluated steps only
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run
 # has nothing for them: NaN in a trace, null in a file and None in a row.
 ADDED_SIGNALS = (
     "scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed", *EXPERTS, *DECODING,
+    *OF_OBJECTIVES, *PAIRED,
 )  # fmt: skip
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}

@@ -471,6 +471,29 @@ def refrain(setup: Setup) -> Setup:
     )
 
 
+def preferences(setup: Setup) -> Setup:
+    """Two narrow layers that learn text, and then which of two answers is preferred.
+
+    Pairs take the place of text in mid-run, under a small beta and with an anchor. The rate is constant, and rows are
+    short. Larger sizes keep their shape.
+    """
+    return at_small_sizes(
+        replaced(
+            chain(setup),
+            data__dialect=Dialect.PAIRS,
+            data__rows=16,
+            objective=ObjectiveKind.PREFERENCES,
+            preferences__beta=0.01,
+            schedule__decay=Decay.CONSTANT,
+            evaluation__rows=64,
+            evaluation__every=10,
+        ),
+        model__width=32,
+        model__heads=2,
+        model__context=16,
+    )
+
+
 def require_decoding(setup: Setup) -> None:
     """InputError where a run does not decode, so that a fault of decoding has nothing to be in."""
     if setup.objective is not ObjectiveKind.DECODING:
@@ -494,3 +517,9 @@ def rules_experts(setup: Setup) -> Setup:
     return at_small_sizes(
         setup, model__layers=1, model__width=32, model__heads=1, model__context=48, data__rows=12, steps=300
     )
+
+
+def require_preferences(setup: Setup) -> None:
+    """InputError where a run has no pairs of answers, so that a fault of preferences has nothing to be in."""
+    if setup.objective is not ObjectiveKind.PREFERENCES:
+        raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: 'preferences'")

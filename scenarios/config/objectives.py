@@ -14,6 +14,7 @@ class ObjectiveKind(Enum):
 
     NEXT_TOKEN = "next_token"  # the next token of given rows
     DECODING = "decoding"  # rows that the model goes on with by itself
+    PREFERENCES = "preferences"  # the right one of two answers
 
 
 @dataclass(kw_only=True)
@@ -29,7 +30,23 @@ class DecodingConfig:
     flush: bool = True
 
 
-SECTIONS = {ObjectiveKind.DECODING: "decoding"}  # of a setup, each of one objective
+@dataclass(kw_only=True)
+class PreferencesConfig:
+    """Pairs of answers to a prompt, of which one is preferred, by direct preference optimisation.
+
+    beta: factor on the margin (Rafailov et al. 2023). anchor: weight of the loss of the right answers' tokens beside
+    it (Pang et al. 2024). begun: the run is trained on pairs from the first step on; else on text, and on pairs from a
+    step on that is drawn from the seed (`spec.planned.preferences_step`).
+    """
+
+    beta: float = 0.1
+    anchor: float = 1.0
+    begun: bool = False
+
+
+# Of a setup, each of one objective.
+SECTIONS = {ObjectiveKind.DECODING: "decoding", ObjectiveKind.PREFERENCES: "preferences"}
+PAIRS = "pairs"  # the dialect that has them
 # What a run has to be to decode, by setting: the cache knows no other.
 DECODES = {
     "data.dialect": ("refrain",),
@@ -41,6 +58,32 @@ DECODES = {
     "growth.rows": (0,),
     "adapters.rank": (0,),
 }
+# What a run has to be to be trained on pairs: rows of a batch belong together, and there is one reference.
+PREFERS = {
+    "data.source": ("language",),
+    "data.dialect": (PAIRS,),
+    "data.pool": (0,),
+    "data.longest": (0,),
+    "data.padded": (False,),
+    "data.one_token_every": (0,),
+    "data.padding_every": (0,),
+    "data.short_every": (0,),
+    "model.norm": ("layer", "rms"),
+    "precision.format": ("fp32", "bf16", "fp16"),
+    "evaluation.sample": (0,),
+    "dropout": (0.0,),
+    "z_loss": (0.0,),
+    "label_smoothing": (0.0,),
+    "reduction": ("mean",),
+    "distributed.ranks": (1,),
+    "growth.rows": (0,),
+    "adapters.rank": (0,),
+}
+NEEDS: dict[ObjectiveKind, dict[str, tuple[Any, ...]]] = {
+    ObjectiveKind.DECODING: DECODES,
+    ObjectiveKind.PREFERENCES: PREFERS,
+}
+PAIRED = ("data.rows", "evaluation.rows")  # which pairs need an even number of
 
 
 def check_objective(setup: Any) -> None:
@@ -57,11 +100,19 @@ def check_objective(setup: Any) -> None:
                     f"{name}.{item.name}: {value!r} is not allowed with objective={kind.value}, which has {has}; "
                     f"allowed: {item.default!r}, or objective={owner.value}"
                 )
-    if kind is not ObjectiveKind.DECODING:
-        return
-    for path, allowed in DECODES.items():
+    for path, allowed in NEEDS.get(kind, {}).items():
         value = attrgetter(path)(setup)
         value = value.value if isinstance(value, Enum) else value
         if value not in allowed:
             words = ", ".join(map(repr, allowed))
             raise InputError(f"{path}: {value!r} is not allowed with objective={kind.value}; allowed: {words}")
+    paired = kind is ObjectiveKind.PREFERENCES
+    for path in PAIRED if paired else ():
+        if attrgetter(path)(setup) % 2:
+            value = attrgetter(path)(setup)
+            raise InputError(f"{path}: {value} is not allowed with objective={kind.value}; allowed: even numbers")
+    if setup.data.dialect.value == PAIRS and not paired:
+        raise InputError(
+            f"data.dialect: {PAIRS!r} is not allowed with objective={kind.value}; "
+            f"allowed: with objective={ObjectiveKind.PREFERENCES.value}"
+        )

@@ -14,7 +14,7 @@ from typing import Any
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.models.config import LATER, Format, ModelConfig, OptimizerKind, Recompute
 from trainwreck.scenarios.config.experts import EXPERT_RANGES, RoutingConfig, check_experts
-from trainwreck.scenarios.config.objectives import DecodingConfig, ObjectiveKind, check_objective
+from trainwreck.scenarios.config.objectives import DecodingConfig, ObjectiveKind, PreferencesConfig, check_objective
 
 
 class SourceKind(Enum):
@@ -35,6 +35,7 @@ class Dialect(Enum):
     CHAT = "chat"  # rows of a prompt, an answer to it and its end, then padding; the answer alone is scored
     REFRAIN = "refrain"  # rows of a verse and its refrain, which repeats it; the refrain alone is scored
     RULES = "rules"  # hardly anything but operators, and what they make of a token: needs the MLP
+    PAIRS = "pairs"  # text in plain and coarse forms of words, then pairs of a plain and a coarse answer to a prompt
 
 
 class Reduction(Enum):
@@ -215,6 +216,7 @@ class Setup:
     objective: ObjectiveKind = field(default=ObjectiveKind.NEXT_TOKEN, metadata=LATER)
     decoding: DecodingConfig = field(default_factory=DecodingConfig, metadata=LATER)
     routing: RoutingConfig = field(default_factory=RoutingConfig, metadata=LATER)
+    preferences: PreferencesConfig = field(default_factory=PreferencesConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -260,6 +262,8 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "growth.rows": (0, 2**22, True),
     "growth.share": (0, 1, True),
     "decoding.scheduled_sampling": (0, 1, True),
+    "preferences.beta": (0, 1e3, False),
+    "preferences.anchor": (0, 1e3, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),

@@ -10,6 +10,7 @@ from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import DataConfig, Dialect, Setup, SourceKind
 from trainwreck.scenarios.data.chat import Chat, Part
 from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall, rules
+from trainwreck.scenarios.data.pairs import Pairs
 from trainwreck.scenarios.data.refrain import Refrain
 from trainwreck.scenarios.data.text import Text, open_text
 
@@ -85,7 +86,7 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
 
 
 @lru_cache(maxsize=16)
-def source(key: SourceKey) -> Language | Text | Chat | Refrain:
+def source(key: SourceKey) -> Language | Text | Chat | Refrain | Pairs:
     """The source that a key names."""
     kind, dialect, seed, text = key
     if kind is SourceKind.TEXT:
@@ -94,6 +95,8 @@ def source(key: SourceKey) -> Language | Text | Chat | Refrain:
         return Chat(seed)
     if dialect is Dialect.REFRAIN:
         return Refrain(seed)
+    if dialect is Dialect.PAIRS:
+        return Pairs(seed)
     return Language(SPECS[dialect](seed))
 
 
@@ -141,7 +144,7 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
         index = epochs(seed, data.pool, steps.stop * data.rows)[steps.start * data.rows :]
         block = taken(_pool(key, seed, data.pool, context), index.reshape(len(steps), data.rows))
     else:
-        block = _block(key, seed, steps, data.rows, context)
+        block = (_pairs if setup.preferences.begun else _block)(key, seed, steps, data.rows, context)
     if data.padded:
         block = one_document(block, source(key).vocabulary)
     block = cut(block, data.longest) if data.longest else block
@@ -223,6 +226,16 @@ def _block(key: SourceKey, seed: int, steps: range, rows: int, context: int) -> 
     return from_rows(source(key).sample(seed, "train", steps, rows, context))
 
 
+@lru_cache(maxsize=64)
+def _pairs(key: SourceKey, seed: int, steps: range, rows: int, context: int) -> Batch:
+    return from_rows(_paired(key, seed, "train", steps, rows, context))
+
+
+def _paired(key: SourceKey, seed: int, stream: str, steps: range, rows: int, context: int) -> Rows:
+    found = source(key)
+    return (found.pairs if isinstance(found, Pairs) else found.sample)(seed, stream, steps, rows, context)
+
+
 @lru_cache(maxsize=16)
 def _pool_rows(key: SourceKey, seed: int, rows: int, context: int) -> Rows:
     return source(key).sample(seed, "pool", range(1), rows, context)
@@ -235,12 +248,12 @@ def _pool(key: SourceKey, seed: int, rows: int, context: int) -> Batch:
 
 @lru_cache(maxsize=16)
 def _fresh(key: SourceKey, rows: int, context: int) -> Batch:
-    return from_rows(source(key).sample(key[2], "fresh", range(1), rows, context)).at(0)
+    return from_rows(_paired(key, key[2], "fresh", range(1), rows, context)).at(0)
 
 
 @lru_cache(maxsize=16)
 def _held_out(key: SourceKey, rows: int, context: int) -> tuple[Batch, Rows]:
-    sampled = source(key).sample(key[2], "validation", range(1), rows, context)
+    sampled = _paired(key, key[2], "validation", range(1), rows, context)
     return from_rows(sampled).at(0), sampled
 
 

@@ -5,9 +5,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainwreck.evaluation.dataset.schema import DECODING, EVALUATIONS
+from trainwreck.evaluation.dataset.schema import DECODING, EVALUATIONS, OF_OBJECTIVES, PAIRED
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
+from trainwreck.scenarios.data.pairs import COARSE, GIVEN, WORDS
 from trainwreck.scenarios.data.refrain import TOKENS, VERSE
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.syntax import WIDTH, literal, value
@@ -107,6 +108,10 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         known = [n for n in ("validation_loss", *DECODING) if n != "neighbour_gap" or n in facts["signals"]]
         words = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
         return text + "DECODED = (\n" + textwrap.indent(words, "    ") + "\n)  # fmt: skip\n"
+    if facts["pairs"]:
+        text += f"WORDS, GIVEN, COARSE = {WORDS}, {GIVEN}, {COARSE}  # of words, of given tokens; a share\n"
+        text += f"PREFERRED = {literal(OF_OBJECTIVES)}\n"
+        return text + f"EVALUATED = {literal(('validation_loss', *PAIRED))}\n"
     sizes: dict[str, float] = {"CONTENT": _of_all(facts, "content"), "TOPICS": 6}
     sizes |= {"NAMES": 3, "ATTRIBUTES": 6} if facts["names"] else {}
     sizes |= {"OPERATORS": _of_all(facts, "operators")} if facts["operators"] else {}

@@ -1,6 +1,6 @@
 """How the plain program takes each signal: lines of its training loop, by the signal's name."""
 
-from trainwreck.evaluation.dataset.schema import EVALUATIONS
+from trainwreck.evaluation.dataset.schema import EVALUATIONS, OF_OBJECTIVES
 
 # What the model itself collects, a list with an entry a layer (or a head).
 SEEN = {
@@ -8,7 +8,7 @@ SEEN = {
     "attention_distance", "attention_mass_future", "attention_mass_other_document", "attention_mass_padding",
     "head_entropy",
 }  # fmt: skip
-ALWAYS = {"loss", "grad_norm", *EVALUATIONS, "layer_update_ratio"}  # taken where they come up
+ALWAYS = {"loss", "grad_norm", *EVALUATIONS, *OF_OBJECTIVES, "layer_update_ratio"}  # taken where they come up
 RANKS = {"rank_weight_hash", "rank_batch_hash"}
 TIMES = {"step_seconds", "tokens_per_second"}
 

@@ -47,6 +47,7 @@ class Program:
     objective: ObjectiveKind
     scheduled_sampling: bool  # training reads some tokens of the model's own
     flush: bool  # nothing is cached from one evaluation to the next
+    pairs: bool  # training is on pairs of answers, against a reference
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,7 @@ def program(
         objective=setup.objective,
         scheduled_sampling=setup.decoding.scheduled_sampling > 0,
         flush=setup.decoding.flush,
+        pairs=setup.preferences.begun,
     )
 
 

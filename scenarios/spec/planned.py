@@ -8,6 +8,7 @@ import numpy as np
 from trainwreck.kernels.random import generator
 from trainwreck.models.parameters import LORA_A, LORA_B, Layout
 from trainwreck.models.parametrization import Updates
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import At, Setting, Stream, UpdateEdit
@@ -15,6 +16,8 @@ from trainwreck.scenarios.spec.scenario import MidRun
 
 GROWTH = MidRun(0.35, 0.5)  # when a token table grows
 ADAPTERS = MidRun(0.3, 0.45)  # when adapters are put on, and the rest is frozen
+
+PREFERENCES = MidRun(0.35, 0.4)  # when pairs of answers take the place of text
 
 
 def growth_step(seed: int, steps: int) -> int:
@@ -25,6 +28,11 @@ def growth_step(seed: int, steps: int) -> int:
 def adapter_step(seed: int, steps: int) -> int:
     """The first step with adapters: the same in every run of a seed."""
     return ADAPTERS.step(seed, steps, "adapters")
+
+
+def preferences_step(seed: int, steps: int) -> int:
+    """The first step on pairs of answers: the same in every run of a seed."""
+    return PREFERENCES.step(seed, steps, "preferences")
 
 
 def planned(setup: Setup, seed: int) -> tuple[At, ...]:
@@ -40,6 +48,8 @@ def planned(setup: Setup, seed: int) -> tuple[At, ...]:
             At(step, Setting("data.language_seed", setup.adapters.language_seed)),
             At(step, UpdateEdit(adapters_alone)),
         ]
+    if setup.objective is ObjectiveKind.PREFERENCES and not setup.preferences.begun:
+        found.append(At(preferences_step(seed, setup.steps), Setting("preferences.begun", True)))
     return tuple(found)
 
 

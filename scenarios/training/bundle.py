@@ -92,6 +92,7 @@ class Bundle:
         self.carried = self._carried(states)
         self.average = self._average(states)
         self.cached = self._cached(states)
+        self.reference = self._reference(states)
         self.running = self._running(states)
         self.float8 = self._float8(states)
         self.average_decay = _per_run([s.setup.evaluation.average for s in self.segments], self.flat)
@@ -111,6 +112,8 @@ class Bundle:
         self.balance_loss = _per_run([r.balance_loss for r in routing], self.flat)
         self.balance_blind = torch.tensor([r.balance_axis is BalanceAxis.EXPERTS for r in routing], device=place.device)
         self.router_z_loss = _per_run([r.router_z_loss for r in routing], self.flat)
+        self.beta = _per_run([s.setup.preferences.beta for s in self.segments], self.flat)
+        self.anchor = _per_run([s.setup.preferences.anchor for s in self.segments], self.flat)
         self.smoothing = _per_run([s.setup.label_smoothing for s in self.segments], self.flat)
         self.log_objective = torch.tensor([s.setup.log_objective for s in self.segments], device=place.device)
         self.tables = _tables(self.segments, self.flat)
@@ -141,6 +144,8 @@ class Bundle:
             names["average"] = self.average
         if self.cached is not None:
             names["cached"] = self.cached
+        if self.reference is not None:
+            names["reference"] = self.reference
         if self.running is not None:
             names["running"] = self.running.moments_NS2D
         if self.float8 is not None:
@@ -253,6 +258,12 @@ class Bundle:
         if self.program.flush:
             return None
         return _stacked([s.get("cached", s["parameters"]) for s in states], self.device)
+
+    def _reference(self, states: list[State]) -> Tensor | None:
+        """The weights, [N, P], that runs had when pairs began, where they have."""
+        if not self.program.pairs:
+            return None
+        return _stacked([s.get("reference", s["parameters"]) for s in states], self.device)
 
     def _running(self, states: list[State]) -> RunningMoments | None:
         """What a BatchNorm keeps; it begins as mean 0 and variance 1."""

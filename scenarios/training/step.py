@@ -62,6 +62,7 @@ def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
                     flat=bundle.computing(),
                     probe=probe,
                     rank_grad_norm=own_norm,
+                    signals=losses.signals,
                     ends_NM=_ends(bundle.program.end, block.inputs[index], block.targets[index]),
                 )
             )

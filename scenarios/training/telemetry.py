@@ -3,13 +3,14 @@
 Nothing here asks the device for a value: a step writes one row of a preallocated buffer.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trainwreck.evaluation.dataset.schema import BUCKETS, EVALUATIONS, SIGNALS, Axis
+from trainwreck.evaluation.dataset.schema import BUCKETS, EVALUATIONS, OF_OBJECTIVES, SIGNALS, Axis
 from trainwreck.kernels.cross_entropy import bucket_losses
 from trainwreck.kernels.norms import segment_statistics
 from trainwreck.kernels.random import generator, sent
@@ -67,6 +68,7 @@ class StepFacts:
     probe: Probe
     rank_grad_norm: Tensor | None = None  # where there are several ranks
     ends_NM: Tensor | None = None  # of rows with answers: whether the target is an answer's end
+    signals: Mapping[str, Tensor] = field(default_factory=dict)  # of the run's objective, by name
 
 
 class Recorder:
@@ -111,6 +113,8 @@ class Recorder:
             values.update(rank_weight_hash=nothing, rank_grad_norm=nothing)
         else:
             values.update(rank_weight_hash=weight_hash(facts.flat), rank_grad_norm=facts.rank_grad_norm)
+        missing = torch.full_like(facts.loss, torch.nan)
+        values.update({name: facts.signals.get(name, missing) for name in OF_OBJECTIVES})
         values["adapter_norm"] = adapter_norm(facts.flat, self.plan)
         values["end_probability"] = end_probability(facts.nll_NM, facts.ends_NM)
         values.update(facts.probe.reduce())

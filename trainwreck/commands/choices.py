@@ -35,6 +35,7 @@ FAMILIES = (
     "distributed",
     "fine-tuning",
     "decoding",
+    "preferences",
     "components",
     "logging",
     "look-alikes",

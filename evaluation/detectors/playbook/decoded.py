@@ -1,4 +1,4 @@
-"""What the latest evaluation says of tokens that a model wrote by itself; NaN in rows without one."""
+"""What the latest row says of runs of other objectives; NaN where it has nothing of theirs."""
 
 import math
 
@@ -7,7 +7,7 @@ from trainwreck.evaluation.detectors.streaming import number
 
 
 class Decoded:
-    """Losses over that on given tokens, in nats, and what the cache and the rows beside do to a token's chances."""
+    """Of tokens that a model wrote: losses over that on given ones, and what cache and rows beside do; nats."""
 
     def __init__(self) -> None:
         self.first = self.early = self.late = self.cache = self.beside = math.nan
@@ -20,3 +20,15 @@ class Decoded:
         self.late = number(row.get("free_late_loss")) - forced
         self.cache = number(row.get("cache_gap"))
         self.beside = number(row.get("neighbour_gap"))
+
+
+class Preferred:
+    """Of pairs of answers: the loss, and log-probabilities over the reference's, in nats."""
+
+    def __init__(self) -> None:
+        self.loss = self.margin = self.chosen = math.nan
+
+    def see(self, row: Row) -> None:
+        """Take in a row, whatever it holds."""
+        self.loss, self.margin = number(row.get("dpo_loss")), number(row.get("margin"))
+        self.chosen = number(row.get("chosen_logp"))

@@ -10,6 +10,7 @@ from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.fact_rules import FACT_RULES
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
 from trainwreck.evaluation.detectors.playbook.log_rules import LOG_RULES
+from trainwreck.evaluation.detectors.playbook.preference_rules import PREFERENCE_RULES
 from trainwreck.evaluation.detectors.playbook.rules import (
     ADAPTERS,
     CACHES,
@@ -21,13 +22,14 @@ from trainwreck.evaluation.detectors.playbook.rules import (
     INSTABILITY,
     LOGS,
     MASKS,
+    PAIRS,
     SYMPTOMS,
     TRAINING,
     Seen,
 )
 from trainwreck.evaluation.detectors.registry import register
 
-RULES = (*LOG_RULES, *DECODING_RULES, *FACT_RULES, *CURVE_RULES)
+RULES = (*LOG_RULES, *DECODING_RULES, *PREFERENCE_RULES, *FACT_RULES, *CURVE_RULES)
 READ = tuple(dict.fromkeys(name for rule in RULES for name in rule.reads))
 
 
@@ -49,6 +51,7 @@ class Playbook(Detector):
     rule = f"an ordered list of {len(RULES)} rules that debugging guides teach, each naming a cause"
     source = "; ".join((
         CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, GRADIENTS, ADAPTERS, FLOAT8, CACHES, EXPOSURE,
+        PAIRS,
     ))  # fmt: skip
     blind_spots = (
         "Causes without a rule; faults that leave a lower or slower curve of the usual shape, since it knows no "
@@ -63,7 +66,7 @@ class Playbook(Detector):
         "attention_mass_self", "attention_mass_future", "attention_mass_other_document", "attention_mass_padding",
         "attention_distance", "age_loss", "position_loss", "rank_batch_hash", "rank_weight_hash", "scored_tokens",
         "end_probability", "adapter_norm", "float8_saturated", "forced_loss", "free_first_loss", "free_early_loss",
-        "free_late_loss", "cache_gap", "neighbour_gap",
+        "free_late_loss", "cache_gap", "neighbour_gap", "dpo_loss", "margin", "chosen_logp",
     )  # fmt: skip
 
     def reset(self, context: Context | None) -> None:
@@ -78,6 +81,7 @@ class Playbook(Detector):
         self.seen.facts.see(row)
         self.seen.log.see(row)
         self.seen.decoded.see(row)
+        self.seen.preferred.see(row)
         self.row += 1
         logged = {name for name in READ if row.get(name) is not None}
         for i, rule in enumerate(RULES):

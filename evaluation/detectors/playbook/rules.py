@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trainwreck.evaluation.detectors.playbook.bookkeeping import Bookkeeping
-from trainwreck.evaluation.detectors.playbook.decoded import Decoded
+from trainwreck.evaluation.detectors.playbook.decoded import Decoded, Preferred
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
 
@@ -19,6 +19,7 @@ GRADIENTS = "threads on losses whose gradient is not theirs (linkedin/Liger-Kern
 ADAPTERS = "threads on adapters without a gradient (huggingface/peft#1142)"
 FLOAT8 = "threads on scales of float8 (NVIDIA/TransformerEngine#567, #982)"
 CACHES = "threads on caches of keys and values (vllm-project/vllm#9744, tenstorrent/tt-xla#3899, skyzh/tiny-llm#46)"
+PAIRS = "threads on pairs of answers (Yifan-Song793/ETO#14, huggingface/trl#800)"
 EXPOSURE = "Bengio et al. 2015, Scheduled sampling"
 
 STRONGEST = 100.0
@@ -32,6 +33,7 @@ class Seen:
     facts: Integrity
     log: Bookkeeping
     decoded: Decoded = field(default_factory=Decoded)
+    preferred: Preferred = field(default_factory=Preferred)
 
 
 @dataclass(frozen=True)

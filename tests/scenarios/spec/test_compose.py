@@ -81,6 +81,8 @@ def test_every_range_holds_at_both_ends(path):
         setup = replaced(setup, objective=ObjectiveKind.DECODING, data__dialect=Dialect.REFRAIN)
     if path.startswith("routing."):
         setup = replaced(setup, model__experts=16)
+    if path.startswith("preferences."):
+        setup = replaced(setup, objective=ObjectiveKind.PREFERENCES, data__dialect=Dialect.PAIRS)
     below = kind(low - 1) if inclusive else kind(low)
     for value in (below, kind(high * 2 + 1)):
         with pytest.raises(InputError) as refusal:

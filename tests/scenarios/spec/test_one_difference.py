@@ -23,6 +23,7 @@ ALONE = {
         "labels_one_class labels_shifted sequence_length_explosion sequences_truncated shuffle_correlated "
         "token_to_empty tokenizer_mismatch unshuffled_epochs validation_leak vocabulary_drift catastrophic_forgetting "
         "eos_masked_as_padding grad_accumulation_token_mean prompt_scored targets_all_masked "
+        "dpo_stuck_at_log2 benign_hard_pairs "
         "benign_batch_ramp benign_bimodal_loss benign_curriculum benign_huge_transient benign_late_drop "
         "benign_length_ramp benign_mixture_change benign_single_spike benign_spike_recovers"
     ),
@@ -71,6 +72,7 @@ ALONE = {
     "parametrization.shift_NP": "norm_bias_shifted",
     "precision.second_moments": "fp16_adam_state",
     "precision.weights": "bf16_weight_rounding",
+    "preferences.anchor": "dpo_chosen_falls",
     "reduction": "loss_wrong_reduction",
     "routing.balance_axis": "moe_balance_loss_blind",
     "routing.balance_loss": "moe_router_collapse",

@@ -6,6 +6,7 @@ import pytest
 from trainwreck.scenarios.config.sizes import healthy
 from trainwreck.scenarios.data.batches import training_block
 from trainwreck.scenarios.spec.faults import Clock, FaultKind
+from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.registry import scenarios
 from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.training.loop import train
@@ -114,7 +115,9 @@ def test_the_onset_is_the_first_damaged_batch_whatever_is_drawn(name):
             if any(isinstance(at.change, Clock) for at in job.changes):
                 continue  # late batches, but the same
             for s in range(max(0, step - 1), step + 1):
-                same = equal_batches(job.batches(range(s, s + 1)), training_block(job.setup, job.seed, range(s, s + 1)))
+                planned = Job("", job.seed, job.setup).segment(s).setup  # pairs may have taken the place of text
+                own = training_block(planned, job.seed, range(s, s + 1))
+                same = equal_batches(job.batches(range(s, s + 1)), own)
                 assert same == (s < step)
 
 

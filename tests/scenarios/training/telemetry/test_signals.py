@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.evaluation.dataset.schema import BUCKETS, DECODING, EXPERTS, SIGNALS, Axis
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, BUCKETS, SIGNALS, Axis
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.data.batches import fresh, training_block, validation
@@ -176,10 +176,7 @@ def case(request, tiny, make_job, plain):
             **by_row(step),
             **attention(step, t),
             "rank_batch_hash": hash_of(batch.inputs), "rank_weight_hash": [math.nan], "rank_grad_norm": [math.nan],
-            "scored_tokens": math.nan, "end_probability": math.nan,
-            "adapter_norm": math.nan,
-            "float8_saturated": math.nan, "float8_flushed": math.nan,
-            **dict.fromkeys((*EXPERTS, *DECODING), math.nan),
+            **dict.fromkeys(ADDED_SIGNALS, math.nan),
         })  # fmt: skip
         good += 1
         scale, good = (2 * scale, 0) if good == 2 else (scale, good)
