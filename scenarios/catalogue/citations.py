@@ -49,3 +49,7 @@ OLLAMA_14912 = "ollama/ollama#14912, rotating KV cache where the window wraps"
 TT_XLA_3899 = "tenstorrent/tt-xla#3899, served models share state of the KV cache between sessions"
 VLLM_39146 = "vllm-project/vllm#39146, KV block corruption in the base scheduler"
 SCHEDULED_SAMPLING = 'Bengio et al. 2015, "Scheduled sampling for sequence prediction with recurrent neural networks"'
+MASKED_DIFFUSION = 'Sahoo et al. 2024, "Simple and effective masked diffusion language models"'
+MIN_SNR = 'Hang et al. 2023, "Efficient diffusion training via min-SNR weighting strategy"'
+FLAWED_SCHEDULES = 'Lin et al. 2024, "Common diffusion noise schedules and sample steps are flawed"'
+DDPM = 'Ho et al. 2020, "Denoising diffusion probabilistic models"'

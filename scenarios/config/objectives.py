@@ -14,6 +14,7 @@ class ObjectiveKind(Enum):
 
     NEXT_TOKEN = "next_token"  # the next token of given rows
     DECODING = "decoding"  # rows that the model goes on with by itself
+    DIFFUSION = "diffusion"  # tokens that are masked, as many as a timestep says
 
 
 @dataclass(kw_only=True)
@@ -29,9 +30,23 @@ class DecodingConfig:
     flush: bool = True
 
 
-SECTIONS = {ObjectiveKind.DECODING: "decoding"}  # of a setup, each of one objective
+@dataclass(kw_only=True)
+class DiffusionConfig:
+    """Tokens masked by a noise schedule, to be told from those that are left: masked diffusion.
+
+    At timestep t, from 0 to 1, the share t * noisiest of a row's tokens is masked in training; held-out rows and
+    samples have all timesteps up to the mask on every token. emphasis: a row counts (1 + emphasis) * t ** emphasis times
+    in the training loss; 0 is the evidence bound, in which every timestep counts alike.
+    """
+
+    noisiest: float = 1.0
+    emphasis: float = 0.0
+
+
+SECTIONS = {ObjectiveKind.DECODING: "decoding", ObjectiveKind.DIFFUSION: "diffusion"}  # each of one objective
 # What a run has to be to decode, by setting: the cache knows no other.
-DECODES = {
+DECODES: dict[str, tuple[Any, ...]] = {
+    "model.causal": (True,),
     "data.dialect": ("refrain",),
     "model.norm": ("layer", "rms"),
     "model.attention": ("reference",),
@@ -40,6 +55,21 @@ DECODES = {
     "distributed.ranks": (1,),
     "growth.rows": (0,),
     "adapters.rank": (0,),
+}
+# What a run has to be to fill masks in: the mask is the last row of the token table, and samples are held against the
+# language's own steps.
+DENOISES: dict[str, tuple[Any, ...]] = {
+    "model.causal": (False,),
+    "data.source": ("language",),
+    "data.dialect": ("walk",),
+    "data.padding_every": (0,),
+    "growth.rows": (0,),
+    "adapters.rank": (0,),
+}
+ALLOWED = {
+    ObjectiveKind.NEXT_TOKEN: {"model.causal": (True,)},
+    ObjectiveKind.DECODING: DECODES,
+    ObjectiveKind.DIFFUSION: DENOISES,
 }
 
 
@@ -57,9 +87,7 @@ def check_objective(setup: Any) -> None:
                     f"{name}.{item.name}: {value!r} is not allowed with objective={kind.value}, which has {has}; "
                     f"allowed: {item.default!r}, or objective={owner.value}"
                 )
-    if kind is not ObjectiveKind.DECODING:
-        return
-    for path, allowed in DECODES.items():
+    for path, allowed in ALLOWED[kind].items():
         value = attrgetter(path)(setup)
         value = value.value if isinstance(value, Enum) else value
         if value not in allowed:

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.models.config import LATER, Format, ModelConfig, OptimizerKind, Recompute
-from trainwreck.scenarios.config.objectives import DecodingConfig, ObjectiveKind, check_objective
+from trainwreck.scenarios.config.objectives import DecodingConfig, DiffusionConfig, ObjectiveKind, check_objective
 
 
 class SourceKind(Enum):
@@ -32,6 +32,7 @@ class Dialect(Enum):
     ECHO = "echo"  # a chain with triggers that copy the token three back: needs attention, learnt soon
     FAR_ECHO = "far_echo"  # triggers that copy the token two or sixteen back, in documents of 33 tokens
     CHAT = "chat"  # rows of a prompt, an answer to it and its end, then padding; the answer alone is scored
+    WALK = "walk"  # a chain whose next token depends on the one before alone, in documents of 17 tokens
     REFRAIN = "refrain"  # rows of a verse and its refrain, which repeats it; the refrain alone is scored
 
 
@@ -212,6 +213,7 @@ class Setup:
     adapters: AdapterConfig = field(default_factory=AdapterConfig, metadata=LATER)
     objective: ObjectiveKind = field(default=ObjectiveKind.NEXT_TOKEN, metadata=LATER)
     decoding: DecodingConfig = field(default_factory=DecodingConfig, metadata=LATER)
+    diffusion: DiffusionConfig = field(default_factory=DiffusionConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -257,6 +259,8 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "growth.rows": (0, 2**22, True),
     "growth.share": (0, 1, True),
     "decoding.scheduled_sampling": (0, 1, True),
+    "diffusion.noisiest": (0, 1, False),
+    "diffusion.emphasis": (0, 100, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),

@@ -35,6 +35,7 @@ FAMILIES = (
     "distributed",
     "fine-tuning",
     "decoding",
+    "diffusion",
     "components",
     "logging",
     "look-alikes",
