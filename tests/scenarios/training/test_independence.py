@@ -37,6 +37,7 @@ CASES = {
     "BatchNorm": {"model.norm": Norm.BATCH},
     "SGD": {"optimizer.kind": OptimizerKind.SGD, "optimizer.lr": 0.1},
     "coupled, clipped updates": {"optimizer.coupled": True, "optimizer.update_clip": 0.5},
+    "Muon": {"optimizer.kind": OptimizerKind.MUON, "optimizer.lr": 0.02},
     "SwiGLU, RMSNorm, qk-norm": {"model.activation": Activation.SWIGLU, "model.norm": Norm.RMS, "model.qk_norm": True},
 }  # fmt: skip
 
