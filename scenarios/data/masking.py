@@ -17,6 +17,8 @@ import numpy as np
 
 from trainwreck.kernels.random import generator
 
+SAMPLING_STEPS = 32  # of the reverse process: a token at each, in rows of as many
+
 
 def timesteps(seed: int, step: int, rows: int) -> np.ndarray:
     """The timestep of each row of a step, from 0 to 1, [B]: spread evenly from one draw (Kingma et al. 2021)."""

@@ -41,6 +41,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
 
     specs = _languages(program)
     decoding = program.base.objective is ObjectiveKind.DECODING
+    diffusion = program.base.objective is ObjectiveKind.DIFFUSION
     triggers, names, operators = (
         any(getattr(s, p) > 0 for s in specs.values()) for p in ("p_trigger", "p_name", "p_operator")
     )
@@ -73,6 +74,10 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "chat": Dialect.CHAT.value in specs,
         "refrain": program.base.data.dialect is Dialect.REFRAIN,
         "decoding": decoding,
+        "diffusion": diffusion,
+        "noisiest": some("noisiest", 1.0),
+        "emphasis": some("emphasis", 0.0),
+        "bidirectional": some("causal", True),
         "keeps_cache": "flush" in varied,
         "cache_slots": "cache_slots" in varied,
         "cache_places": "cache_places" in varied,

@@ -5,9 +5,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainwreck.evaluation.dataset.schema import DECODING, EVALUATIONS
+from trainwreck.evaluation.dataset.schema import DECODING, DENOISING, EVALUATIONS
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
+from trainwreck.scenarios.data.masking import SAMPLING_STEPS
 from trainwreck.scenarios.data.refrain import TOKENS, VERSE
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.syntax import WIDTH, literal, value
@@ -107,7 +108,17 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         known = [n for n in ("validation_loss", *DECODING) if n != "neighbour_gap" or n in facts["signals"]]
         words = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
         return text + "DECODED = (\n" + textwrap.indent(words, "    ") + "\n)  # fmt: skip\n"
-    sizes: dict[str, float] = {"CONTENT": 28, "TOPICS": 6}
+    if facts["diffusion"]:
+        known = ["validation_loss", *(n for n in DENOISING if n != "sample_violations" or n in facts["signals"])]
+        text += f"SAMPLING_STEPS = {SAMPLING_STEPS}\n" if "sample_violations" in known else ""
+        words = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
+        text += "DENOISED = (\n" + textwrap.indent(words, "    ") + "\n)  # fmt: skip\n"
+    content = {spec.content for spec in facts["specs"].values()}
+    if len(content) > 1:
+        raise NotPlainError(
+            "reproducer: dialects with different numbers of content tokens are not in the plain program"
+        )
+    sizes: dict[str, float] = {"CONTENT": content.pop(), "TOPICS": 6}
     sizes |= {"NAMES": 3, "ATTRIBUTES": 6} if facts["names"] else {}
     sizes |= {"OPERATORS": 8} if facts["operators"] else {}
     sizes |= {"NOISE": 0.05} if facts["structures"] or facts["chat"] else {}

@@ -26,7 +26,11 @@ def text(program: Program) -> str:
     if entry.has_signature:
         harvest.function(type(entry).signature, {"self": entry})
     known = facts.gathered(program, places) | places | {"wide": max(15, len(f"  faulty {entry.telling}"))}
-    more = [name for name, there in (("decode", known["decoding"]), ("ranks", known["ranks"])) if there]
+    more = [
+        name
+        for name, there in (("decode", known["decoding"]), ("diffuse", known["diffusion"]), ("ranks", known["ranks"]))
+        if there
+    ]
     names = ("data", "model", "train", *more, "main")
     parts = [_environment().get_template(f"{name}.py.jinja").render(known) for name in names]
     constants = "".join(f"{name} = {value}\n" for name, value in harvest.constants.items())

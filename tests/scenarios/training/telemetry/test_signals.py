@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.evaluation.dataset.schema import BUCKETS, DECODING, SIGNALS, Axis
+from trainwreck.evaluation.dataset.schema import BUCKETS, DECODING, DENOISING, SIGNALS, Axis
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.data.batches import fresh, training_block, validation
@@ -179,7 +179,7 @@ def case(request, tiny, make_job, plain):
             "scored_tokens": math.nan, "end_probability": math.nan,
             "adapter_norm": math.nan,
             "float8_saturated": math.nan, "float8_flushed": math.nan,
-            **dict.fromkeys(DECODING, math.nan),
+            **dict.fromkeys(DECODING + DENOISING, math.nan),
         })  # fmt: skip
         good += 1
         scale, good = (2 * scale, 0) if good == 2 else (scale, good)
