@@ -51,5 +51,4 @@ VLLM_39146 = "vllm-project/vllm#39146, KV block corruption in the base scheduler
 SCHEDULED_SAMPLING = 'Bengio et al. 2015, "Scheduled sampling for sequence prediction with recurrent neural networks"'
 MASKED_DIFFUSION = 'Sahoo et al. 2024, "Simple and effective masked diffusion language models"'
 MIN_SNR = 'Hang et al. 2023, "Efficient diffusion training via min-SNR weighting strategy"'
-FLAWED_SCHEDULES = 'Lin et al. 2024, "Common diffusion noise schedules and sample steps are flawed"'
 DDPM = 'Ho et al. 2020, "Denoising diffusion probabilistic models"'

@@ -34,12 +34,10 @@ class DecodingConfig:
 class DiffusionConfig:
     """Tokens masked by a noise schedule, to be told from those that are left: masked diffusion.
 
-    At timestep t, from 0 to 1, the share t * noisiest of a row's tokens is masked in training; held-out rows and
-    samples have all timesteps, up to a mask on every token. emphasis: a row counts (1 + emphasis) * t ** emphasis times
-    in training; 0 is the evidence bound, in which every timestep counts alike.
+    At timestep t, from 0 to 1, the share t of a row's tokens is masked. emphasis: a row counts (1 + emphasis) * t **
+    emphasis times in training; 0 is the evidence bound, in which every timestep counts alike. Held-out rows have that.
     """
 
-    noisiest: float = 1.0
     emphasis: float = 0.0
 
 

@@ -259,7 +259,6 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "growth.rows": (0, 2**22, True),
     "growth.share": (0, 1, True),
     "decoding.scheduled_sampling": (0, 1, True),
-    "diffusion.noisiest": (0, 1, False),
     "diffusion.emphasis": (0, 100, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),

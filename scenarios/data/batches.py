@@ -172,7 +172,7 @@ def noised(block: Batch, setup: Setup, seed: int, steps: range) -> Batch:
     times = np.stack([timesteps(seed, step, rows) for step in steps])
     draws = np.stack([generator(seed, "masks", step).random(block.inputs.shape[1:]) for step in steps])
     emphasis = setup.diffusion.emphasis
-    return masked(block, setup, times * setup.diffusion.noisiest, draws, (1 + emphasis) * times**emphasis)
+    return masked(block, setup, times, draws, (1 + emphasis) * times**emphasis)
 
 
 def masked(batch: Batch, setup: Setup, share: np.ndarray, draws: np.ndarray, factor: np.ndarray) -> Batch:

@@ -75,7 +75,6 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "refrain": program.base.data.dialect is Dialect.REFRAIN,
         "decoding": decoding,
         "diffusion": diffusion,
-        "noisiest": some("noisiest", 1.0),
         "emphasis": some("emphasis", 0.0),
         "bidirectional": some("causal", True),
         "keeps_cache": "flush" in varied,

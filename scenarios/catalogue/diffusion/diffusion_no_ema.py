@@ -34,7 +34,7 @@ class DiffusionNoEma(Scenario):
     telling = "validation_loss"
     onset = MidRun(0.3, 0.45)
     cure_after = 25
-    tolerance = 0.06
+    tolerance = 0.03  # the twin has the same weights: what is left is the evaluation alone
 
     def base(self, setup: Setup) -> Setup:
         return bases.denoiser(setup)

@@ -38,7 +38,6 @@ REFUSED = {
     "growth.rows": (-1, 2**22 + 1, None),
     "growth.share": (-0.1, 1.1, None, NAN),
     "decoding.scheduled_sampling": (-0.1, 1.1, None, NAN),
-    "diffusion.noisiest": (0, -0.1, 1.1, None, NAN),
     "diffusion.emphasis": (-0.1, 101, None, NAN),
     "data.rows": (0, -4, 10**5 + 1, None),
     "data.language_seed": (-1, 2**62 + 1, None),

@@ -31,7 +31,6 @@ ALONE = {
     "decoding.flush": "kv_cache_stale",
     "decoding.scheduled_sampling": "teacher_forcing_mismatch",
     "diffusion.emphasis": "diffusion_timestep_imbalance benign_timestep_weights",
-    "diffusion.noisiest": "diffusion_schedule_mismatch",
     "dropout": "dropout_too_high eval_mode_in_training benign_dropout_gap",
     "evaluation.average": "ema_misused diffusion_no_ema",
     "evaluation.dropout": "dropout_on_at_eval",

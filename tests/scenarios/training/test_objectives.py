@@ -37,7 +37,7 @@ def setup():
     ("path", "value", "default"),
     [
         ("decoding.scheduled_sampling", 0.3, 0.0), ("decoding.flush", False, True),
-        ("diffusion.noisiest", 0.5, 1.0), ("diffusion.emphasis", 2.0, 0.0),
+        ("diffusion.emphasis", 2.0, 0.0),
     ],
 )  # fmt: skip
 def test_settings_of_another_objective_are_refused_and_the_way_out_is_named(path, value, default, tiny):
