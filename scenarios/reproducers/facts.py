@@ -9,6 +9,7 @@ from trainwreck.scenarios.config.settings import Dialect
 from trainwreck.scenarios.data.batches import PADDING, SHORT, SPECS
 from trainwreck.scenarios.data.chat import Chat
 from trainwreck.scenarios.data.language import LanguageSpec
+from trainwreck.scenarios.data.masking import SAMPLING_STEPS
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.values import NotPlainError
 from trainwreck.scenarios.spec.proofs import recorded
@@ -75,6 +76,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "refrain": program.base.data.dialect is Dialect.REFRAIN,
         "decoding": decoding,
         "diffusion": diffusion,
+        "sampling_steps": SAMPLING_STEPS,
         "emphasis": some("emphasis", 0.0),
         "bidirectional": some("causal", True),
         "keeps_cache": "flush" in varied,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from trainwreck.evaluation.dataset.schema import DECODING, DENOISING, EVALUATIONS
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
-from trainwreck.scenarios.data.masking import SAMPLING_STEPS
 from trainwreck.scenarios.data.refrain import TOKENS, VERSE
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.syntax import WIDTH, literal, value
@@ -110,9 +109,7 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         return text + "DECODED = (\n" + textwrap.indent(words, "    ") + "\n)  # fmt: skip\n"
     if facts["diffusion"]:
         known = ["validation_loss", *(n for n in DENOISING if n != "sample_violations" or n in facts["signals"])]
-        text += f"SAMPLING_STEPS = {SAMPLING_STEPS}\n" if "sample_violations" in known else ""
-        words = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
-        text += "DENOISED = (\n" + textwrap.indent(words, "    ") + "\n)  # fmt: skip\n"
+        text += f"DENOISED = ({', '.join(map(literal, known))})\n"
     content = {spec.content for spec in facts["specs"].values()}
     if len(content) > 1:
         raise NotPlainError(

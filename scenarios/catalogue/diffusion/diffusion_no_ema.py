@@ -44,8 +44,8 @@ class DiffusionNoEma(Scenario):
         return [Setting("evaluation.average", 0.0)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:
-        at = np.flatnonzero(run.evaluated[: len(healthy)] & healthy.evaluated[: len(run)])
-        at = at[at >= onset]
+        n = min(len(run), len(healthy))
+        at = onset + np.flatnonzero(np.isfinite(run["validation_loss"][onset:n] + healthy["validation_loss"][onset:n]))
         own, usual = run["validation_loss"][at], healthy["validation_loss"][at]
         return {
             "from the onset on the loss that is evaluated is that of the weights themselves": bool(

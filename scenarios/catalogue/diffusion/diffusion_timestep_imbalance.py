@@ -1,9 +1,8 @@
 """The noisiest timesteps dominate the loss of a diffusion model.
 
-Failure: Samples get worse while training goes on. Losses by timestep drift apart: that of nearly clean rows rises most.
-Mechanism: A model has one set of weights for all timesteps. Where the noisiest have nearly all of the loss, updates
-    serve them alone; what tells a token from its neighbours, which only cleaner rows need, is overwritten. A batch is
-    then worth a few of its rows, and its gradient is as noisy as theirs.
+Failure: Samples get worse in training. Losses by timestep drift apart: that of nearly clean rows rises most.
+Mechanism: Where the noisiest timesteps have nearly all of the loss, updates serve them alone, and what cleaner rows
+    need is overwritten. A batch is then worth a few of its rows, and its gradient is as noisy as theirs.
 Injection: From the onset on a row at timestep t counts (1 + emphasis) t ^ emphasis times in the training loss. How
     timesteps are drawn stays. At 20 the upper tenth of them has nine tenths of the weight.
 Also seen: The training loss jumps at the onset, since noisy rows cost more; it is on another scale from then on.
