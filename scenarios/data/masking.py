@@ -38,10 +38,11 @@ def masks(documents: np.ndarray, share: np.ndarray, draws: np.ndarray) -> np.nda
     may = scored(documents)
     count = np.clip(np.ceil(share * may.sum(-1)), 1, None)
     order = np.where(may, draws, 2.0).argsort(-1, kind="stable").argsort(-1, kind="stable")
-    return may & (order < count[..., None])
+    masked: np.ndarray = may & (order < count[..., None])
+    return masked
 
 
 def weights(masked: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """Weights of the tokens in a batch's loss, float32 [..., B, T]: of a row its factor, shared by its masked ones."""
-    spread = masked * (factor / np.maximum(masked.sum(-1), 1))[..., None]
+    spread: np.ndarray = masked * (factor / np.maximum(masked.sum(-1), 1))[..., None]
     return spread.astype(np.float32)

@@ -63,10 +63,10 @@ def sample(bundle: Bundle, step: int) -> Tensor:
     tokens = torch.where(open_NBT, bundle.setup.model.vocab_size - 1, inputs)
     model = evaluated(bundle, step)
     for now in range(SAMPLING_STEPS):
-        said = gpt.forward(model, tokens, documents)
-        said[..., -1] = -torch.inf  # no token is a mask
-        told = drawn(said, draws[:, 1].flatten(1)).view(n, b, t)
-        tokens = torch.where(open_NBT & (turn == now), told, tokens)
+        logits = gpt.forward(model, tokens, documents)
+        logits[..., -1] = -torch.inf  # no token is a mask
+        revealed = drawn(logits, draws[:, 1].flatten(1)).view(n, b, t)
+        tokens = torch.where(open_NBT & (turn == now), revealed, tokens)
     return tokens
 
 
