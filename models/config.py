@@ -121,13 +121,14 @@ CAPACITY = 0.25, 64.0  # with less three tokens in four are dropped, and more
 
 @dataclass(kw_only=True)
 class ModelConfig:
-    """A decoder-only transformer (GPT).
+    """A decoder-only transformer (GPT), or one that reads to both sides.
 
     vocab_size counts the rows of the token table, which may be more than the source's tokens, as
     tables are padded in practice. residual_gain multiplies the shortcut (DeepNorm, Wang et al.
     2022, uses (2 * layers) ** 0.25 with Post-LN). attention names a variant of kernels.attention.
     tied: the head's weights are the token table (Press and Wolf 2017), one parameter, which starts and is updated as
     the table is: without weight decay, and by AdamW under Muon.
+    causal: a token sees itself and those before it; without, all of its document.
     lora_rank: of the adapters on every matrix of the layers, 0 for none. With them a matrix W computes as
     W + (lora_alpha / lora_rank) A B, where B starts at 0 (LoRA, Hu et al. 2021).
     experts: of every layer, in the place of its MLP; 0 for an MLP. Each is an MLP of expert_units, and a router sends a
@@ -152,6 +153,7 @@ class ModelConfig:
     rope_base: float = 10000.0
     positions: Positions = field(default=Positions.ROTARY, metadata=LATER)
     tied: bool = field(default=False, metadata=LATER)
+    causal: bool = field(default=True, metadata=LATER)
     recompute: Recompute = field(default=Recompute.NONE, metadata=LATER)
     attention: str = "reference"
     lora_rank: int = field(default=0, metadata=LATER)

@@ -60,6 +60,8 @@ def orthogonal_updates(momentum_NP: Tensor, matrix: Matrix) -> Tensor:
     """The direction in which Muon moves a matrix, [N, rows * columns * parts], of root mean square `UPDATE_RMS`."""
     n = len(momentum_NP)
     part = momentum_NP[:, matrix.start : matrix.stop].view(n, matrix.rows, matrix.parts, matrix.columns)
-    made = orthogonal(part.transpose(1, 2).reshape(n * matrix.parts, matrix.rows, matrix.columns))
+    # Of a run alone the reshaped one is a view, whose norm would be summed in another order than that of a copy.
+    stacked = part.transpose(1, 2).reshape(n * matrix.parts, matrix.rows, matrix.columns).contiguous()
+    made = orthogonal(stacked)
     scaled = made * (UPDATE_RMS * math.sqrt(max(matrix.rows, matrix.columns)))
     return scaled.view(n, matrix.parts, matrix.rows, matrix.columns).transpose(1, 2).flatten(1)

@@ -57,16 +57,17 @@ class Tables:
 
 
 def healthy_tables(config: ModelConfig, runs: int, dtype: torch.dtype = torch.float32) -> Tables:
-    """Causal mask, document mask, 1/sqrt(K) and matching rotary tables for every run.
+    """Causal mask or none, document mask, 1/sqrt(K) and matching rotary tables for every run.
 
     With learned positions the rotation is none: a factor of 1, which changes no bit.
     """
     t = config.context
-    causal = torch.ones(t, t, dtype=torch.bool).tril()
+    allowed = torch.ones(t, t, dtype=torch.bool)
+    allowed = allowed.tril() if config.causal else allowed
     table = rotary_table(t, config.head_width, config.rope_base, dtype)
     rotary = (table if config.positions is Positions.ROTARY else torch.ones_like(table)).expand(runs, -1, -1)
     return Tables(
-        allowed_NTS=causal.expand(runs, t, t),
+        allowed_NTS=allowed.expand(runs, t, t),
         documents_N=torch.ones(runs, dtype=torch.bool),
         scale_N=torch.full((runs,), config.attention_scale, dtype=dtype),
         rotary_q_NTK=rotary,

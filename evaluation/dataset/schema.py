@@ -111,7 +111,7 @@ SIGNALS: tuple[Signal, ...] = (
     _blocks("attention_entropy_min", "nats", "least entropy of any query's attention; 0 where one sees only itself"),
     _blocks("attention_logit_max", "1", "largest scaled attention score that is not masked"),
     _blocks("attention_mass_self", "share", "attention on the query's own position"),
-    _blocks("attention_mass_future", "share", "attention on later positions"),
+    _blocks("attention_mass_future", "share", "attention on later positions; 0 where they are not hidden"),
     _blocks("attention_mass_other_document", "share", "attention on other documents of the row"),
     _blocks("attention_mass_padding", "share", "attention on padding"),
     _blocks("attention_distance", "positions", "mean distance of what is attended to"),
@@ -156,6 +156,12 @@ SIGNALS: tuple[Signal, ...] = (
     _scalar("preference_accuracy", "share", "pairs of the batch with a margin over 0; empty without pairs"),
     _scalar("validation_rejected_loss", "nats/token", "held-out loss of wrong answers; empty without pairs"),
     _scalar("validation_accuracy", "share", "held-out pairs whose right answer has the higher probability"),
+    # Of runs that fill in masked tokens: their validation_loss is the evidence bound on held-out rows.
+    _scalar("denoise_early", "nats/token", "held-out loss where up to a third is masked; empty without diffusion"),
+    _scalar("denoise_middle", "nats/token", "held-out loss where a third to two thirds of the tokens are masked"),
+    _scalar("denoise_late", "nats/token", "held-out loss where two thirds and more of the tokens are masked"),
+    _scalar("raw_loss", "nats/token", "validation_loss of the weights themselves, averaged or not; empty without"),
+    _scalar("sample_violations", "share", "sampled tokens that the language never has after the one before"),
 )
 
 DECODING = (
@@ -166,12 +172,14 @@ EXPERTS = ("expert_load_entropy", "expert_load_max", "expert_dropped", "router_l
 # Known at each step of runs of one objective; a run of another one has none of them.
 OF_OBJECTIVES = ("dpo_loss", "margin", "chosen_logp", "rejected_logp", "preference_accuracy")
 PAIRED = ("validation_rejected_loss", "validation_accuracy")
-EVALUATIONS = ("validation_loss", "fresh_loss", *DECODING, *PAIRED)  # known at evaluated steps only
+DENOISING = ("denoise_early", "denoise_middle", "denoise_late", "raw_loss", "sample_violations")
+EVALUATED = (*DECODING, *PAIRED, *DENOISING)  # of one objective each
+EVALUATIONS = ("validation_loss", "fresh_loss", *EVALUATED)  # known at evaluated steps only
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run
 # has nothing for them: NaN in a trace, null in a file and None in a row.
 ADDED_SIGNALS = (
-    "scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed", *EXPERTS, *DECODING,
-    *OF_OBJECTIVES, *PAIRED,
+    "scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed", *EXPERTS,
+    *OF_OBJECTIVES, *EVALUATED,
 )  # fmt: skip
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}

@@ -494,6 +494,27 @@ def preferences(setup: Setup) -> Setup:
     )
 
 
+def denoiser(setup: Setup) -> Setup:
+    """A narrow layer, trained by Muon, that tells masked tokens of a Markov chain from those that are left.
+
+    The average of the weights is evaluated, and samples are drawn with it. The rate is constant, without weight decay.
+    Larger sizes keep their shape and batch.
+    """
+    setup = at_small_sizes(chain(setup), model__layers=1, model__context=16, data__rows=32)
+    return replaced(
+        setup,
+        data__dialect=Dialect.WALK,
+        model__causal=False,
+        objective=ObjectiveKind.DIFFUSION,
+        optimizer__kind=OptimizerKind.MUON,
+        optimizer__lr=0.05,
+        optimizer__beta1=0.5,
+        optimizer__weight_decay=0.0,
+        schedule__decay=Decay.CONSTANT,
+        evaluation__average=0.97,
+    )
+
+
 def require_decoding(setup: Setup) -> None:
     """InputError where a run does not decode, so that a fault of decoding has nothing to be in."""
     if setup.objective is not ObjectiveKind.DECODING:
@@ -523,3 +544,9 @@ def require_preferences(setup: Setup) -> None:
     """InputError where a run has no pairs of answers, so that a fault of preferences has nothing to be in."""
     if setup.objective is not ObjectiveKind.PREFERENCES:
         raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: 'preferences'")
+
+
+def require_diffusion(setup: Setup) -> None:
+    """InputError where a run fills in no masks, so that a fault of diffusion has nothing to be in."""
+    if setup.objective is not ObjectiveKind.DIFFUSION:
+        raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: 'diffusion'")

@@ -58,3 +58,6 @@ SWITCH = 'Fedus et al. 2021, "Switch Transformers: scaling to trillion parameter
 VERL_4103 = "verl-project/verl#4103, expose moe_aux_loss_coeff and moe_z_loss_coeff to improve MoE load balancing"
 HYPER_PARALLEL_752 = "mindspore-ai/hyper-parallel#752, load balance loss may become constant and ignore the routing"
 MEGATRON_1545 = "NVIDIA/Megatron-LM#1545, MoE router can potentially hack the aux loss with sigmoid gating"
+MASKED_DIFFUSION = 'Sahoo et al. 2024, "Simple and effective masked diffusion language models"'
+MIN_SNR = 'Hang et al. 2023, "Efficient diffusion training via min-SNR weighting strategy"'
+DDPM = 'Ho et al. 2020, "Denoising diffusion probabilistic models"'

@@ -15,6 +15,7 @@ class ObjectiveKind(Enum):
     NEXT_TOKEN = "next_token"  # the next token of given rows
     DECODING = "decoding"  # rows that the model goes on with by itself
     PREFERENCES = "preferences"  # the right one of two answers
+    DIFFUSION = "diffusion"  # tokens that are masked, as many as a timestep says
 
 
 @dataclass(kw_only=True)
@@ -44,11 +45,27 @@ class PreferencesConfig:
     begun: bool = False
 
 
+@dataclass(kw_only=True)
+class DiffusionConfig:
+    """Tokens masked by a noise schedule, to be told from those that are left: masked diffusion.
+
+    At timestep t, from 0 to 1, the share t of a row's tokens is masked. emphasis: a row counts (1 + emphasis) * t **
+    emphasis times in training; 0 is the evidence bound, in which every timestep counts alike. Held-out rows have that.
+    """
+
+    emphasis: float = 0.0
+
+
 # Of a setup, each of one objective.
-SECTIONS = {ObjectiveKind.DECODING: "decoding", ObjectiveKind.PREFERENCES: "preferences"}
+SECTIONS = {
+    ObjectiveKind.DECODING: "decoding",
+    ObjectiveKind.PREFERENCES: "preferences",
+    ObjectiveKind.DIFFUSION: "diffusion",
+}
 PAIRS = "pairs"  # the dialect that has them
 # What a run has to be to decode, by setting: the cache knows no other.
-DECODES = {
+DECODES: dict[str, tuple[Any, ...]] = {
+    "model.causal": (True,),
     "data.dialect": ("refrain",),
     "model.norm": ("layer", "rms"),
     "model.attention": ("reference",),
@@ -59,7 +76,8 @@ DECODES = {
     "adapters.rank": (0,),
 }
 # What a run has to be to be trained on pairs: rows of a batch belong together, and there is one reference.
-PREFERS = {
+PREFERS: dict[str, tuple[Any, ...]] = {
+    "model.causal": (True,),
     "data.source": ("language",),
     "data.dialect": (PAIRS,),
     "data.pool": (0,),
@@ -79,9 +97,21 @@ PREFERS = {
     "growth.rows": (0,),
     "adapters.rank": (0,),
 }
-NEEDS: dict[ObjectiveKind, dict[str, tuple[Any, ...]]] = {
+# What a run has to be to fill masks in: the mask is the last row of the token table, and samples are held against the
+# language's own steps.
+DENOISES: dict[str, tuple[Any, ...]] = {
+    "model.causal": (False,),
+    "data.source": ("language",),
+    "data.dialect": ("walk",),
+    "data.padding_every": (0,),
+    "growth.rows": (0,),
+    "adapters.rank": (0,),
+}
+ALLOWED = {
+    ObjectiveKind.NEXT_TOKEN: {"model.causal": (True,)},
     ObjectiveKind.DECODING: DECODES,
     ObjectiveKind.PREFERENCES: PREFERS,
+    ObjectiveKind.DIFFUSION: DENOISES,
 }
 PAIRED = ("data.rows", "evaluation.rows")  # which pairs need an even number of
 
@@ -100,7 +130,7 @@ def check_objective(setup: Any) -> None:
                     f"{name}.{item.name}: {value!r} is not allowed with objective={kind.value}, which has {has}; "
                     f"allowed: {item.default!r}, or objective={owner.value}"
                 )
-    for path, allowed in NEEDS.get(kind, {}).items():
+    for path, allowed in ALLOWED[kind].items():
         value = attrgetter(path)(setup)
         value = value.value if isinstance(value, Enum) else value
         if value not in allowed:

@@ -14,7 +14,13 @@ from typing import Any
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.models.config import LATER, Format, ModelConfig, OptimizerKind, Recompute
 from trainwreck.scenarios.config.experts import EXPERT_RANGES, RoutingConfig, check_experts
-from trainwreck.scenarios.config.objectives import DecodingConfig, ObjectiveKind, PreferencesConfig, check_objective
+from trainwreck.scenarios.config.objectives import (
+    DecodingConfig,
+    DiffusionConfig,
+    ObjectiveKind,
+    PreferencesConfig,
+    check_objective,
+)
 
 
 class SourceKind(Enum):
@@ -33,6 +39,7 @@ class Dialect(Enum):
     ECHO = "echo"  # a chain with triggers that copy the token three back: needs attention, learnt soon
     FAR_ECHO = "far_echo"  # triggers that copy the token two or sixteen back, in documents of 33 tokens
     CHAT = "chat"  # rows of a prompt, an answer to it and its end, then padding; the answer alone is scored
+    WALK = "walk"  # a chain whose next token depends on the one before alone, in documents of 17 tokens
     REFRAIN = "refrain"  # rows of a verse and its refrain, which repeats it; the refrain alone is scored
     RULES = "rules"  # hardly anything but operators, and what they make of a token: needs the MLP
     PAIRS = "pairs"  # text in plain and coarse forms of words, then pairs of a plain and a coarse answer to a prompt
@@ -217,6 +224,7 @@ class Setup:
     decoding: DecodingConfig = field(default_factory=DecodingConfig, metadata=LATER)
     routing: RoutingConfig = field(default_factory=RoutingConfig, metadata=LATER)
     preferences: PreferencesConfig = field(default_factory=PreferencesConfig, metadata=LATER)
+    diffusion: DiffusionConfig = field(default_factory=DiffusionConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -264,6 +272,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "decoding.scheduled_sampling": (0, 1, True),
     "preferences.beta": (0, 1e3, False),
     "preferences.anchor": (0, 1e3, True),
+    "diffusion.emphasis": (0, 100, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),

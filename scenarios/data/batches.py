@@ -7,9 +7,11 @@ from functools import lru_cache
 import numpy as np
 
 from trainwreck.kernels.random import generator
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import DataConfig, Dialect, Setup, SourceKind
 from trainwreck.scenarios.data.chat import Chat, Part
-from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall, rules
+from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall, rules, walk
+from trainwreck.scenarios.data.masking import masks, scored, timesteps, weights
 from trainwreck.scenarios.data.pairs import Pairs
 from trainwreck.scenarios.data.refrain import Refrain
 from trainwreck.scenarios.data.text import Text, open_text
@@ -82,6 +84,7 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
     Dialect.RECALL: recall,
     Dialect.FAR_ECHO: far_echo,
     Dialect.RULES: rules,
+    Dialect.WALK: walk,
 }
 
 
@@ -149,9 +152,14 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
         block = one_document(block, source(key).vocabulary)
     block = cut(block, data.longest) if data.longest else block
     block = some_short(block, data.short_every) if data.short_every else block
-    if not data.one_token_every and not data.padding_every:
-        return block
-    batches = []
+    if data.one_token_every or data.padding_every:
+        block = _some_odd(block, setup, seed, steps)
+    return noised(block, setup, seed, steps) if setup.objective is ObjectiveKind.DIFFUSION else block
+
+
+def _some_odd(block: Batch, setup: Setup, seed: int, steps: range) -> Batch:
+    """A block of steps with some batches that repeat a token or end in padding, as the setup says."""
+    data, batches = setup.data, []
     for place, step in enumerate(steps):
         batch = block.at(place)
         if drawn(seed, "one_token", step, data.one_token_every):
@@ -160,6 +168,35 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
             batch = end_padded(batch, setup.model.vocab_size - 1)
         batches.append(batch)
     return stacked(batches)
+
+
+def noised(block: Batch, setup: Setup, seed: int, steps: range) -> Batch:
+    """A block of steps [S, B, T] with tokens masked as training has it: what is asked for is the tokens themselves."""
+    rows = block.inputs.shape[1]
+    times = np.stack([timesteps(seed, step, rows) for step in steps])
+    draws = np.stack([generator(seed, "masks", step).random(block.inputs.shape[1:]) for step in steps])
+    emphasis = setup.diffusion.emphasis
+    return masked(block, setup, times, draws, (1 + emphasis) * times**emphasis)
+
+
+def masked(batch: Batch, setup: Setup, share: np.ndarray, draws: np.ndarray, factor: np.ndarray) -> Batch:
+    """Rows [..., B, T] of which a share of the tokens is masked. share, factor of a row in the loss: [..., B]."""
+    hidden = masks(batch.documents, share, draws)
+    return Batch(
+        inputs=np.where(hidden, setup.model.vocab_size - 1, batch.inputs),
+        targets=batch.inputs,
+        weights=weights(hidden, factor),
+        documents=batch.documents,
+    )
+
+
+def _evaluated(batch: Batch, setup: Setup, stream: str) -> Batch:
+    """Held-out rows [B, T] as an objective has them: for diffusion masked, row after row at a later timestep."""
+    if setup.objective is not ObjectiveKind.DIFFUSION:
+        return batch
+    rows = len(batch.inputs)
+    draws = generator(setup.data.language_seed, f"{stream}/masks").random(batch.inputs.shape)
+    return masked(batch, setup, (np.arange(rows) + 0.5) / rows, draws, np.ones(rows))
 
 
 def training_batch(setup: Setup, seed: int, step: int) -> Batch:
@@ -264,15 +301,18 @@ def validation(setup: Setup) -> tuple[Batch, Rows]:
     """
     data, key = setup.data, source_key(setup.data)
     batch, rows = _held_out(key, setup.evaluation.rows, setup.model.context)
-    return (one_document(batch, source(key).vocabulary) if data.padded else batch), rows
+    batch = one_document(batch, source(key).vocabulary) if data.padded else batch
+    return _evaluated(batch, setup, "validation"), rows
 
 
 def fresh(setup: Setup) -> Batch:
     """A second held-out set, [B, T], as large as the first; the same for every run of a source."""
-    return _fresh(source_key(setup.data), setup.evaluation.rows, setup.model.context)
+    return _evaluated(_fresh(source_key(setup.data), setup.evaluation.rows, setup.model.context), setup, "fresh")
 
 
 def entropy_floor(setup: Setup) -> float:
     """Mean exact -ln p of the scored validation tokens, nats; NaN for text."""
     batch, rows = validation(setup)
+    if setup.objective is ObjectiveKind.DIFFUSION:  # what a row's own tokens cost in any order, the given ones aside
+        return float(rows.nats[0, :, :-1][scored(batch.documents)].mean())
     return float((rows.nats[0, :, 1:] * batch.weights).sum() / batch.weights.sum())

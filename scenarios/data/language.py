@@ -91,6 +91,14 @@ def rules(seed: int) -> LanguageSpec:
     return LanguageSpec(seed=seed, content=16, operators=12, p_trigger=0.0, p_name=0.0, p_operator=0.95)
 
 
+def walk(seed: int) -> LanguageSpec:
+    """Documents of 17 tokens of a dozen, each but the first drawn by the token before it alone: a Markov chain."""
+    return LanguageSpec(
+        seed=seed, content=12, p_trigger=0.0, p_name=0.0, p_operator=0.0, bigram_share=1.0, shortest=17, longest=17,
+        sharpness=1.5,
+    )  # fmt: skip
+
+
 @dataclass
 class Rows:
     """Packed rows of tokens with what is true of them, each [..., T + 1].

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from trainwreck.models.config import Format
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import layout
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import LossForm, replaced
 from trainwreck.scenarios.data.batches import end_token, source, source_key
 from trainwreck.scenarios.preflight.subject import Preflight, share
@@ -151,7 +152,9 @@ def _view(job: Job, state: State, step: int) -> Preflight:
     )
     fp32, mixed = _precisions(job, state, step)
     end = end_token(setup.data)
-    pads = setup.data.padded or setup.data.padding_every or end is not None  # whose id is a token's like any other
+    fills = setup.objective is ObjectiveKind.DIFFUSION
+    # Padding's id, and the mask's, is a token's like any other.
+    pads = setup.data.padded or setup.data.padding_every or end is not None or fills
     run = Run(job, state, step)
     grown = setup.growth.rows == setup.model.vocab_size
     return Preflight(
@@ -162,6 +165,7 @@ def _view(job: Job, state: State, step: int) -> Preflight:
         step=one_step,
         vocab_size=setup.model.vocab_size if pads or grown else source(source_key(setup.data)).vocabulary,
         ignore_index=IGNORED,
+        shift=None if fills else 1,
         end=end,
         tied=TIED if job.setup.model.tied else None,
         frozen=_frozen(job, step),

@@ -10,6 +10,7 @@ from trainwreck.scenarios.config.settings import Dialect
 from trainwreck.scenarios.data.batches import PADDING, SHORT, SPECS
 from trainwreck.scenarios.data.chat import Chat
 from trainwreck.scenarios.data.language import LanguageSpec
+from trainwreck.scenarios.data.masking import SAMPLING_STEPS
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.values import NotPlainError
 from trainwreck.scenarios.spec.proofs import recorded
@@ -42,6 +43,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
 
     specs = _languages(program)
     decoding = program.base.objective is ObjectiveKind.DECODING
+    diffusion = program.base.objective is ObjectiveKind.DIFFUSION
     triggers, names, operators = (
         any(getattr(s, p) > 0 for s in specs.values()) for p in ("p_trigger", "p_name", "p_operator")
     )
@@ -76,6 +78,10 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "refrain": program.base.data.dialect is Dialect.REFRAIN,
         "decoding": decoding,
         "pairs": program.base.objective is ObjectiveKind.PREFERENCES,
+        "diffusion": diffusion,
+        "sampling_steps": SAMPLING_STEPS,
+        "emphasis": some("emphasis", 0.0),
+        "bidirectional": some("causal", True),
         "keeps_cache": "flush" in varied,
         "cache_slots": "cache_slots" in varied,
         "cache_places": "cache_places" in varied,

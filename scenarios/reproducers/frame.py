@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainwreck.evaluation.dataset.schema import DECODING, EVALUATIONS, OF_OBJECTIVES, PAIRED
+from trainwreck.evaluation.dataset.schema import DECODING, DENOISING, EVALUATIONS, OF_OBJECTIVES, PAIRED
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
 from trainwreck.scenarios.data.pairs import COARSE, GIVEN, WORDS
@@ -112,6 +112,9 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         text += f"WORDS, GIVEN, COARSE = {WORDS}, {GIVEN}, {COARSE}  # of words, of given tokens; a share\n"
         text += f"PREFERRED = {literal(OF_OBJECTIVES)}\n"
         return text + f"EVALUATED = {literal(('validation_loss', *PAIRED))}\n"
+    if facts["diffusion"]:
+        known = ["validation_loss", *(n for n in DENOISING if n != "sample_violations" or n in facts["signals"])]
+        text += f"DENOISED = ({', '.join(map(literal, known))})\n"
     sizes: dict[str, float] = {"CONTENT": _of_all(facts, "content"), "TOPICS": 6}
     sizes |= {"NAMES": 3, "ATTRIBUTES": 6} if facts["names"] else {}
     sizes |= {"OPERATORS": _of_all(facts, "operators")} if facts["operators"] else {}

@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from trainwreck.scenarios.reproducers import facts, frame
 from trainwreck.scenarios.reproducers.program import Program
 
+PARTS = {"decode": "decoding", "prefer": "pairs", "diffuse": "diffusion", "ranks": "ranks"}  # template, and who has it
 LONGEST = 249  # lines of a file
 # Where a program is too long: sections of the page that are left out, and blank lines that are.
 TIGHTER = (
@@ -26,20 +27,25 @@ def text(program: Program) -> str:
     if entry.has_signature:
         harvest.function(type(entry).signature, {"self": entry})
     known = facts.gathered(program, places) | places | {"wide": max(15, len(f"  faulty {entry.telling}"))}
-    kinds = (("decode", known["decoding"]), ("prefer", known["pairs"]), ("ranks", known["ranks"]))
-    more = [name for name, there in kinds if there]
+    parts = {
+        "decode": known["decoding"],
+        "prefer": known["pairs"],
+        "diffuse": known["diffusion"],
+        "ranks": known["ranks"],
+    }
+    more = [name for name, part in PARTS.items() if known[part]]
     names = ("data", "model", "train", *more, "main")
-    parts = [_environment().get_template(f"{name}.py.jinja").render(known) for name in names]
+    made = [_environment().get_template(f"{name}.py.jinja").render(known) for name in names]
     constants = "".join(f"{name} = {value}\n" for name, value in harvest.constants.items())
     own = ("\n\n" + constants if constants else "") + known["own"]
-    body = spaced("".join([*parts[:2], own, *parts[2:]]))
+    body = spaced("".join([*made[:2], own, *made[2:]]))
     code = frame.head(program, body, known) + "\n\n" + body.lstrip("\n")
-    made = ""
+    found = ""
     for leave_out, tight in TIGHTER:
-        made = frame.page(program, leave_out) + frame.imports(code) + (re.sub(tight, "", code) if tight else code)
-        if made.count("\n") <= LONGEST:
+        found = frame.page(program, leave_out) + frame.imports(code) + (re.sub(tight, "", code) if tight else code)
+        if found.count("\n") <= LONGEST:
             break
-    return made
+    return found
 
 
 @cache

@@ -188,7 +188,7 @@ def program(
         rows=setup.data.rows,
         evaluation=(setup.evaluation.every, setup.evaluation.rows, setup.steps, setup.evaluation.fresh),
         evaluated=(setup.evaluation.dropout and setup.dropout > 0, setup.evaluation.average > 0),
-        leaky=leaks(tables),
+        leaky=leaks(tables, setup.model.causal),
         causal=is_causal(tables),
         extras=tuple(name for part in (tables, parametrization, updates) for name in extras(part)),
         dropout=setup.dropout > 0,
@@ -216,12 +216,14 @@ def extras(part: Tables | Parametrization | Updates | None) -> list[str]:
     return [name for name in optional if getattr(part, name) is not None]
 
 
-def leaks(tables: Tables) -> bool:
-    """Whether a query can see the future or another document.
+def leaks(tables: Tables, is_decoder: bool = True) -> bool:
+    """Whether a query can see the future, where that is to be hidden, or another document.
 
     One that may not even see itself has nothing allowed at a document's start, and so sees all.
     """
     allowed = tables.allowed_NTS
+    if not is_decoder:
+        return not bool(tables.documents_N.all()) or not bool(allowed.all())
     causal = not bool(allowed.triu(1).any()) and bool(allowed.diagonal(dim1=1, dim2=2).all())
     return not causal or not bool(tables.documents_N.all())
 

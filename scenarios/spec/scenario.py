@@ -36,6 +36,7 @@ class Family(Enum):
     FINE_TUNING = "fine-tuning"
     DECODING = "decoding"
     PREFERENCES = "preferences"
+    DIFFUSION = "diffusion"
     COMPONENTS = "components"
     LOGGING = LOGGING  # healthy runs whose log is wrong: look-alikes with a cause
     LOOK_ALIKE = "look-alikes"

@@ -26,28 +26,31 @@ def sampled(bundle: Bundle, step: int, weights: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def validate(bundle: Bundle, step: int = 0, held_out: HeldOut | None = None) -> Tensor:
-    """Mean loss on the held-out rows, or on others, [N]."""
+def validate(bundle: Bundle, step: int = 0, held_out: HeldOut | None = None, raw: bool = False) -> Tensor:
+    """Mean loss on the held-out rows, or on others, [N]. raw: of the weights themselves, average or not."""
     held_out = held_out or bundle.held_out
-    parts = held_out_logits(bundle, step, held_out)
+    parts = held_out_logits(bundle, step, held_out, raw)
     nll = torch.cat([bundle.token_losses(logits, targets).nll_NM for logits, targets in parts], 1)
     return weighted_mean(nll, sampled(bundle, step, held_out[2]).flatten(1))
 
 
-def held_out_logits(bundle: Bundle, step: int = 0, held_out: HeldOut | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+def held_out_logits(
+    bundle: Bundle, step: int = 0, held_out: HeldOut | None = None, raw: bool = False
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Logits [N, M, V] and targets [N, M] of the held-out rows, as many rows at a time as a batch has."""
     inputs, targets, _, documents = held_out or bundle.held_out
     rows = bundle.setup.data.rows
     for a in range(0, inputs.shape[1], rows):
         part = slice(a, a + rows)
-        yield gpt.forward(evaluated(bundle, step, a), inputs[:, part], documents[:, part]), targets[:, part].flatten(1)
+        model = evaluated(bundle, step, a, raw)
+        yield gpt.forward(model, inputs[:, part], documents[:, part]), targets[:, part].flatten(1)
 
 
-def evaluated(bundle: Bundle, step: int, first: int = 0) -> gpt.Model:
-    """The model that held-out rows are evaluated with, those from row `first` on."""
+def evaluated(bundle: Bundle, step: int, first: int = 0, raw: bool = False) -> gpt.Model:
+    """The model that held-out rows are evaluated with, those from row `first` on. raw: never the average."""
     dropout, average = bundle.program.evaluated
     params = bundle.parameters()
-    if average and bundle.average is not None:
+    if average and bundle.average is not None and not raw:
         params = bundle.plan.views(bundle.parametrization.apply(bundle.average))
     running = None if bundle.running is None else dataclasses.replace(bundle.running, training=False)
     float8 = None if bundle.float8 is None else dataclasses.replace(bundle.float8, training=False)

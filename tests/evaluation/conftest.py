@@ -13,10 +13,9 @@ from hypothesis import settings
 from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
 from trainwreck.evaluation.dataset.schema import (
     ADDED_SIGNALS,
-    DECODING,
+    EVALUATED,
     FAILURES,
     OF_OBJECTIVES,
-    PAIRED,
     RUN_FIELDS,
     SIGNALS,
     Axis,
@@ -45,9 +44,8 @@ LEVEL = {
 }  # fmt: skip
 EXACT = {"clip_coef", "lr", "loss_scale", "skipped", "pad_share", "nonfinite_grads", "nonfinite_weights"} | {
     *(name for name in LEVEL if name.startswith("attention_mass_") and name != "attention_mass_self"),
-    *DECODING,
     *OF_OBJECTIVES,
-    *PAIRED,
+    *EVALUATED,
 }
 
 

@@ -36,6 +36,7 @@ FAMILIES = (
     "fine-tuning",
     "decoding",
     "preferences",
+    "diffusion",
     "components",
     "logging",
     "look-alikes",

@@ -45,6 +45,7 @@ REFUSED = {
     "routing.router_z_loss": (-1e-9, 1e3 + 1, None, NAN),
     "preferences.beta": (0, -0.1, 1e3 + 1, None, NAN, INF),
     "preferences.anchor": (-0.1, 1e3 + 1, None, NAN, INF),
+    "diffusion.emphasis": (-0.1, 101, None, NAN),
     "data.rows": (0, -4, 10**5 + 1, None),
     "data.language_seed": (-1, 2**62 + 1, None),
     "data.pool": (-1, 10**6 + 1, None, NAN),

@@ -20,6 +20,7 @@ SHORT = (f"steps={STEPS}", "data.rows=4", "evaluation.every=10", "evaluation.row
 LATER = {
     "benign_bimodal_loss": "the first batch may be of the usual kind",
     "ddp_loss_scale_inconsistent": "from the first overflow on",
+    "diffusion_no_ema": "at the next evaluation",
     "ema_misused": "at the next evaluation",
     "gradients_not_cleared": "the onset's gradient is still there a step later",
     "kv_cache_leak": "at the next evaluation",

@@ -40,6 +40,7 @@ CASES = {
     "experts": {"model.experts": 16, "model.expert_units": 16, "model.capacity": 0.5, "routing.router_z_loss": 1e-3},
     "experts in bf16": {"model.experts": 16, "precision.format": Format.BF16},
     "two experts a token, dropout": {"model.experts": 16, "model.experts_per_token": 2, "dropout": 0.1},
+    "Muon": {"optimizer.kind": OptimizerKind.MUON, "optimizer.lr": 0.02},
     "SwiGLU, RMSNorm, qk-norm": {"model.activation": Activation.SWIGLU, "model.norm": Norm.RMS, "model.qk_norm": True},
 }  # fmt: skip
 

@@ -9,8 +9,8 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
 from trainwreck.models.config import Format, Norm
 from trainwreck.scenarios.catalogue import bases
-from trainwreck.scenarios.config.objectives import DECODES, ObjectiveKind
-from trainwreck.scenarios.config.settings import Dialect, check, replace, replaced
+from trainwreck.scenarios.config.objectives import DECODES, DENOISES, ObjectiveKind
+from trainwreck.scenarios.config.settings import Dialect, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import validation
 from trainwreck.scenarios.data.refrain import VERSE
@@ -22,6 +22,7 @@ from trainwreck.scenarios.training.objectives.choose import objective
 
 OTHER = {
     "data.dialect": Dialect.CHAT, "model.norm": Norm.BATCH, "model.attention": "fp16_scores",
+    "model.causal": False,
     "precision.format": Format.FP8, "dropout": 0.1, "distributed.ranks": 2, "growth.rows": 128, "adapters.rank": 4,
 }  # fmt: skip
 
@@ -32,15 +33,41 @@ def setup():
     return replaced(base, steps=12, evaluation__every=5, evaluation__rows=6, data__rows=4, schedule__warmup_steps=3)
 
 
-@pytest.mark.parametrize(("path", "value"), [("decoding.scheduled_sampling", 0.3), ("decoding.flush", False)])
-def test_settings_of_another_objective_are_refused_and_the_way_out_is_named(path, value, tiny):
-    default = True if path.endswith("flush") else 0.0
+@pytest.mark.parametrize(
+    ("path", "value", "default"),
+    [
+        ("decoding.scheduled_sampling", 0.3, 0.0), ("decoding.flush", False, True),
+        ("diffusion.emphasis", 2.0, 0.0),
+    ],
+)  # fmt: skip
+def test_settings_of_another_objective_are_refused_and_the_way_out_is_named(path, value, default, tiny):
     with pytest.raises(InputError) as error:
         check(replace(tiny, path, value))
     assert str(error.value) == (
         f"{path}: {value!r} is not allowed with objective=next_token, which has no settings of its own; "
-        f"allowed: {default!r}, or objective=decoding"
+        f"allowed: {default!r}, or objective={path.split('.')[0]}"
     )
+
+
+def test_a_next_token_that_can_be_read_is_refused(tiny):
+    with pytest.raises(InputError) as error:
+        check(replace(tiny, "model.causal", False))
+    assert str(error.value) == "model.causal: False is not allowed with objective=next_token; allowed: True"
+
+
+NOT_DENOISED = {
+    "data.source": SourceKind.TEXT, "data.dialect": Dialect.CHAIN, "data.padding_every": 3, "model.causal": True,
+    "growth.rows": 128, "adapters.rank": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", DENOISES)
+def test_what_a_denoiser_does_not_know_is_refused(path):
+    setup = bases.denoiser(healthy(Size.MICRO))
+    check(setup)
+    assert NOT_DENOISED.keys() == DENOISES.keys()
+    with pytest.raises(InputError, match=rf"^{path}: .* is not allowed with objective=diffusion; allowed: "):
+        check(replace(setup, path, NOT_DENOISED[path]))
 
 
 @pytest.mark.parametrize("path", DECODES)

@@ -7,7 +7,7 @@ import pytest
 
 from trainwreck.scenarios.config.settings import Dialect, replaced
 from trainwreck.scenarios.data.batches import entropy_floor, validation
-from trainwreck.scenarios.data.language import Language, LanguageSpec, Structure, chain, echo, far_echo, recall
+from trainwreck.scenarios.data.language import Language, LanguageSpec, Structure, chain, echo, far_echo, recall, walk
 
 
 def documents(rows):
@@ -66,6 +66,7 @@ def test_topics_are_drawn_evenly(language, score):
         (Dialect.ECHO, echo),
         (Dialect.FAR_ECHO, far_echo),
         (Dialect.RECALL, recall),
+        (Dialect.WALK, walk),
     ],
 )
 def test_floor_is_the_mean_over_scored_tokens(dialect, make, tiny, score):
