@@ -27,12 +27,6 @@ def text(program: Program) -> str:
     if entry.has_signature:
         harvest.function(type(entry).signature, {"self": entry})
     known = facts.gathered(program, places) | places | {"wide": max(15, len(f"  faulty {entry.telling}"))}
-    parts = {
-        "decode": known["decoding"],
-        "prefer": known["pairs"],
-        "diffuse": known["diffusion"],
-        "ranks": known["ranks"],
-    }
     more = [name for name, part in PARTS.items() if known[part]]
     names = ("data", "model", "train", *more, "main")
     made = [_environment().get_template(f"{name}.py.jinja").render(known) for name in names]
