@@ -142,17 +142,23 @@ SIGNALS: tuple[Signal, ...] = (
     _scalar("free_late_loss", "nats/token", "held-out loss of the last quarter of the decoded tokens"),
     _scalar("cache_gap", "nats", "mean change of a decoded token's log-probability where its row is read uncached"),
     _scalar("neighbour_gap", "nats", "mean change of a decoded token's log-probability beside other rows"),
+    # Of runs that retrieve passages, on held-out questions.
+    _scalar("hit_rate", "share", "held-out questions whose passage is the right one; empty without retrieval"),
+    _scalar("hit_loss", "nats/token", "held-out loss after the right passage; empty without retrieval"),
+    _scalar("miss_loss", "nats/token", "held-out loss after another passage than the right one; empty without any"),
+    _scalar("index_age", "steps", "since the index of passages was made; empty without retrieval"),
 )
 
 DECODING = (
     "forced_loss", "forced_late_loss", "free_first_loss", "free_early_loss", "free_late_loss", "cache_gap",
     "neighbour_gap",
 )  # fmt: skip
-EVALUATIONS = ("validation_loss", "fresh_loss", *DECODING)  # known at evaluated steps only
+RETRIEVAL = ("hit_rate", "hit_loss", "miss_loss", "index_age")
+EVALUATIONS = ("validation_loss", "fresh_loss", *DECODING, *RETRIEVAL)  # known at evaluated steps only
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run
 # has nothing for them: NaN in a trace, null in a file and None in a row.
 ADDED_SIGNALS = (
-    "scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed", *DECODING,
+    "scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed", *DECODING, *RETRIEVAL,
 )  # fmt: skip
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}

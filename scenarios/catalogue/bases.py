@@ -471,7 +471,20 @@ def refrain(setup: Setup) -> Setup:
     )
 
 
-def require_decoding(setup: Setup) -> None:
-    """InputError where a run does not decode, so that a fault of decoding has nothing to be in."""
-    if setup.objective is not ObjectiveKind.DECODING:
-        raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: 'decoding'")
+def require_objective(setup: Setup, kind: ObjectiveKind) -> None:
+    """InputError where a run has another objective, so that a fault of this one has nothing to be in."""
+    if setup.objective is not kind:
+        raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: {kind.value!r}")
+
+
+def facts(setup: Setup) -> Setup:
+    """Two narrow layers that answer questions after passages that they find in a store, which changes all the time.
+
+    Positions are learned.
+    """
+    return replaced(
+        chain(setup),
+        data__dialect=Dialect.FACTS,
+        model__positions=Positions.DOCUMENT,
+        objective=ObjectiveKind.RETRIEVAL,
+    )

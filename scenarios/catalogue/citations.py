@@ -49,3 +49,6 @@ OLLAMA_14912 = "ollama/ollama#14912, rotating KV cache where the window wraps"
 TT_XLA_3899 = "tenstorrent/tt-xla#3899, served models share state of the KV cache between sessions"
 VLLM_39146 = "vllm-project/vllm#39146, KV block corruption in the base scheduler"
 SCHEDULED_SAMPLING = 'Bengio et al. 2015, "Scheduled sampling for sequence prediction with recurrent neural networks"'
+REALM = 'Guu et al. 2020, "REALM: retrieval-augmented language model pre-training"'
+LLAMA_INDEX_12851 = "run-llama/llama_index#12851, retrievers from up-to-date data"
+ORMAH_32 = "r-spade/ormah#32, a vector of an older text stays where embedding fails"

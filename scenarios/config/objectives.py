@@ -14,6 +14,7 @@ class ObjectiveKind(Enum):
 
     NEXT_TOKEN = "next_token"  # the next token of given rows
     DECODING = "decoding"  # rows that the model goes on with by itself
+    RETRIEVAL = "retrieval"  # answers to questions, after passages that the model finds by itself
 
 
 @dataclass(kw_only=True)
@@ -29,17 +30,44 @@ class DecodingConfig:
     flush: bool = True
 
 
-SECTIONS = {ObjectiveKind.DECODING: "decoding"}  # of a setup, each of one objective
-# What a run has to be to decode, by setting: the cache knows no other.
-DECODES = {
-    "data.dialect": ("refrain",),
-    "model.norm": ("layer", "rms"),
-    "model.attention": ("reference",),
-    "precision.format": ("fp32", "bf16", "fp16"),
-    "dropout": (0.0,),
-    "distributed.ranks": (1,),
-    "growth.rows": (0,),
-    "adapters.rank": (0,),
+@dataclass(kw_only=True)
+class RetrievalConfig:
+    """Questions whose passages the model finds in an index of a store that changes.
+
+    refresh: steps from one time that the index is made anew, of the weights and the store of then, to the next; 0 for
+    step 0 alone.
+    """
+
+    refresh: int = 10
+
+
+# Sections of a setup that are of one objective.
+SECTIONS = {ObjectiveKind.DECODING: "decoding", ObjectiveKind.RETRIEVAL: "retrieval"}
+# What a run has to be, by objective and setting.
+ALLOWED: dict[ObjectiveKind, dict[str, tuple[Any, ...]]] = {
+    ObjectiveKind.NEXT_TOKEN: {},
+    ObjectiveKind.DECODING: {  # the cache knows no other
+        "data.dialect": ("refrain",),
+        "model.norm": ("layer", "rms"),
+        "model.attention": ("reference",),
+        "precision.format": ("fp32", "bf16", "fp16"),
+        "dropout": (0.0,),
+        "distributed.ranks": (1,),
+        "growth.rows": (0,),
+        "adapters.rank": (0,),
+    },
+    ObjectiveKind.RETRIEVAL: {  # passages are put into the rows as they are sampled
+        "data.dialect": ("facts",),
+        "data.pool": (0,),
+        "data.longest": (0,),
+        "data.padded": (False,),
+        "data.short_every": (0,),
+        "data.one_token_every": (0,),
+        "data.padding_every": (0,),
+        "distributed.ranks": (1,),
+        "growth.rows": (0,),
+        "adapters.rank": (0,),
+    },
 }
 
 
@@ -57,9 +85,7 @@ def check_objective(setup: Any) -> None:
                     f"{name}.{item.name}: {value!r} is not allowed with objective={kind.value}, which has {has}; "
                     f"allowed: {item.default!r}, or objective={owner.value}"
                 )
-    if kind is not ObjectiveKind.DECODING:
-        return
-    for path, allowed in DECODES.items():
+    for path, allowed in ALLOWED[kind].items():
         value = attrgetter(path)(setup)
         value = value.value if isinstance(value, Enum) else value
         if value not in allowed:

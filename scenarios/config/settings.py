@@ -13,7 +13,7 @@ from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.models.config import LATER, Format, ModelConfig, OptimizerKind, Recompute
-from trainwreck.scenarios.config.objectives import DecodingConfig, ObjectiveKind, check_objective
+from trainwreck.scenarios.config.objectives import DecodingConfig, ObjectiveKind, RetrievalConfig, check_objective
 
 
 class SourceKind(Enum):
@@ -33,6 +33,7 @@ class Dialect(Enum):
     FAR_ECHO = "far_echo"  # triggers that copy the token two or sixteen back, in documents of 33 tokens
     CHAT = "chat"  # rows of a prompt, an answer to it and its end, then padding; the answer alone is scored
     REFRAIN = "refrain"  # rows of a verse and its refrain, which repeats it; the refrain alone is scored
+    FACTS = "facts"  # rows of a passage, a question and its answer, again and again; the answers alone are scored
 
 
 class Reduction(Enum):
@@ -212,6 +213,7 @@ class Setup:
     adapters: AdapterConfig = field(default_factory=AdapterConfig, metadata=LATER)
     objective: ObjectiveKind = field(default=ObjectiveKind.NEXT_TOKEN, metadata=LATER)
     decoding: DecodingConfig = field(default_factory=DecodingConfig, metadata=LATER)
+    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -257,6 +259,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "growth.rows": (0, 2**22, True),
     "growth.share": (0, 1, True),
     "decoding.scheduled_sampling": (0, 1, True),
+    "retrieval.refresh": (0, 10**6, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),

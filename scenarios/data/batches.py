@@ -9,6 +9,7 @@ import numpy as np
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.settings import DataConfig, Dialect, Setup, SourceKind
 from trainwreck.scenarios.data.chat import Chat, Part
+from trainwreck.scenarios.data.facts import Facts
 from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall
 from trainwreck.scenarios.data.refrain import Refrain
 from trainwreck.scenarios.data.text import Text, open_text
@@ -84,7 +85,7 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
 
 
 @lru_cache(maxsize=16)
-def source(key: SourceKey) -> Language | Text | Chat | Refrain:
+def source(key: SourceKey) -> Language | Text | Chat | Refrain | Facts:
     """The source that a key names."""
     kind, dialect, seed, text = key
     if kind is SourceKind.TEXT:
@@ -93,6 +94,8 @@ def source(key: SourceKey) -> Language | Text | Chat | Refrain:
         return Chat(seed)
     if dialect is Dialect.REFRAIN:
         return Refrain(seed)
+    if dialect is Dialect.FACTS:
+        return Facts(seed)
     return Language(SPECS[dialect](seed))
 
 

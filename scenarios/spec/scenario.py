@@ -35,6 +35,7 @@ class Family(Enum):
     DISTRIBUTED = "distributed"
     FINE_TUNING = "fine-tuning"
     DECODING = "decoding"
+    RETRIEVAL = "retrieval"
     COMPONENTS = "components"
     LOGGING = LOGGING  # healthy runs whose log is wrong: look-alikes with a cause
     LOOK_ALIKE = "look-alikes"

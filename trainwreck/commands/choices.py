@@ -35,6 +35,7 @@ FAMILIES = (
     "distributed",
     "fine-tuning",
     "decoding",
+    "retrieval",
     "components",
     "logging",
     "look-alikes",
