@@ -73,6 +73,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "chat": Dialect.CHAT.value in specs,
         "refrain": program.base.data.dialect is Dialect.REFRAIN,
         "decoding": decoding,
+        "retrieval": program.base.objective is ObjectiveKind.RETRIEVAL,
         "keeps_cache": "flush" in varied,
         "cache_slots": "cache_slots" in varied,
         "cache_places": "cache_places" in varied,
@@ -215,7 +216,7 @@ def _languages(program: "Program") -> dict[str, LanguageSpec]:
     text = "".join([*harvest.constants.values(), *harvest.functions.values()])
     spoken = {program.base.data.dialect.value} | {d.value for d in Dialect if f'"{d.value}"' in text}
     of_prompts = {Dialect.CHAT.value: Chat().language.spec}
-    spoken -= {Dialect.REFRAIN.value}  # which is no language
+    spoken -= {Dialect.REFRAIN.value, Dialect.FACTS.value}  # which are no languages
     return {name: of_prompts.get(name) or SPECS[Dialect(name)](0) for name in sorted(spoken)} | harvest.languages
 
 

@@ -5,7 +5,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainwreck.evaluation.dataset.schema import DECODING, EVALUATIONS
+from trainwreck.evaluation.dataset.schema import DECODING, EVALUATIONS, RETRIEVAL
+from trainwreck.scenarios.data import facts as facts_data
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
 from trainwreck.scenarios.data.refrain import TOKENS, VERSE
@@ -107,6 +108,8 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         known = [n for n in ("validation_loss", *DECODING) if n != "neighbour_gap" or n in facts["signals"]]
         words = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
         return text + "DECODED = (\n" + textwrap.indent(words, "    ") + "\n)  # fmt: skip\n"
+    if facts["retrieval"]:
+        return text + _sizes_of_facts() + f"RETRIEVED = {('validation_loss', *RETRIEVAL)!r}\n".replace("'", '"')
     sizes: dict[str, float] = {"CONTENT": 28, "TOPICS": 6}
     sizes |= {"NAMES": 3, "ATTRIBUTES": 6} if facts["names"] else {}
     sizes |= {"OPERATORS": 8} if facts["operators"] else {}
@@ -136,6 +139,11 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         return text + f"DIALECTS = {{{rows[0][:-1]}}}\n"
     filled = [textwrap.fill(row, WIDTH, initial_indent="    ", subsequent_indent="        ") for row in rows]
     return text + "DIALECTS = {\n" + "\n".join(filled) + "\n}  # fmt: skip\n"
+
+
+def _sizes_of_facts() -> str:
+    names = ("FACTS", "VALUES", "LENGTH", "STRETCH", "CHANGED", "QUESTION", "EXCHANGE", "KEY", "VALUE")
+    return f"{', '.join(names)} = {', '.join(str(getattr(facts_data, name)) for name in names)}  # of the store\n"
 
 
 def _steps(program: "Program") -> tuple[int, ...]:

@@ -26,19 +26,20 @@ def text(program: Program) -> str:
     if entry.has_signature:
         harvest.function(type(entry).signature, {"self": entry})
     known = facts.gathered(program, places) | places | {"wide": max(15, len(f"  faulty {entry.telling}"))}
-    more = [name for name, there in (("decode", known["decoding"]), ("ranks", known["ranks"])) if there]
+    parts = {"decode": known["decoding"], "retrieve": known["retrieval"], "ranks": known["ranks"]}
+    more = [name for name, there in parts.items() if there]
     names = ("data", "model", "train", *more, "main")
-    parts = [_environment().get_template(f"{name}.py.jinja").render(known) for name in names]
+    made = [_environment().get_template(f"{name}.py.jinja").render(known) for name in names]
     constants = "".join(f"{name} = {value}\n" for name, value in harvest.constants.items())
     own = ("\n\n" + constants if constants else "") + known["own"]
-    body = spaced("".join([*parts[:2], own, *parts[2:]]))
+    body = spaced("".join([*made[:2], own, *made[2:]]))
     code = frame.head(program, body, known) + "\n\n" + body.lstrip("\n")
-    made = ""
+    found = ""
     for leave_out, tight in TIGHTER:
-        made = frame.page(program, leave_out) + frame.imports(code) + (re.sub(tight, "", code) if tight else code)
-        if made.count("\n") <= LONGEST:
+        found = frame.page(program, leave_out) + frame.imports(code) + (re.sub(tight, "", code) if tight else code)
+        if found.count("\n") <= LONGEST:
             break
-    return made
+    return found
 
 
 @cache

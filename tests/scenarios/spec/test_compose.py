@@ -79,6 +79,8 @@ def test_every_range_holds_at_both_ends(path):
         setup = replaced(setup, model__width=high, model__context=16)
     if path.startswith("decoding."):
         setup = replaced(setup, objective=ObjectiveKind.DECODING, data__dialect=Dialect.REFRAIN)
+    if path.startswith("retrieval."):
+        setup = replaced(setup, objective=ObjectiveKind.RETRIEVAL, data__dialect=Dialect.FACTS)
     below = kind(low - 1) if inclusive else kind(low)
     for value in (below, kind(high * 2 + 1)):
         with pytest.raises(InputError) as refusal:

@@ -30,6 +30,7 @@ ALONE = {
     "data.pool": "overfit_small_set",
     "decoding.flush": "kv_cache_stale",
     "decoding.scheduled_sampling": "teacher_forcing_mismatch",
+    "retrieval.refresh": "retrieval_stale_index",
     "dropout": "dropout_too_high eval_mode_in_training benign_dropout_gap",
     "evaluation.average": "ema_misused",
     "evaluation.dropout": "dropout_on_at_eval",

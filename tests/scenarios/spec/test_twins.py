@@ -20,6 +20,7 @@ LATER = {
     "benign_bimodal_loss": "the first batch may be of the usual kind",
     "ddp_loss_scale_inconsistent": "from the first overflow on",
     "ema_misused": "at the next evaluation",
+    "retrieval_stale_index": "at the next time that the index would be made",
     "gradients_not_cleared": "the onset's gradient is still there a step later",
     "kv_cache_leak": "at the next evaluation",
     "kv_cache_off_by_one": "at the next evaluation",

@@ -9,7 +9,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
 from trainwreck.models.config import Format, Norm
 from trainwreck.scenarios.catalogue import bases
-from trainwreck.scenarios.config.objectives import DECODES, ObjectiveKind
+from trainwreck.scenarios.config.objectives import ALLOWED, ObjectiveKind
 from trainwreck.scenarios.config.settings import Dialect, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import validation
@@ -43,10 +43,10 @@ def test_settings_of_another_objective_are_refused_and_the_way_out_is_named(path
     )
 
 
-@pytest.mark.parametrize("path", DECODES)
+@pytest.mark.parametrize("path", ALLOWED[ObjectiveKind.DECODING])
 def test_what_the_cache_does_not_know_is_refused(path, setup):
     check(setup)
-    assert OTHER.keys() == DECODES.keys()
+    assert OTHER.keys() == ALLOWED[ObjectiveKind.DECODING].keys()
     with pytest.raises(InputError, match=rf"^{path}: .* is not allowed with objective=decoding; allowed: "):
         check(replace(setup, path, OTHER[path]))
 
