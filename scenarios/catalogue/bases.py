@@ -471,6 +471,11 @@ def refrain(setup: Setup) -> Setup:
     )
 
 
+def speech(setup: Setup) -> Setup:
+    """Two narrow layers that write down what is said in frames of speech. Positions are learned."""
+    return replaced(chain(setup), data__dialect=Dialect.SPEECH, model__positions=Positions.DOCUMENT, data__rows=16)
+
+
 def require_objective(setup: Setup, kind: ObjectiveKind) -> None:
     """InputError where a run has another objective, so that a fault of this one has nothing to be in."""
     if setup.objective is not kind:

@@ -52,3 +52,4 @@ SCHEDULED_SAMPLING = 'Bengio et al. 2015, "Scheduled sampling for sequence predi
 REALM = 'Guu et al. 2020, "REALM: retrieval-augmented language model pre-training"'
 LLAMA_INDEX_12851 = "run-llama/llama_index#12851, retrievers from up-to-date data"
 ORMAH_32 = "r-spade/ormah#32, a vector of an older text stays where embedding fails"
+KALDI_TUDA_28 = "uhh-lt/kaldi-tuda-de#28, alignments of the Spoken Wikipedia Corpus"

@@ -13,7 +13,12 @@ from typing import Any
 
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.models.config import LATER, Format, ModelConfig, OptimizerKind, Recompute
-from trainwreck.scenarios.config.objectives import DecodingConfig, ObjectiveKind, RetrievalConfig, check_objective
+from trainwreck.scenarios.config.objectives import (
+    DecodingConfig,
+    ObjectiveKind,
+    RetrievalConfig,
+    check_objective,
+)
 
 
 class SourceKind(Enum):
@@ -34,6 +39,7 @@ class Dialect(Enum):
     CHAT = "chat"  # rows of a prompt, an answer to it and its end, then padding; the answer alone is scored
     REFRAIN = "refrain"  # rows of a verse and its refrain, which repeats it; the refrain alone is scored
     FACTS = "facts"  # rows of a passage, a question and its answer, again and again; the answers alone are scored
+    SPEECH = "speech"  # rows of frames of speech and their transcript; the transcript alone is scored
 
 
 class Reduction(Enum):

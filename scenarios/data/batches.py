@@ -12,6 +12,7 @@ from trainwreck.scenarios.data.chat import Chat, Part
 from trainwreck.scenarios.data.facts import Facts
 from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall
 from trainwreck.scenarios.data.refrain import Refrain
+from trainwreck.scenarios.data.speech import Speech
 from trainwreck.scenarios.data.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
@@ -85,7 +86,7 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
 
 
 @lru_cache(maxsize=16)
-def source(key: SourceKey) -> Language | Text | Chat | Refrain | Facts:
+def source(key: SourceKey) -> Language | Text | Chat | Refrain | Facts | Speech:
     """The source that a key names."""
     kind, dialect, seed, text = key
     if kind is SourceKind.TEXT:
@@ -96,6 +97,8 @@ def source(key: SourceKey) -> Language | Text | Chat | Refrain | Facts:
         return Refrain(seed)
     if dialect is Dialect.FACTS:
         return Facts(seed)
+    if dialect is Dialect.SPEECH:
+        return Speech(seed)
     return Language(SPECS[dialect](seed))
 
 

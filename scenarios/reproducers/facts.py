@@ -72,6 +72,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "operators": operators,
         "chat": Dialect.CHAT.value in specs,
         "refrain": program.base.data.dialect is Dialect.REFRAIN,
+        "speech": program.base.data.dialect is Dialect.SPEECH,
         "decoding": decoding,
         "retrieval": program.base.objective is ObjectiveKind.RETRIEVAL,
         "keeps_cache": "flush" in varied,
@@ -216,7 +217,7 @@ def _languages(program: "Program") -> dict[str, LanguageSpec]:
     text = "".join([*harvest.constants.values(), *harvest.functions.values()])
     spoken = {program.base.data.dialect.value} | {d.value for d in Dialect if f'"{d.value}"' in text}
     of_prompts = {Dialect.CHAT.value: Chat().language.spec}
-    spoken -= {Dialect.REFRAIN.value, Dialect.FACTS.value}  # which are no languages
+    spoken -= {Dialect.REFRAIN.value, Dialect.FACTS.value, Dialect.SPEECH.value}  # which are no languages
     return {name: of_prompts.get(name) or SPECS[Dialect(name)](0) for name in sorted(spoken)} | harvest.languages
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwreck.evaluation.dataset.schema import DECODING, EVALUATIONS, RETRIEVAL
 from trainwreck.scenarios.data import facts as facts_data
+from trainwreck.scenarios.data import speech
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
 from trainwreck.scenarios.data.refrain import TOKENS, VERSE
@@ -108,6 +109,8 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         known = [n for n in ("validation_loss", *DECODING) if n != "neighbour_gap" or n in facts["signals"]]
         words = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
         return text + "DECODED = (\n" + textwrap.indent(words, "    ") + "\n)  # fmt: skip\n"
+    if facts["speech"]:
+        return text + f"WORDS, SOUNDS, SHORTEST = {speech.WORDS}, {speech.SOUNDS}, {speech.SHORTEST}  # of speech\n"
     if facts["retrieval"]:
         return text + _sizes_of_facts() + f"RETRIEVED = {('validation_loss', *RETRIEVAL)!r}\n".replace("'", '"')
     sizes: dict[str, float] = {"CONTENT": 28, "TOPICS": 6}
