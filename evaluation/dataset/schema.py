@@ -162,6 +162,11 @@ SIGNALS: tuple[Signal, ...] = (
     _scalar("denoise_late", "nats/token", "held-out loss where two thirds and more of the tokens are masked"),
     _scalar("raw_loss", "nats/token", "validation_loss of the weights themselves, averaged or not; empty without"),
     _scalar("sample_violations", "share", "sampled tokens that the language never has after the one before"),
+    # Of runs that retrieve passages, on held-out questions.
+    _scalar("hit_rate", "share", "held-out questions whose passage is the right one; empty without retrieval"),
+    _scalar("hit_loss", "nats/token", "held-out loss after the right passage; empty without retrieval"),
+    _scalar("miss_loss", "nats/token", "held-out loss after another passage than the right one; empty without any"),
+    _scalar("index_age", "steps", "since the index of passages was made; empty without retrieval"),
 )
 
 DECODING = (
@@ -173,7 +178,8 @@ EXPERTS = ("expert_load_entropy", "expert_load_max", "expert_dropped", "router_l
 OF_OBJECTIVES = ("dpo_loss", "margin", "chosen_logp", "rejected_logp", "preference_accuracy")
 PAIRED = ("validation_rejected_loss", "validation_accuracy")
 DENOISING = ("denoise_early", "denoise_middle", "denoise_late", "raw_loss", "sample_violations")
-EVALUATED = (*DECODING, *PAIRED, *DENOISING)  # of one objective each
+RETRIEVAL = ("hit_rate", "hit_loss", "miss_loss", "index_age")
+EVALUATED = (*DECODING, *PAIRED, *DENOISING, *RETRIEVAL)  # of one objective each
 EVALUATIONS = ("validation_loss", "fresh_loss", *EVALUATED)  # known at evaluated steps only
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run
 # has nothing for them: NaN in a trace, null in a file and None in a row.

@@ -515,12 +515,6 @@ def denoiser(setup: Setup) -> Setup:
     )
 
 
-def require_decoding(setup: Setup) -> None:
-    """InputError where a run does not decode, so that a fault of decoding has nothing to be in."""
-    if setup.objective is not ObjectiveKind.DECODING:
-        raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: 'decoding'")
-
-
 def rules_experts(setup: Setup) -> Setup:
     """One narrow layer of one head on the rules dialect, with sixteen small experts in the place of the MLP.
 
@@ -540,13 +534,25 @@ def rules_experts(setup: Setup) -> Setup:
     )
 
 
-def require_preferences(setup: Setup) -> None:
-    """InputError where a run has no pairs of answers, so that a fault of preferences has nothing to be in."""
-    if setup.objective is not ObjectiveKind.PREFERENCES:
-        raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: 'preferences'")
+def speech(setup: Setup) -> Setup:
+    """Two narrow layers that write down what is said in frames of speech. Positions are learned."""
+    return replaced(chain(setup), data__dialect=Dialect.SPEECH, model__positions=Positions.DOCUMENT, data__rows=16)
 
 
-def require_diffusion(setup: Setup) -> None:
-    """InputError where a run fills in no masks, so that a fault of diffusion has nothing to be in."""
-    if setup.objective is not ObjectiveKind.DIFFUSION:
-        raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: 'diffusion'")
+def require_objective(setup: Setup, kind: ObjectiveKind) -> None:
+    """InputError where a run has another objective, so that a fault of this one has nothing to be in."""
+    if setup.objective is not kind:
+        raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: {kind.value!r}")
+
+
+def facts(setup: Setup) -> Setup:
+    """Two narrow layers that answer questions after passages that they find in a store, which changes all the time.
+
+    Positions are learned.
+    """
+    return replaced(
+        chain(setup),
+        data__dialect=Dialect.FACTS,
+        model__positions=Positions.DOCUMENT,
+        objective=ObjectiveKind.RETRIEVAL,
+    )

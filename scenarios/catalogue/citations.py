@@ -61,3 +61,7 @@ MEGATRON_1545 = "NVIDIA/Megatron-LM#1545, MoE router can potentially hack the au
 MASKED_DIFFUSION = 'Sahoo et al. 2024, "Simple and effective masked diffusion language models"'
 MIN_SNR = 'Hang et al. 2023, "Efficient diffusion training via min-SNR weighting strategy"'
 DDPM = 'Ho et al. 2020, "Denoising diffusion probabilistic models"'
+REALM = 'Guu et al. 2020, "REALM: retrieval-augmented language model pre-training"'
+LLAMA_INDEX_12851 = "run-llama/llama_index#12851, retrievers from up-to-date data"
+ORMAH_32 = "r-spade/ormah#32, a vector of an older text stays where embedding fails"
+KALDI_TUDA_28 = "uhh-lt/kaldi-tuda-de#28, alignments of the Spoken Wikipedia Corpus"

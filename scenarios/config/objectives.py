@@ -16,6 +16,7 @@ class ObjectiveKind(Enum):
     DECODING = "decoding"  # rows that the model goes on with by itself
     PREFERENCES = "preferences"  # the right one of two answers
     DIFFUSION = "diffusion"  # tokens that are masked, as many as a timestep says
+    RETRIEVAL = "retrieval"  # answers to questions, after passages that the model finds by itself
 
 
 @dataclass(kw_only=True)
@@ -56,11 +57,23 @@ class DiffusionConfig:
     emphasis: float = 0.0
 
 
+@dataclass(kw_only=True)
+class RetrievalConfig:
+    """Questions whose passages the model finds in an index of a store that changes.
+
+    refresh: steps from one time that the index is made anew, of the weights and the store of then, to the next; 0 for
+    step 0 alone.
+    """
+
+    refresh: int = 10
+
+
 # Of a setup, each of one objective.
 SECTIONS = {
     ObjectiveKind.DECODING: "decoding",
     ObjectiveKind.PREFERENCES: "preferences",
     ObjectiveKind.DIFFUSION: "diffusion",
+    ObjectiveKind.RETRIEVAL: "retrieval",
 }
 PAIRS = "pairs"  # the dialect that has them
 # What a run has to be to decode, by setting: the cache knows no other.
@@ -107,11 +120,26 @@ DENOISES: dict[str, tuple[Any, ...]] = {
     "growth.rows": (0,),
     "adapters.rank": (0,),
 }
+# What a run has to be to retrieve: passages are put into the rows as they are sampled.
+RETRIEVES: dict[str, tuple[Any, ...]] = {
+    "model.causal": (True,),
+    "data.dialect": ("facts",),
+    "data.pool": (0,),
+    "data.longest": (0,),
+    "data.padded": (False,),
+    "data.short_every": (0,),
+    "data.one_token_every": (0,),
+    "data.padding_every": (0,),
+    "distributed.ranks": (1,),
+    "growth.rows": (0,),
+    "adapters.rank": (0,),
+}
 ALLOWED = {
     ObjectiveKind.NEXT_TOKEN: {"model.causal": (True,)},
     ObjectiveKind.DECODING: DECODES,
     ObjectiveKind.PREFERENCES: PREFERS,
     ObjectiveKind.DIFFUSION: DENOISES,
+    ObjectiveKind.RETRIEVAL: RETRIEVES,
 }
 PAIRED = ("data.rows", "evaluation.rows")  # which pairs need an even number of
 

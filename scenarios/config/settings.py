@@ -19,6 +19,7 @@ from trainwreck.scenarios.config.objectives import (
     DiffusionConfig,
     ObjectiveKind,
     PreferencesConfig,
+    RetrievalConfig,
     check_objective,
 )
 
@@ -43,6 +44,8 @@ class Dialect(Enum):
     REFRAIN = "refrain"  # rows of a verse and its refrain, which repeats it; the refrain alone is scored
     RULES = "rules"  # hardly anything but operators, and what they make of a token: needs the MLP
     PAIRS = "pairs"  # text in plain and coarse forms of words, then pairs of a plain and a coarse answer to a prompt
+    FACTS = "facts"  # rows of a passage, a question and its answer, again and again; the answers alone are scored
+    SPEECH = "speech"  # rows of frames of speech and their transcript; the transcript alone is scored
 
 
 class Reduction(Enum):
@@ -225,6 +228,7 @@ class Setup:
     routing: RoutingConfig = field(default_factory=RoutingConfig, metadata=LATER)
     preferences: PreferencesConfig = field(default_factory=PreferencesConfig, metadata=LATER)
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig, metadata=LATER)
+    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -273,6 +277,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "preferences.beta": (0, 1e3, False),
     "preferences.anchor": (0, 1e3, True),
     "diffusion.emphasis": (0, 100, True),
+    "retrieval.refresh": (0, 10**6, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),

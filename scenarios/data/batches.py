@@ -10,10 +10,12 @@ from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import DataConfig, Dialect, Setup, SourceKind
 from trainwreck.scenarios.data.chat import Chat, Part
+from trainwreck.scenarios.data.facts import Facts
 from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall, rules, walk
 from trainwreck.scenarios.data.masking import masks, scored, timesteps, weights
 from trainwreck.scenarios.data.pairs import Pairs
 from trainwreck.scenarios.data.refrain import Refrain
+from trainwreck.scenarios.data.speech import Speech
 from trainwreck.scenarios.data.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
@@ -89,7 +91,7 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
 
 
 @lru_cache(maxsize=16)
-def source(key: SourceKey) -> Language | Text | Chat | Refrain | Pairs:
+def source(key: SourceKey) -> Language | Text | Chat | Refrain | Pairs | Facts | Speech:
     """The source that a key names."""
     kind, dialect, seed, text = key
     if kind is SourceKind.TEXT:
@@ -100,6 +102,10 @@ def source(key: SourceKey) -> Language | Text | Chat | Refrain | Pairs:
         return Refrain(seed)
     if dialect is Dialect.PAIRS:
         return Pairs(seed)
+    if dialect is Dialect.FACTS:
+        return Facts(seed)
+    if dialect is Dialect.SPEECH:
+        return Speech(seed)
     return Language(SPECS[dialect](seed))
 
 

@@ -76,12 +76,14 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "operators": operators,
         "chat": Dialect.CHAT.value in specs,
         "refrain": program.base.data.dialect is Dialect.REFRAIN,
+        "speech": program.base.data.dialect is Dialect.SPEECH,
         "decoding": decoding,
         "pairs": program.base.objective is ObjectiveKind.PREFERENCES,
         "diffusion": diffusion,
         "sampling_steps": SAMPLING_STEPS,
         "emphasis": some("emphasis", 0.0),
         "bidirectional": some("causal", True),
+        "retrieval": program.base.objective is ObjectiveKind.RETRIEVAL,
         "keeps_cache": "flush" in varied,
         "cache_slots": "cache_slots" in varied,
         "cache_places": "cache_places" in varied,
@@ -237,7 +239,8 @@ def _languages(program: "Program") -> dict[str, LanguageSpec]:
     text = "".join([*harvest.constants.values(), *harvest.functions.values()])
     spoken = {program.base.data.dialect.value} | {d.value for d in Dialect if f'"{d.value}"' in text}
     of_prompts = {Dialect.CHAT.value: Chat().language.spec}
-    spoken -= {Dialect.REFRAIN.value, Dialect.PAIRS.value}  # which are no languages
+    no_languages = (Dialect.REFRAIN, Dialect.PAIRS, Dialect.FACTS, Dialect.SPEECH)
+    spoken -= {dialect.value for dialect in no_languages}
     return {name: of_prompts.get(name) or SPECS[Dialect(name)](0) for name in sorted(spoken)} | harvest.languages
 
 

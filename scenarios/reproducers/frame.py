@@ -5,7 +5,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainwreck.evaluation.dataset.schema import DECODING, DENOISING, EVALUATIONS, OF_OBJECTIVES, PAIRED
+from trainwreck.evaluation.dataset.schema import DECODING, DENOISING, EVALUATIONS, OF_OBJECTIVES, PAIRED, RETRIEVAL
+from trainwreck.scenarios.data import facts as facts_data
+from trainwreck.scenarios.data import speech
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
 from trainwreck.scenarios.data.pairs import COARSE, GIVEN, WORDS
@@ -108,6 +110,10 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         known = [n for n in ("validation_loss", *DECODING) if n != "neighbour_gap" or n in facts["signals"]]
         words = textwrap.fill(", ".join(map(literal, known)) + ",", WIDTH - 4)
         return text + "DECODED = (\n" + textwrap.indent(words, "    ") + "\n)  # fmt: skip\n"
+    if facts["speech"]:
+        return text + f"WORDS, SOUNDS, SHORTEST = {speech.WORDS}, {speech.SOUNDS}, {speech.SHORTEST}  # of speech\n"
+    if facts["retrieval"]:
+        return text + _sizes_of_facts() + f"RETRIEVED = {('validation_loss', *RETRIEVAL)!r}\n".replace("'", '"')
     if facts["pairs"]:
         text += f"WORDS, GIVEN, COARSE = {WORDS}, {GIVEN}, {COARSE}  # of words, of given tokens; a share\n"
         text += f"PREFERRED = {literal(OF_OBJECTIVES)}\n"
@@ -152,6 +158,11 @@ def _of_all(facts: dict[str, Any], size: str) -> int:
     if len(found) > 1:
         raise NotPlainError(f"reproducer: languages with other numbers of {size} are not in the plain program")
     return found.pop()
+
+
+def _sizes_of_facts() -> str:
+    names = ("FACTS", "VALUES", "LENGTH", "STRETCH", "CHANGED", "QUESTION", "EXCHANGE", "KEY", "VALUE")
+    return f"{', '.join(names)} = {', '.join(str(getattr(facts_data, name)) for name in names)}  # of the store\n"
 
 
 def _steps(program: "Program") -> tuple[int, ...]:

@@ -8,7 +8,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from trainwreck.scenarios.reproducers import facts, frame
 from trainwreck.scenarios.reproducers.program import Program
 
-PARTS = {"decode": "decoding", "prefer": "pairs", "diffuse": "diffusion", "ranks": "ranks"}  # template, and who has it
+PARTS = {
+    "decode": "decoding",
+    "prefer": "pairs",
+    "diffuse": "diffusion",
+    "retrieve": "retrieval",
+    "ranks": "ranks",
+}  # template, and who has it
 LONGEST = 249  # lines of a file
 # Where a program is too long: sections of the page that are left out, and blank lines that are.
 TIGHTER = (

@@ -37,6 +37,7 @@ class Family(Enum):
     DECODING = "decoding"
     PREFERENCES = "preferences"
     DIFFUSION = "diffusion"
+    RETRIEVAL = "retrieval"
     COMPONENTS = "components"
     LOGGING = LOGGING  # healthy runs whose log is wrong: look-alikes with a cause
     LOOK_ALIKE = "look-alikes"

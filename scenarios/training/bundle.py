@@ -23,8 +23,10 @@ from trainwreck.models.tables import Tables
 from trainwreck.models.variants import select
 from trainwreck.models.variants.batch_norm import RunningMoments, initial_moments
 from trainwreck.scenarios.config.experts import BalanceAxis
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import LossForm
 from trainwreck.scenarios.data.batches import Batch, fresh, validation
+from trainwreck.scenarios.data.facts import FACTS
 from trainwreck.scenarios.spec.faults import State
 from trainwreck.scenarios.spec.job import Job, Segment, extras
 from trainwreck.scenarios.training.distributed.averaging import Averaging
@@ -93,6 +95,7 @@ class Bundle:
         self.average = self._average(states)
         self.cached = self._cached(states)
         self.reference = self._reference(states)
+        self.index, self.indexed = self._index(states)
         self.running = self._running(states)
         self.float8 = self._float8(states)
         self.average_decay = _per_run([s.setup.evaluation.average for s in self.segments], self.flat)
@@ -146,6 +149,8 @@ class Bundle:
             names["cached"] = self.cached
         if self.reference is not None:
             names["reference"] = self.reference
+        if self.program.objective is ObjectiveKind.RETRIEVAL:
+            names |= {"index": self.index, "indexed": self.indexed}
         if self.running is not None:
             names["running"] = self.running.moments_NS2D
         if self.float8 is not None:
@@ -264,6 +269,13 @@ class Bundle:
         if not self.program.pairs:
             return None
         return _stacked([s.get("reference", s["parameters"]) for s in states], self.device)
+
+    def _index(self, states: list[State]) -> tuple[Tensor, Tensor]:
+        """What the slots of a store are found by, [N, S, D], and the step that it was made at, [N]; made at step 0."""
+        none = self.flat.new_zeros(FACTS, self.setup.model.width), self.flat.new_zeros(())
+        parts = [(s.get("index", none[0]), s.get("indexed", none[1])) for s in states]
+        index, indexed = ([part[i] for part in parts] for i in range(2))
+        return _stacked(index, self.device), _stacked(indexed, self.device)
 
     def _running(self, states: list[State]) -> RunningMoments | None:
         """What a BatchNorm keeps; it begins as mean 0 and variance 1."""

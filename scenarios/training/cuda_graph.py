@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trainwreck.models.config import Recompute
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.inputs import Inputs
 from trainwreck.scenarios.training.step import train_step
@@ -65,6 +66,7 @@ class CudaGraph:
 def capturable(bundle: Bundle) -> bool:
     """Whether every number of a bundle's step comes from the device."""
     drawn = bundle.program.dropout or bundle.program.scheduled_sampling or bundle.tables.noise_N is not None
+    drawn = drawn or bundle.program.objective is ObjectiveKind.RETRIEVAL  # the store is the host's
     return not drawn and bundle.group is None and bundle.setup.model.recompute is Recompute.NONE
 
 
@@ -77,7 +79,7 @@ class CapturedStep:
     def __init__(self, bundle: Bundle, make: Callable[[], Graph] | None = None) -> None:
         if not capturable(bundle):
             raise ValueError(
-                "graphs: dropout, noise, own tokens, recomputation and several ranks are not allowed; "
+                "graphs: dropout, noise, own tokens, retrieval, recomputation and several ranks are not allowed; "
                 "allowed: none of them"
             )
         self.bundle, self.graph, self.warm = bundle, (make or CudaGraph)(), 0

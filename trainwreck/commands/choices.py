@@ -37,6 +37,7 @@ FAMILIES = (
     "decoding",
     "preferences",
     "diffusion",
+    "retrieval",
     "components",
     "logging",
     "look-alikes",

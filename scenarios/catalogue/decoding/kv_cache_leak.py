@@ -20,6 +20,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
@@ -58,7 +59,7 @@ class KvCacheLeak(Scenario):
         return bases.refrain(setup)
 
     def fault(self, knobs: Slots, setup: Setup) -> list[Change]:
-        bases.require_decoding(setup)
+        bases.require_objective(setup, ObjectiveKind.DECODING)
 
         def leak(tables: "Tables", setup: Setup) -> "Tables":
             import torch

@@ -17,6 +17,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
@@ -40,7 +41,7 @@ class KvCacheStale(Scenario):
         return bases.refrain(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_decoding(setup)
+        bases.require_objective(setup, ObjectiveKind.DECODING)
         return [Setting("decoding.flush", False)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

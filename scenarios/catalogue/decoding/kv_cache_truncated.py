@@ -18,6 +18,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.refrain import VERSE
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
@@ -59,7 +60,7 @@ class KvCacheTruncated(Scenario):
         return bases.refrain(setup)
 
     def fault(self, knobs: Slots, setup: Setup) -> list[Change]:
-        bases.require_decoding(setup)
+        bases.require_objective(setup, ObjectiveKind.DECODING)
 
         def ring(tables: "Tables", setup: Setup) -> "Tables":
             import torch

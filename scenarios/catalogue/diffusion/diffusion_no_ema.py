@@ -16,6 +16,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
@@ -40,7 +41,7 @@ class DiffusionNoEma(Scenario):
         return bases.denoiser(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_diffusion(setup)
+        bases.require_objective(setup, ObjectiveKind.DIFFUSION)
         return [Setting("evaluation.average", 0.0)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

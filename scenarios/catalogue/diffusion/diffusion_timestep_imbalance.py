@@ -18,6 +18,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
@@ -50,7 +51,7 @@ class DiffusionTimestepImbalance(Scenario):
         return bases.denoiser(setup)
 
     def fault(self, knobs: Emphasis, setup: Setup) -> list[Change]:
-        bases.require_diffusion(setup)
+        bases.require_objective(setup, ObjectiveKind.DIFFUSION)
         return [Setting("diffusion.emphasis", knobs.emphasis)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

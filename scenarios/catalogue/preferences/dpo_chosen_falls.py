@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.planned import PREFERENCES, preferences_step
@@ -64,7 +65,7 @@ class DpoChosenFalls(Scenario):
         return preferences_step(seed, steps)
 
     def fault(self, knobs: Anchor, setup: Setup) -> list[Change]:
-        bases.require_preferences(setup)
+        bases.require_objective(setup, ObjectiveKind.PREFERENCES)
         return [Setting("preferences.anchor", knobs.anchor)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

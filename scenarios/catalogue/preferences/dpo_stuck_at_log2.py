@@ -20,6 +20,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
@@ -48,7 +49,7 @@ class DpoStuckAtLog2(Scenario):
         return preferences_step(seed, steps)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_preferences(setup)
+        bases.require_objective(setup, ObjectiveKind.PREFERENCES)
 
         def mask(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             return dataclasses.replace(batch, weights=np.zeros_like(batch.weights))

@@ -85,6 +85,8 @@ def test_every_range_holds_at_both_ends(path):
         setup = replaced(setup, objective=ObjectiveKind.PREFERENCES, data__dialect=Dialect.PAIRS)
     if path.startswith("diffusion."):
         setup = replaced(setup, objective=ObjectiveKind.DIFFUSION, data__dialect=Dialect.WALK, model__causal=False)
+    if path.startswith("retrieval."):
+        setup = replaced(setup, objective=ObjectiveKind.RETRIEVAL, data__dialect=Dialect.FACTS)
     below = kind(low - 1) if inclusive else kind(low)
     for value in (below, kind(high * 2 + 1)):
         with pytest.raises(InputError) as refusal:

@@ -22,6 +22,7 @@ LATER = {
     "ddp_loss_scale_inconsistent": "from the first overflow on",
     "diffusion_no_ema": "at the next evaluation",
     "ema_misused": "at the next evaluation",
+    "retrieval_stale_index": "at the next time that the index would be made",
     "gradients_not_cleared": "the onset's gradient is still there a step later",
     "kv_cache_leak": "at the next evaluation",
     "kv_cache_off_by_one": "at the next evaluation",
