@@ -9,6 +9,8 @@ Axes of a signal besides the step:
     ages       tokens since the document began: 1, 2, 3-4, 5-8 ..., doubling up to the row's length
                (NaN where a batch has no such token)
     ranks      each process that trains the run                 (one number where there is one)
+    groups     matrices of the layers, embedding, head, vectors (4 numbers, NaN for what a model does not have);
+               embedding: with positions that are learnt; vectors: gains and biases
 
 A run of several ranks records the mean of what they saw, weighted by their tokens; of a maximum, a
 minimum or a count the most extreme; the validation loss is the first rank's.
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 4
 BUCKETS = 8
+GROUPS = ("matrices", "embedding", "head", "vectors")
 
 
 class Axis(Enum):
@@ -37,15 +40,20 @@ class Axis(Enum):
     POSITIONS = "positions"
     AGES = "ages"
     RANKS = "ranks"
+    GROUPS = "groups"
 
 
 class Role(Enum):
-    """Outcome: what the run did. Setting: its configuration. Input: its batches. Hash: equal or not, no more."""
+    """Outcome: what the run did. Setting: its configuration. Input: its batches. Hash: equal or not, no more.
+
+    Monitor: an outcome that labels leave out, since it was added when they had been measured.
+    """
 
     OUTCOME = "outcome"
     SETTING = "setting"
     INPUT = "input"
     HASH = "hash"
+    MONITOR = "monitor"
 
 
 @dataclass(frozen=True)
@@ -167,6 +175,23 @@ SIGNALS: tuple[Signal, ...] = (
     _scalar("hit_loss", "nats/token", "held-out loss after the right passage; empty without retrieval"),
     _scalar("miss_loss", "nats/token", "held-out loss after another passage than the right one; empty without any"),
     _scalar("index_age", "steps", "since the index of passages was made; empty without retrieval"),
+    # Of weights and updates.
+    Signal(
+        "spectral_norm",
+        Axis.BLOCKS,
+        "1",
+        "largest singular value of any matrix of the layer, before the update; empty between evaluations",
+        Role.MONITOR,
+        positive=True,
+    ),
+    Signal(
+        "update_rms",
+        Axis.GROUPS,
+        "1",
+        "root mean square of what the step added to the weights, by group of parameters",
+        Role.MONITOR,
+        positive=True,
+    ),
 )
 
 DECODING = (
@@ -181,11 +206,12 @@ DENOISING = ("denoise_early", "denoise_middle", "denoise_late", "raw_loss", "sam
 RETRIEVAL = ("hit_rate", "hit_loss", "miss_loss", "index_age")
 EVALUATED = (*DECODING, *PAIRED, *DENOISING, *RETRIEVAL)  # of one objective each
 EVALUATIONS = ("validation_loss", "fresh_loss", *EVALUATED)  # known at evaluated steps only
+EVALUATED_LISTS = ("spectral_norm",)  # so are these
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run
 # has nothing for them: NaN in a trace, null in a file and None in a row.
 ADDED_SIGNALS = (
     "scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed", *EXPERTS,
-    *OF_OBJECTIVES, *EVALUATED,
+    *OF_OBJECTIVES, *EVALUATED, "spectral_norm", "update_rms",
 )  # fmt: skip
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}

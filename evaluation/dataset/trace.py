@@ -101,8 +101,10 @@ class Trace(AsText):
             missing = ~self.logged[signal.name] if signal.name in self.logged else None
             if signal.name == "validation_loss":
                 columns.append(pa.array(values, mask=~self.evaluated, from_pandas=False))
-            elif signal.name in GAPS:
+            elif signal.name in GAPS and signal.axis is Axis.SCALAR:
                 columns.append(pa.array(values, from_pandas=True))
+            elif signal.name in GAPS:
+                columns.append(_lists(values, np.asarray(np.isnan(values).all(1))))
             elif signal.axis is Axis.SCALAR:
                 columns.append(pa.array(values, mask=missing, from_pandas=False))
             else:
@@ -155,7 +157,7 @@ def _rows(name: str, lists: "pa.ListArray", rows: int) -> np.ndarray:
 
 
 def _check_lengths(name: str, lengths: np.ndarray) -> None:
-    """InputError where lists of one run are of unlike lengths; of a missing one the length is NaN."""
+    """InputError where lists of one run are of unlike lengths."""
     if len(lengths) and not (lengths == lengths[0]).all():
         raise InputError(f"telemetry: {name}: lists of unlike lengths; allowed: one length at every step of a run")
 
@@ -223,9 +225,15 @@ class Columns:
                 begins = np.concatenate([[0], np.cumsum(np.nan_to_num(lengths).astype(np.int64))])
                 self._lists[column] = values.flatten().to_numpy(zero_copy_only=False), begins, lengths
         numbers, begins, lengths = self._lists[name]
-        _check_lengths(name, lengths[start:stop])
-        found = np.asarray(numbers[begins[start] : begins[stop]], np.float32)
-        return found.reshape(stop - start, len(found) // max(1, stop - start))
+        known = ~np.isnan(lengths[start:stop]) if name in GAPS else np.ones(stop - start, bool)
+        _check_lengths(name, lengths[start:stop][known])
+        found, rows = np.asarray(numbers[begins[start] : begins[stop]], np.float32), int(known.sum())
+        if rows == len(known):
+            return found.reshape(rows, len(found) // max(1, rows))
+        width = len(found) // rows if rows else 1  # of a run without the signal the file does not say
+        filled = np.full((len(known), width), np.nan, np.float32)
+        filled[known] = found.reshape(rows, width)
+        return filled
 
 
 class _Signals(Mapping[str, np.ndarray]):

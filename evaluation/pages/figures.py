@@ -136,6 +136,8 @@ def reduced(trace: Trace, name: str) -> np.ndarray:
         high, low = values.max(1), values.min(1)
     elif axis in (Axis.POSITIONS, Axis.AGES):
         high, low = _mean(values[:, :2]), _mean(values[:, -2:])
+    elif axis is Axis.GROUPS:
+        return np.asarray(np.fmax.reduce(values, 1))  # a model may lack a group
     else:
         return np.asarray(values.max(1))
     with np.errstate(invalid="ignore"):  # infinite on both sides
@@ -156,6 +158,7 @@ WORDS = {
     Axis.POSITIONS: ", early less late",
     Axis.AGES: ", early less late",
     Axis.RANKS: ", largest of the ranks",
+    Axis.GROUPS: ", largest of the groups",
     Axis.SCALAR: "",
 }
 

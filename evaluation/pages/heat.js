@@ -37,6 +37,7 @@ function rowNames(axis, count, blocks) {
   if (axis === "heads") return Array.from({ length: count }, (_, i) => `layer ${Math.floor((i * blocks) / count) + 1} head ${(i % (count / blocks)) + 1}`);
   if (axis === "positions") return Array.from({ length: count }, (_, i) => `${i + 1}/${count}`);
   if (axis === "ages") return Array.from({ length: count }, (_, i) => (i < 2 ? `${i + 1}` : `${2 ** (i - 1) + 1}-${2 ** i}`));
+  if (axis === "groups") return ["matrices", "embedding", "head", "vectors"];
   return Array.from({ length: count }, (_, i) => `rank ${i}`);
 }
 

@@ -131,7 +131,8 @@ def logged_at(trace: Trace, name: str) -> np.ndarray | None:
     if name == "validation_loss":
         return trace.evaluated
     if name in EVALUATIONS or (name in ADDED_SIGNALS and name not in trace.logged):
-        return np.asarray(~np.isnan(trace.signals[name]))
+        unknown = np.isnan(trace.signals[name])
+        return np.asarray(~(unknown if unknown.ndim == 1 else unknown.all(1)))
     return trace.logged.get(name)
 
 

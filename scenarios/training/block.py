@@ -43,14 +43,19 @@ def start_block(bundle: Bundle, steps: range, record: bool, following: range | N
     losses: list[tuple[int, Tensor]] = []
     every, last = bundle.setup.evaluation.every, bundle.setup.steps - 1
     for index, step in enumerate(steps):
-        if record and (step % every == 0 or step == last):
+        evaluated, recorder = record and (step % every == 0 or step == last), bundle.recorder
+        spectral = None
+        if evaluated:
             losses.append((step, _evaluate(bundle, step)))
+            spectral = None if recorder is None else recorder.matrices.spectral_norm(bundle.computing())
         advance(block, index, step)
-    evaluated = [(step, _to_host(_of_first_rank(bundle, value))) for step, value in losses]
+        if recorder is not None and spectral is not None:
+            recorder.write_spectral(index, spectral)
+    known = [(step, _to_host(_of_first_rank(bundle, value))) for step, value in losses]
     buffer = None if bundle.recorder is None else _recorded(bundle, bundle.recorder, block, len(steps))
 
     def read() -> Recorded:
-        losses = {step: values() for step, values in evaluated}
+        losses = {step: values() for step, values in known}
         if buffer is None:
             return [], losses
         recorded = buffer()

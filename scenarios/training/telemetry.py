@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainwreck.evaluation.dataset.schema import BUCKETS, EVALUATIONS, OF_OBJECTIVES, SIGNALS, Axis
+from trainwreck.evaluation.dataset.schema import BUCKETS, EVALUATIONS, GROUPS, OF_OBJECTIVES, SIGNALS, Axis
 from trainwreck.kernels.cross_entropy import bucket_losses
 from trainwreck.kernels.norms import segment_statistics
 from trainwreck.kernels.random import generator, sent
@@ -18,6 +18,7 @@ from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import Layout
 from trainwreck.models.probe import Probe
 from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.training.matrices import Matrices
 
 # Signals that the host knows without asking the device.
 HOST_SIGNALS = (
@@ -39,6 +40,7 @@ def widths(config: ModelConfig) -> dict[Axis, int]:
         Axis.POSITIONS: BUCKETS,
         Axis.AGES: age_buckets(config.context),
         Axis.RANKS: 1,  # of each rank's own record
+        Axis.GROUPS: len(GROUPS),
     }
 
 
@@ -86,6 +88,8 @@ class Recorder:
             stop += width[signal.axis]
         self.buffer = torch.empty(steps, runs, stop, device=device)
         self.context, self.ages = config.context, age_buckets(config.context)
+        self.matrices = Matrices(plan, device)
+        self.unknown = torch.full((runs, config.layers), torch.nan, device=device)
 
     @torch.no_grad()
     def before_update(self, facts: StepFacts) -> dict[str, Tensor]:
@@ -136,8 +140,15 @@ class Recorder:
         moved = segment_statistics(update, self.plan.bounds, impl=self.impl).norm_NS
         values["layer_update_ratio"] = moved / values["layer_weight_norm"]
         values["layer_moment_rms"] = torch.full_like(moved, torch.nan) if moment_rms is None else moment_rms
+        values["update_rms"] = self.matrices.rms(update)
+        values["spectral_norm"] = self.unknown  # `write_spectral` knows it, at evaluated steps
         row = [values[s.name].float().view(update.shape[0], -1) for s in DEVICE_SIGNALS]
         torch.cat(row, 1, out=self.buffer[index])
+
+    def write_spectral(self, index: int, norm_NL: Tensor) -> None:
+        """Put `Matrices.spectral_norm` of the weights before a step into its row, which `write` has made."""
+        start, stop = self.columns["spectral_norm"]
+        self.buffer[index, :, start:stop] = norm_NL
 
     def read(self, steps: int) -> dict[str, np.ndarray]:
         """The first `steps` rows, signal to [S, N, K] on the host."""

@@ -28,7 +28,7 @@ settings.register_profile("trainwreck", deadline=None, derandomize=True, databas
 settings.load_profile("trainwreck")
 
 STEPS = 120
-WIDTH = {Axis.LAYERS: 4, Axis.BLOCKS: 2, Axis.HEADS: 4, Axis.POSITIONS: 8, Axis.AGES: 8, Axis.RANKS: 1}
+WIDTH = {Axis.LAYERS: 4, Axis.BLOCKS: 2, Axis.HEADS: 4, Axis.POSITIONS: 8, Axis.AGES: 8, Axis.RANKS: 1, Axis.GROUPS: 4}
 
 # Level of each signal in a healthy run; the loss and the gradient norm have curves of their own.
 LEVEL = {

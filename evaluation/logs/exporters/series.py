@@ -35,7 +35,7 @@ def series(trace: Trace) -> Iterator[Series]:
         if signal.name == "validation_loss":
             present = trace.evaluated
         elif signal.name == "fresh_loss" or (signal.name in ADDED_SIGNALS and signal.name not in trace.logged):
-            present = ~np.isnan(values)
+            present = ~np.isnan(values) if values.ndim == 1 else ~np.isnan(values).all(1)
         else:
             present = trace.logged.get(signal.name, np.ones(len(trace), bool))
         if not present.any():

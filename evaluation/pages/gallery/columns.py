@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, EVALUATIONS, SIGNALS, Axis, Role
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, EVALUATED_LISTS, EVALUATIONS, SIGNALS, Axis, Role
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.pages.gallery.pack import COARSE, FINE, Column, thinned
 
@@ -11,7 +11,8 @@ def columns(trace: Trace, every: int) -> list[Column]:
     """Scalars as they are, one value a step; lists at every so many steps and fewer bits, since they become colours.
 
     Left out: what a run of its kind does not have (lists and evaluations that are NaN throughout, ranks where there is
-    one). A hash becomes 1 where it differs from the first rank's, else 0: its own number means nothing.
+    one), and lists of evaluated steps, of which thinning would leave few. A hash becomes 1 where it differs from the
+    first rank's, else 0: its own number means nothing.
     """
     found = []
     for signal in SIGNALS:
@@ -20,7 +21,7 @@ def columns(trace: Trace, every: int) -> list[Column]:
         nothing = np.isnan(values).all() and (
             signal.axis is not Axis.SCALAR or signal.name in (*EVALUATIONS, *ADDED_SIGNALS)
         )
-        if nothing or (signal.axis is Axis.RANKS and values.shape[1] == 1):
+        if nothing or signal.name in EVALUATED_LISTS or (signal.axis is Axis.RANKS and values.shape[1] == 1):
             continue
         if signal.role is Role.HASH:
             values = (values != values[:, :1]).astype(np.float32)

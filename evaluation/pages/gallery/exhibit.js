@@ -3,7 +3,7 @@
 
 const AXIS_WORDS = {
   layers: "largest layer", blocks: "largest layer", heads: "spread over heads", positions: "early less late",
-  ages: "early less late", ranks: "largest of the ranks",
+  ages: "early less late", ranks: "largest of the ranks", groups: "largest of the groups",
 };
 const INKS = ["twin", "cured", "faulty"]; // the last is drawn on top
 const unpacked = new Map();
@@ -40,7 +40,7 @@ function curveOf(column, axis) {
     const all = rows.map((row) => row[i]);
     if (axis === "heads") return Math.max(...all) - Math.min(...all);
     if (axis === "positions" || axis === "ages") return mean(all.slice(0, 2)) - mean(all.slice(-2));
-    return Math.max(...all);
+    return Math.max(...(axis === "groups" ? all.filter((value) => value !== null && !Number.isNaN(value)) : all));
   });
   return { steps, values };
 }

@@ -141,7 +141,7 @@ class OpenScenario {
     fill(host, html`<h3>${scenario.id}${exhibit === this.own ? "" : " (what it is taken for)"}</h3>`);
     exhibit.first = exhibit.line(host, "loss", this._alarms(run));
     exhibit.line(host, "grad_norm");
-    const names = exhibit.names("scalar", "layers", "blocks", "heads", "positions", "ages", "ranks");
+    const names = exhibit.names("scalar", "layers", "blocks", "heads", "positions", "ages", "ranks", "groups");
     const third = scenario.telling === "loss" || scenario.telling === "grad_norm" ? "validation_loss" : scenario.telling;
     const chosen = names.includes(third) ? third : names[0];
     const pick = document.createElement("p");

@@ -78,7 +78,8 @@ def test_a_file_from_before_some_signals_has_nothing_for_them(make_trace: Any, t
     new, old = (TelemetryFile(tmp_path / name).trace("r") for name in ("new.parquet", "old.parquet"))
     assert list(old.signals) == list(new.signals) == list(BY_NAME)
     for name in BY_NAME:
-        expected = np.full(len(trace), np.nan) if name in ADDED_SIGNALS else new[name]
+        nothing = np.full(len(trace) if BY_NAME[name].axis is Axis.SCALAR else (len(trace), 1), np.nan)
+        expected = nothing if name in ADDED_SIGNALS else new[name]
         np.testing.assert_array_equal(old[name], expected)
         np.testing.assert_array_equal(new[name], trace[name])
     assert [row[name] for row in rows(old) for name in ADDED_SIGNALS] == [None] * len(ADDED_SIGNALS) * len(trace)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwreck.evaluation.dataset.schema import SIGNALS, Axis, telemetry_schema
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, SIGNALS, Axis, telemetry_schema
 from trainwreck.evaluation.dataset.trace import Trace
 
 SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-45, np.finfo(np.float32).max, np.finfo(np.float32).tiny, 0.1]
@@ -41,6 +41,8 @@ def test_a_table_holds_every_number_exactly(seed: int, steps: int, widths: dict[
     for signal in SIGNALS:
         shape = (steps,) if signal.axis is Axis.SCALAR else (steps, widths[signal.axis])
         signals[signal.name] = random.choice(np.array(SPECIAL, np.float32), shape)
+        if signal.name in ADDED_SIGNALS and signal.axis is not Axis.SCALAR:
+            signals[signal.name][0, 0] = 0.1  # of a list without any number a file does not hold the length
     evaluated = random.random(steps) < 0.5
     signals["validation_loss"][~evaluated] = np.nan
     made = Trace("r", signals, evaluated)

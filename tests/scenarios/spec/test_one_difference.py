@@ -46,7 +46,7 @@ ALONE = {
     "label_smoothing": "label_smoothing_too_high",
     "log": "log_loss_summed log_nan_as_zero log_norm_of_one_shard log_rows_missing",
     "loss": "fused_loss_wrong_gradient",
-    "learning rate": "high_lr lr_jump benign_decay_phase benign_warm_restart",
+    "learning rate": "high_lr lr_jump benign_decay_phase benign_jump_at_step_two benign_warm_restart",
     "model.attention": "softmax_unshifted",
     "model.init.head_std": "output_init_too_large",
     "model.init.new_rows_std": "new_rows_random",
@@ -101,6 +101,10 @@ ALONE = {
 }
 # Several things that are one act, as the page's Injection says it: what differs, and why together.
 TOGETHER = {
+    "benign_slow_plateau_then_drop": (
+        "model.init.embedding_std, model.init.head_std, model.init.matrix_std",
+        "one factor on the spread of all weights",
+    ),
     "kv_cache_off_by_one": (
         "tables.cache_places_NT, tables.cache_slots_NT",
         "one index: the slot that a token is kept in, and its position",

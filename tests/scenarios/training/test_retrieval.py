@@ -18,7 +18,8 @@ from trainwreck.scenarios.training.loop import fresh_state, train
 from trainwreck.scenarios.training.objectives import retrieval
 
 OTHER = {
-    "model.causal": False, "data.dialect": Dialect.CHAT, "data.pool": 40, "data.longest": 9, "data.padded": True, "data.short_every": 2,
+    "model.causal": False, "data.dialect": Dialect.CHAT, "data.pool": 40, "data.longest": 9, "data.padded": True,
+    "data.short_every": 2,
     "data.one_token_every": 3, "data.padding_every": 3, "distributed.ranks": 2, "growth.rows": 128, "adapters.rank": 4,
 }  # fmt: skip
 

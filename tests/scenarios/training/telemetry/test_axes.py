@@ -20,7 +20,7 @@ def test_axes(layers, heads, context, tiny, make_job):
     trace = train([make_job(0, setup)])[0].trace
     count = {
         Axis.LAYERS: layers + 2, Axis.BLOCKS: layers, Axis.HEADS: layers * heads, Axis.POSITIONS: BUCKETS,
-        Axis.AGES: 1 + math.ceil(math.log2(context)), Axis.RANKS: 1,
+        Axis.AGES: 1 + math.ceil(math.log2(context)), Axis.RANKS: 1, Axis.GROUPS: 4,
     }  # fmt: skip
     assert set(trace.signals) == {signal.name for signal in SIGNALS}
     for signal in SIGNALS:

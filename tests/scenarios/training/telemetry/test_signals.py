@@ -113,6 +113,30 @@ def hash_of(tokens):
     return np.array([float(total % 2**64 >> 40)])
 
 
+def largest_singular_values(step):
+    """Of any matrix of each layer, with queries, keys and values apart."""
+    found = []
+    for name, a, b in step.plan.segments[1:-1]:
+        parts = []
+        for slot in step.plan.slots:
+            if a <= slot.start < b and slot.name.endswith(".weight"):
+                weight = step.flat[slot.start : slot.stop].view(slot.shape)
+                parts += weight.split(weight.shape[0], 1) if slot.name == f"{name}.qkv.weight" else [weight]
+        assert len(parts) == 6
+        found.append(max(float(torch.linalg.matrix_norm(part, ord=2)) for part in parts))
+    return np.array(found)
+
+
+def by_group(step, update):
+    """Root mean square of an update over the layers' matrices, embedding, head, and gains and biases."""
+    groups = {"matrices": [], "embedding": [], "head": [], "vectors": []}
+    for slot in step.plan.slots:
+        matrix = slot.name.endswith(".weight")
+        group = slot.name.split(".")[0] if not slot.name.startswith("layer_") else "matrices"
+        groups[group if matrix else "vectors"].append(update[slot.start : slot.stop])
+    return np.array([float(torch.cat(parts).square().mean().sqrt()) for parts in groups.values()])
+
+
 def scheduled(setup, step):
     warmup = setup.schedule.warmup_steps
     if step < warmup:
@@ -177,6 +201,8 @@ def case(request, tiny, make_job, plain):
             **attention(step, t),
             "rank_batch_hash": hash_of(batch.inputs), "rank_weight_hash": [math.nan], "rank_grad_norm": [math.nan],
             **dict.fromkeys(ADDED_SIGNALS, math.nan),
+            "spectral_norm": largest_singular_values(step) * (1.0 if s in (0, EVERY, STEPS - 1) else math.nan),
+            "update_rms": by_group(step, update),
         })  # fmt: skip
         good += 1
         scale, good = (2 * scale, 0) if good == 2 else (scale, good)
@@ -190,6 +216,8 @@ def test_signal_is_what_the_schema_says(signal, case):
     assert recorded.shape == expected.shape
     # Buckets are summed in float32, each sum of at most `tokens` positive terms; the rest is rounded once.
     rounding = tokens * ULP if signal.axis in (Axis.POSITIONS, Axis.AGES) else ULP
+    if signal.name == "spectral_norm":
+        rounding = 0.01  # of power iteration; `test_matrices` has what it is worth
     np.testing.assert_allclose(recorded, expected, rtol=rounding, atol=1e-12)
 
 

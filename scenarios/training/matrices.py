@@ -1,0 +1,131 @@
+"""What monitors read of weights and updates: spectral norms of matrices, and how far each group of parameters moves.
+
+Spectral norms are those of power iteration (Miyato et al. 2018, Spectral normalization), from one fixed vector in
+place of one that is kept from step to step, so that they do not depend on where a run was entered. Its
+`2 ** SQUARINGS` rounds are done by squaring the Gram matrices, which all have the model's width. Groups are those that
+optimizers tell apart (Jordan et al. 2024, Muon).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainwreck.kernels.random import generator
+from trainwreck.models import muon
+from trainwreck.models.parameters import LORA_A, LORA_B, Layout
+
+SQUARINGS = 8
+SMALLEST = 1e-30
+
+
+@dataclass
+class Matrices:
+    """The matrices of a layout's layers, which are alike in every layer, and the groups of all parameters."""
+
+    plan: Layout
+    device: torch.device
+
+    @torch.no_grad()
+    def spectral_norm(self, flat_NP: Tensor) -> Tensor:
+        """Largest singular value of any matrix of each layer, [N, L]; queries, keys and values are matrices apart.
+
+        It is estimated from below. NaN where a weight of the layer is not finite. Adapters are neither matrices of
+        their own nor added to the one that they change.
+        """
+        layers = self._layers(flat_NP)
+        grams = []
+        for matrix in self._hidden:
+            weight = layers[..., matrix.start : matrix.stop].unflatten(-1, (matrix.rows, matrix.parts, matrix.columns))
+            x = weight.transpose(-3, -2)
+            square = x @ x.transpose(-1, -2) if matrix.rows == self._width else x.transpose(-1, -2) @ x
+            grams.append(square)
+        gram = torch.cat(grams, 2).flatten(0, 2)  # [N L M, D, D]
+        power = gram / _trace(gram)
+        for _ in range(SQUARINGS):
+            power = power @ power
+            power = power / _trace(power)
+        vector = (power * self._vector.to(gram.dtype)).sum(-1)
+        seen = (gram * vector.unsqueeze(-2)).sum(-1)
+        squared = (vector * seen).sum(-1) / vector.square().sum(-1).clamp(min=SMALLEST)
+        norm: Tensor = squared.clamp(min=0).sqrt().view(*layers.shape[:2], -1).amax(2)
+        return norm
+
+    @torch.no_grad()
+    def rms(self, update_NP: Tensor) -> Tensor:
+        """Root mean square of each group of `schema.GROUPS`, [N, 4]; NaN for one that the model does not have."""
+        square = update_NP.square()
+        layers = self._layers(square)
+        hidden = sum((layers[..., a:b].sum((1, 2)) for a, b in self._spans), start=torch.zeros_like(square[:, 0]))
+        sums = [hidden, *(square[:, a:b].sum(1) for a, b in self._tables), square[:, self._vectors].sum(1)]
+        rms: Tensor = (torch.stack(sums, 1) / self._counts).sqrt()
+        return rms
+
+    def _layers(self, flat_NP: Tensor) -> Tensor:
+        """The layers' parameters, [N, L, K]."""
+        bounds = self.plan.bounds[1:-1]
+        layers: Tensor = flat_NP[:, bounds[0][0] : bounds[-1][1]].unflatten(1, (len(bounds), -1))
+        return layers
+
+    @cached_property
+    def _first(self) -> list[muon.Matrix]:
+        """Matrices of the first layer, in places of that layer."""
+        start, stop = self.plan.bounds[1]
+        found = [matrix for matrix in muon.matrices(self.plan) if start <= matrix.start < stop]
+        return [matrix._replace(start=matrix.start - start, stop=matrix.stop - start) for matrix in found]
+
+    @cached_property
+    def _hidden(self) -> list[muon.Matrix]:
+        """Those of `_first` that are no adapter's."""
+        start = self.plan.bounds[1][0]
+        adapters = {slot.start - start for slot in self.plan.slots if slot.name.endswith((LORA_A, LORA_B))}
+        return [matrix for matrix in self._first if matrix.start not in adapters]
+
+    @cached_property
+    def _width(self) -> int:
+        return self.plan.slots[0].shape[-1]
+
+    @cached_property
+    def _vector(self) -> Tensor:
+        """Where power iteration starts, [D], float64."""
+        draws = generator(0, "spectral_norm").standard_normal(self._width)
+        return torch.from_numpy(draws).to(self.device)
+
+    @cached_property
+    def _spans(self) -> list[tuple[int, int]]:
+        """Places in a layer that matrices take; neighbours as one."""
+        spans: list[tuple[int, int]] = []
+        for matrix in self._first:
+            joined = bool(spans) and spans[-1][1] == matrix.start
+            start = spans.pop()[0] if joined else matrix.start
+            spans.append((start, matrix.stop))
+        return spans
+
+    @cached_property
+    def _tables(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Places of embedding and head; where the head is the embedding it has none."""
+        head = next((slot for slot in self.plan.slots if slot.name == "head.weight"), None)
+        return self.plan.bounds[0], (0, 0) if head is None else (head.start, head.stop)
+
+    @cached_property
+    def _vectors(self) -> Tensor:
+        """Places of all parameters that are in no other group, int64."""
+        taken = np.zeros(self.plan.size, bool)
+        for start, stop in (*self._tables, *((matrix.start, matrix.stop) for matrix in muon.matrices(self.plan))):
+            taken[start:stop] = True
+        return torch.from_numpy(np.flatnonzero(~taken)).to(self.device)
+
+    @cached_property
+    def _counts(self) -> Tensor:
+        """Parameters of each group, [4]; 0 makes the mean NaN."""
+        hidden = (len(self.plan.bounds) - 2) * sum(b - a for a, b in self._spans)
+        counts = [hidden, *(b - a for a, b in self._tables), len(self._vectors)]
+        return torch.tensor(counts, device=self.device, dtype=torch.float32)
+
+
+def _trace(gram: Tensor) -> Tensor:
+    """Of each matrix, [B, 1, 1], at least `SMALLEST`."""
+    trace: Tensor = gram.diagonal(dim1=-2, dim2=-1).sum(-1).clamp(min=SMALLEST)
+    return trace[:, None, None]
