@@ -58,7 +58,8 @@ class Facts:
 
     def right(self, names: np.ndarray, step: int) -> np.ndarray:
         """The slot that answers each name at a step, int64 of the names' shape."""
-        return np.argsort(self.store(step)[:, 0])[self.keys[names] - KEY]
+        slots: np.ndarray = np.argsort(self.store(step)[:, 0])[self.keys[names] - KEY]
+        return slots
 
     def filled(self, names: np.ndarray, slots: np.ndarray, step: int) -> np.ndarray:
         """Exchanges [..., EXCHANGE] of these names: the passages of the slots, and the right answers at a step."""
