@@ -15,6 +15,7 @@ from trainwreck.scenarios.data.refrain import TOKENS, VERSE
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.syntax import WIDTH, literal, value
 from trainwreck.scenarios.reproducers.values import NotPlainError
+from trainwreck.scenarios.spec.scenario import Scenario
 
 if TYPE_CHECKING:
     from trainwreck.scenarios.reproducers.program import Program
@@ -97,7 +98,12 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
     if program.planned is not None:
         text += f"PLANNED = {program.planned}  # first step after what every run has planned\n"
     text += f"TOLERANCE = {program.entry.tolerance}"
-    text += "  # nats between final losses: healthy runs of other seeds differ by as much\n"
+    usual = (
+        "healthy runs of other seeds differ by as much"
+        if program.entry.tolerance >= Scenario.tolerance
+        else ("the same weights, evaluated otherwise")
+    )
+    text += f"  # nats between final losses: {usual}\n"
     if program.entry.own_twin:
         text += f"ENTROPY = {entropy_floor(program.base)!r}  # of the held-out rows, nats a token\n"
     telling = [] if program.entry.telling in ("loss", *lines.RANKS) else [program.entry.telling]
