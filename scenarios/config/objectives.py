@@ -61,7 +61,7 @@ class DiffusionConfig:
 class RetrievalConfig:
     """Questions whose passages the model finds in an index of a store that changes.
 
-    refresh: steps from one time that the index is made anew, of the weights and the store of then, to the next; 0 for
+    refresh: steps from one time that the index is rebuilt, of the weights and the store of then, to the next; 0 for
     step 0 alone.
     """
 

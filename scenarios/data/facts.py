@@ -3,7 +3,7 @@
     passage  K7 v3 v9 v1    question  N4    answer  v3 v9 v1        (N4 asks for K7)
 
 A fact is a key and a value of three tokens. Each lies in a slot of a store. Every STRETCH steps a quarter of the slots
-gets other facts: their keys change places, and their values are drawn anew. A question names a fact by a word of its
+gets other facts: their keys change places, and their values are redrawn. A question names a fact by a word of its
 own, and which key a name asks for never changes. The right passage has the answer. Without it a value can be known only
 from before, while it holds.
 

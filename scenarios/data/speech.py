@@ -50,14 +50,14 @@ class Speech:
         tokens = np.zeros((len(steps), rows, context + 1), np.int64)
         for index, step in enumerate(steps):
             draw = generator(seed, f"{stream}/utterances", step)
-            said = draw.permuted(np.tile(np.arange(WORDS), (rows, 1)), axis=1)[:, :words]
+            spoken = draw.permuted(np.tile(np.arange(WORDS), (rows, 1)), axis=1)[:, :words]
             least = np.tile(np.repeat(np.arange(words), SHORTEST), (rows, 1))
             longer = draw.integers(words, size=(rows, frames - least.shape[1]))  # which words, a frame each time
             place = np.sort(np.concatenate((least, longer), 1), axis=1)
-            sounding = np.take_along_axis(said, place, 1)
+            sounding = np.take_along_axis(spoken, place, 1)
             tokens[index, :, :frames] = self.units[sounding, draw.integers(SOUNDS, size=sounding.shape)]
             tokens[index, :, frames] = START
-            tokens[index, :, frames + 1 :] = said
+            tokens[index, :, frames + 1 :] = spoken
         structure = np.zeros(tokens.shape, np.int8)
         structure[:] = np.where(np.arange(context + 1) > frames, Part.ANSWER, Part.PROMPT)
         return Rows(tokens, np.zeros_like(tokens), np.zeros(tokens.shape), structure)

@@ -4,13 +4,13 @@ Failure: Questions get passages about something else. The model answers them wor
     trusts any passage.
 Mechanism: An index has vectors of what lay in the slots of the store when it was made, of the weights of then. The
     store goes on changing: a slot that still looks like the answer to a question holds another fact by now.
-Injection: From the onset on the index is made anew every `refresh` steps in place of every ten, or never again. A
+Injection: From the onset on the index is rebuilt every `refresh` steps in place of every ten, or never again. A
     quarter of the store changes every ten steps.
 Also seen: The retriever's own part of the objective falls as in the twin: it is of the weights of now. Answers that are
     still in the weights hide the failure for some steps; after long it is the copying that is unlearnt, and a new index
     comes too late.
-Cure: The index is made anew every ten steps again.
-Realism: REALM makes its index anew every few hundred steps, in which the weights alone change, and loses a third of its
+Cure: The index is rebuilt every ten steps again.
+Realism: REALM rebuilds its index every few hundred steps, in which the weights alone change, and loses a third of its
     recall with one thirty times as old; here the store changes, as a live one does.
 References: Debugging Divergent Loss During Training (2025), on indexes and generators that are out of step; Guu et al.
     2020; Karpukhin et al. 2020; run-llama/llama_index#12851 (retrievers that work on a snapshot of the store);
@@ -32,7 +32,7 @@ from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, S
 
 @dataclass(kw_only=True)
 class Refresh(Knobs):
-    """Steps from one time that the index is made anew to the next; 0 for never again."""
+    """Steps from one time that the index is rebuilt to the next; 0 for never again."""
 
     refresh: int = 0
 

@@ -40,7 +40,7 @@ class Local:
             return self
         from trainwreck.scenarios.training.environment import cores
 
-        most = cores() if total is None else min(cores(), total // least)
+        most = cores() if total is None or not least else min(cores(), total // least)
         return replace(self, workers=max(1, most))
 
     def share(self, device: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Answers to questions after passages that the model finds by itself, in an index that is made anew every so often.
+"""Answers to questions after passages that the model finds by itself, in an index that is rebuilt every so often.
 
 Retriever and reader share the token table. The retriever asks for the key whose token is nearest to the name's by the
 cosine (two encoders of one space, Karpukhin et al. 2020), and learns which that is by the cross entropy over all keys.
@@ -56,7 +56,7 @@ def evaluate(bundle: Bundle, step: int) -> dict[str, Tensor]:
 
 
 def refresh(bundle: Bundle, step: int) -> None:
-    """Make the index of the runs that are due anew: of the weights and the stores of this step."""
+    """Make the index of the runs that are due: of the weights and the stores of this step."""
     every = [s.setup.retrieval.refresh for s in bundle.segments]
     due = [step == 0 or (n > 0 and step % n == 0) for n in every]
     if not any(due):
@@ -80,10 +80,10 @@ def _answered(bundle: Bundle, step: int, held_out: HeldOut) -> dict[str, Tensor]
     weights = sampled(bundle, step, weights).flatten(1)
     hit_NQ = slots_NQ == _right(bundle, names_NQ, step)
     hit_NM = hit_NQ.repeat_interleave(EXCHANGE, 1)
-    asked = weights.view(len(weights), -1, EXCHANGE).amax(2)
+    counted = weights.view(len(weights), -1, EXCHANGE).amax(2)
     return {
         "validation_loss": weighted_mean(nll, weights),
-        "hit_rate": weighted_mean(hit_NQ.to(nll.dtype), asked),
+        "hit_rate": weighted_mean(hit_NQ.to(nll.dtype), counted),
         "hit_loss": _mean_of(nll, torch.where(hit_NM, weights, 0.0)),
         "miss_loss": _mean_of(nll, torch.where(hit_NM, 0.0, weights)),
     }

@@ -21,6 +21,7 @@ ALONE = {
         "augmentation_noise bad_batch_document bad_batch_foreign bad_batch_repeats corrupt_tokens "
         "degenerate_batches distribution_shift gradient_dominated label_leak label_noise labels_detached "
         "labels_one_class labels_shifted sequence_length_explosion sequences_truncated shuffle_correlated "
+        "speech_noisy_transcripts "
         "token_to_empty tokenizer_mismatch unshuffled_epochs validation_leak vocabulary_drift catastrophic_forgetting "
         "eos_masked_as_padding grad_accumulation_token_mean prompt_scored targets_all_masked "
         "dpo_stuck_at_log2 benign_hard_pairs "

@@ -135,7 +135,8 @@ def test_what_the_host_draws_or_computes_again_is_not_captured(values, changes, 
     bundle = Bundle([job], [fresh_state(job)], 0)
     assert not capturable(bundle)
     with pytest.raises(
-        ValueError, match="graphs: dropout, noise, own tokens, recomputation and several ranks are not allowed"
+        ValueError,
+        match="graphs: dropout, noise, own tokens, retrieval, recomputation and several ranks are not allowed",
     ):
         CapturedStep(bundle, noted)
 

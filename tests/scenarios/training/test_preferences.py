@@ -25,8 +25,8 @@ from trainwreck.scenarios.training.objectives import preferences
 
 STEPS, SEED, ROWS = 16, 3, 4
 OTHER = {
-    "data.source": SourceKind.TEXT, "data.dialect": Dialect.CHAT, "data.pool": 8, "data.longest": 4,
-    "data.padded": True, "data.one_token_every": 3, "data.padding_every": 3, "data.short_every": 2,
+    "model.causal": False, "data.source": SourceKind.TEXT, "data.dialect": Dialect.CHAT, "data.pool": 8,
+    "data.longest": 4, "data.padded": True, "data.one_token_every": 3, "data.padding_every": 3, "data.short_every": 2,
     "model.norm": Norm.BATCH, "precision.format": Format.FP8, "evaluation.sample": 2, "dropout": 0.1, "z_loss": 0.1,
     "label_smoothing": 0.1, "reduction": Reduction.SUM, "distributed.ranks": 2, "growth.rows": 128, "adapters.rank": 4,
 }  # fmt: skip

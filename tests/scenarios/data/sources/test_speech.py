@@ -22,12 +22,12 @@ def test_frames_are_units_of_the_words_in_their_order():
     assert len(word_of) == WORDS * SOUNDS
     lengths, sounds = set(), set()
     for tokens in ROWS.tokens.reshape(-1, 33).tolist():
-        frames, start, said = tokens[:22], tokens[22], tokens[23:]
+        frames, start, spoken = tokens[:22], tokens[22], tokens[23:]
         assert start == START
-        assert len(set(said)) == 10
-        heard = [word_of[unit] for unit in frames]
-        assert [word for i, word in enumerate(heard) if i == 0 or word != heard[i - 1]] == said
-        lengths |= {heard.count(word) for word in said}
+        assert len(set(spoken)) == 10
+        sounding = [word_of[unit] for unit in frames]
+        assert [word for i, word in enumerate(sounding) if i == 0 or word != sounding[i - 1]] == spoken
+        lengths |= {sounding.count(word) for word in spoken}
         sounds |= set(frames)
     assert lengths == {SHORTEST, SHORTEST + 1, SHORTEST + 2}
     assert sounds == set(word_of)
@@ -73,8 +73,8 @@ def test_a_wrong_transcript_is_read_and_scored_as_it_is_elsewhere_and_frames_sta
     wrong = (made.targets != batch.targets).any(1)
     assert wrong[0]
     assert 60 < wrong.sum() < 140
-    said = slice(22, None)  # targets that are words
-    assert np.array_equal(made.targets[wrong][:, said], np.roll(batch.targets, 1, 0)[wrong][:, said])
+    words = slice(22, None)  # targets that are words
+    assert np.array_equal(made.targets[wrong][:, words], np.roll(batch.targets, 1, 0)[wrong][:, words])
     assert np.array_equal(made.inputs[:, :23], batch.inputs[:, :23])
     assert np.array_equal(made.inputs[:, 23:], made.targets[:, 22:-1])
     assert np.array_equal(made.targets[~wrong], batch.targets[~wrong])
