@@ -11,7 +11,7 @@ Cure: Scale applied and float32 scores, a few steps after the onset.
 Realism: Stands for eager float16 attention and kernels that scale late. Logits grow here because of
     a learning rate of 0.08 without weight decay or clipping, one head and a language that does not
     need attention; the twin stays well under the same rate. The exported program has a rate of 0.06 and
-    700 steps: at 0.08 and 300, rounding alone moves the final loss nearly as far as another seed.
+    700 steps: at 0.08 and 400, rounding alone moves the final loss nearly as far as another seed.
 References: Reading the Curves ("attention is overflowing in fp16 because the scores are computed
     without proper scaling"); Debugging training (loss = NaN after a few steps); Micikevicius et al. 2018.
 """

@@ -162,9 +162,9 @@ def test_so_it_is_where_the_fault_comes_later(id, kind, steps):
 def test_settings_of_a_program_are_in_no_other_run():
     id = "fp16_attention_overflow"
     program, own = Program(id), Program(id, overrides=())
-    assert (program.base.optimizer.lr, program.base.model.width) == (0.05, 96)
-    assert " lr=0.05," in program_text(program)
-    assert (own.base.optimizer.lr, own.base.model.width) == (0.08, 64)
+    assert (program.base.optimizer.lr, program.base.steps) == (0.06, 700)
+    assert " lr=0.06," in program_text(program)
+    assert (own.base.optimizer.lr, own.base.steps) == (0.08, 400)
     assert [spec.run_id for spec in own.specs.values()] == [spec.run_id for spec in family_of(id, [0])]
     assert {spec.run_id for spec in program.specs.values()}.isdisjoint(spec.run_id for spec in own.specs.values())
 
