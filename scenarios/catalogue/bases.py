@@ -495,7 +495,7 @@ def preferences(setup: Setup) -> Setup:
 
 
 def denoiser(setup: Setup) -> Setup:
-    """A narrow layer, trained by Muon, that tells masked tokens of a Markov chain from those that are left.
+    """A narrow layer, trained by Muon, that predicts the masked tokens of a Markov chain from the others.
 
     The average of the weights is evaluated, and samples are drawn with it. The rate is constant, without weight decay.
     Larger sizes keep their shape and batch.

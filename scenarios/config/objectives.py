@@ -123,6 +123,7 @@ DENOISES: dict[str, tuple[Any, ...]] = {
 # What a run has to be to retrieve: passages are put into the rows as they are sampled.
 RETRIEVES: dict[str, tuple[Any, ...]] = {
     "model.causal": (True,),
+    "data.source": ("language",),
     "data.dialect": ("facts",),
     "data.pool": (0,),
     "data.longest": (0,),

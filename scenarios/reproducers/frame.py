@@ -101,7 +101,7 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
     usual = (
         "healthy runs of other seeds differ by as much"
         if program.entry.tolerance >= Scenario.tolerance
-        else ("the same weights, evaluated otherwise")
+        else "the same weights, evaluated otherwise"
     )
     text += f"  # nats between final losses: {usual}\n"
     if program.entry.own_twin:

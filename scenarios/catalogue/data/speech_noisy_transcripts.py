@@ -22,9 +22,9 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases, citations
-from trainwreck.scenarios.config.settings import Dialect, Setup
-from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.data.speech import WORDS
+from trainwreck.scenarios.config.settings import Dialect, Setup, SourceKind
+from trainwreck.scenarios.data.batches import Batch, source, source_key
+from trainwreck.scenarios.data.speech import WORDS, Speech
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario, Severity
@@ -64,9 +64,10 @@ class SpeechNoisyTranscripts(Scenario):
         return bases.speech(setup)
 
     def fault(self, knobs: Rows, setup: Setup) -> list[Change]:
-        if setup.data.dialect is not Dialect.SPEECH:
+        if not isinstance(source(source_key(setup.data)), Speech):
             raise InputError(
-                f"data.dialect: {setup.data.dialect.value!r} is not allowed for {self.id}; allowed: 'speech'"
+                f"data.dialect: {setup.data.dialect.value!r} is not allowed for {self.id}; "
+                f"allowed: {Dialect.SPEECH.value}, of data.source {SourceKind.LANGUAGE.value}"
             )
 
         def exchange(batch: Batch, since: int, draw: np.random.Generator) -> Batch:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.random import generator
+from trainwreck.kernels.random import generator, sent
 from trainwreck.models import gpt
 from trainwreck.models.decoding.decode import drawn
 from trainwreck.models.loss import weighted_mean
@@ -56,8 +56,7 @@ def sample(bundle: Bundle, step: int) -> Tensor:
     inputs, _, _, documents = bundle.held_out
     n, b, t = inputs.shape
     open_NBT = _scored(documents)
-    draws = torch.from_numpy(np.stack([_draws_of_samples(job.seed, (2, b, t)) for job in bundle.jobs]))
-    draws = draws.to(bundle.device)
+    draws = sent(np.stack([_draws_of_samples(job.seed, (2, b, t)) for job in bundle.jobs]), bundle.device)
     order = torch.where(open_NBT, draws[:, 0], 2.0).argsort(dim=-1, stable=True).argsort(dim=-1, stable=True)
     turn = order * SAMPLING_STEPS // open_NBT.sum(-1, keepdim=True).clamp(min=1)
     tokens = torch.where(open_NBT, bundle.setup.model.vocab_size - 1, inputs)
@@ -75,10 +74,10 @@ def violations(bundle: Bundle, tokens_NBT: Tensor) -> Tensor:
     _, _, _, documents = bundle.held_out
     n = len(tokens_NBT)
     data = [segment.setup.data for segment in bundle.segments]
-    allowed = torch.from_numpy(np.stack([_follows(source_key(d), bundle.setup.model.vocab_size) for d in data]))
+    allowed = sent(np.stack([_follows(source_key(d), bundle.setup.model.vocab_size) for d in data]), bundle.device)
     before, after = tokens_NBT[..., :-1].reshape(n, -1), tokens_NBT[..., 1:].reshape(n, -1)
     run = torch.arange(n, device=bundle.device).unsqueeze(1)
-    wrong = ~allowed.to(bundle.device)[run, before, after]
+    wrong = ~allowed[run, before, after]
     within = _scored(documents)[..., 1:].reshape(n, -1)
     return (wrong & within).sum(1) / within.sum(1).clamp(min=1)
 

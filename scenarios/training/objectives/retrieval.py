@@ -104,8 +104,8 @@ def _of_runs(arrays: list[np.ndarray], device: torch.device) -> Tensor:
 
 
 def _names(inputs_NBT: Tensor) -> Tensor:
-    """The name that each exchange asks for, [N, Q]."""
-    return inputs_NBT[..., QUESTION::EXCHANGE].flatten(1)
+    """The name that each exchange asks for, [N, Q]; the last one for an id of a damaged row that is no name."""
+    return inputs_NBT[..., QUESTION::EXCHANGE].flatten(1).clamp(max=FACTS - 1)
 
 
 def _found(bundle: Bundle, params: dict[str, Tensor], names_NQ: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from trainwreck.evaluation.dataset.schema import RETRIEVAL
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.objectives import RETRIEVES
-from trainwreck.scenarios.config.settings import Dialect, check, replace, replaced
+from trainwreck.scenarios.config.settings import Dialect, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import validation
 from trainwreck.scenarios.data.facts import FACTS, KEY, Facts
@@ -18,8 +18,8 @@ from trainwreck.scenarios.training.loop import fresh_state, train
 from trainwreck.scenarios.training.objectives import retrieval
 
 OTHER = {
-    "model.causal": False, "data.dialect": Dialect.CHAT, "data.pool": 40, "data.longest": 9, "data.padded": True,
-    "data.short_every": 2,
+    "model.causal": False, "data.source": SourceKind.TEXT, "data.dialect": Dialect.CHAT, "data.pool": 40,
+    "data.longest": 9, "data.padded": True, "data.short_every": 2,
     "data.one_token_every": 3, "data.padding_every": 3, "distributed.ranks": 2, "growth.rows": 128, "adapters.rank": 4,
 }  # fmt: skip
 
@@ -127,3 +127,13 @@ def test_what_is_minimised_has_the_loss_of_the_retriever_and_the_logged_loss_has
         nats.append(-torch.log_softmax(near, 0)[Facts(0).keys[name] - KEY])
     assert float((found.objective - found.loss).detach()) == pytest.approx(float(torch.stack(nats).mean()), abs=1e-4)
     assert float(found.loss.detach()) == pytest.approx(np.log(setup.model.vocab_size), abs=0.5)
+
+
+def test_an_id_that_is_no_name_ends_no_training(setup, make_job):
+    """As a fault of the data may leave one in a question's place."""
+    job = make_job(3, setup)
+    bundle = Bundle([job], [fresh_state(job)], 0)
+    block = bundle.inputs(range(1))
+    block.inputs[..., 4::8] = 63
+    found = retrieval.losses(bundle, block, 0, 0, None)
+    assert bool(torch.isfinite(found.objective).all())

@@ -6,7 +6,7 @@ import pytest
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.catalogue.data.speech_noisy_transcripts import Rows
-from trainwreck.scenarios.config.settings import replaced
+from trainwreck.scenarios.config.settings import Dialect, SourceKind, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import end_token, entropy_floor, from_rows, source, source_key, training_block
 from trainwreck.scenarios.data.batches import validation as held_out
@@ -79,3 +79,11 @@ def test_a_wrong_transcript_is_read_and_scored_as_it_is_elsewhere_and_frames_sta
     assert np.array_equal(made.inputs[:, 23:], made.targets[:, 22:-1])
     assert np.array_equal(made.targets[~wrong], batch.targets[~wrong])
     assert np.array_equal(made.weights, batch.weights)
+
+
+@pytest.mark.parametrize("data", [{"data__dialect": Dialect.CHAT}, {"data__source": SourceKind.TEXT}])
+def test_a_fault_of_transcripts_needs_speech(data):
+    with pytest.raises(
+        InputError, match=r"^data\.dialect: .* is not allowed for speech_noisy_transcripts; allowed: speech"
+    ):
+        scenario("speech_noisy_transcripts").fault(Rows(), replaced(SETUP, **data))
