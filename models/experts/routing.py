@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass, field
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from trainwreck.models.config import ModelConfig
@@ -56,7 +55,7 @@ def route(logits_NME: Tensor, config: ModelConfig) -> Routes:
         gate = gate / gate.sum(-1, keepdim=True)
     capacity = places(config, m)
     order = chosen.transpose(1, 2).reshape(n, -1)  # [N, K * M]
-    on = F.one_hot(order, e)
+    on = (order.unsqueeze(2) == torch.arange(e, device=order.device)).long()  # `one_hot` reads values on the host
     place = (on.cumsum(1) * on).sum(2) - 1
     slot = torch.where(place < capacity, order * capacity + place, e * capacity)
     share = on.sum(1).to(logits_NME.dtype) / order.shape[1]

@@ -48,10 +48,16 @@ TIED = At(
 )
 NOISE = At(0, TableEdit(lambda tables, s: dataclasses.replace(tables, noise_N=torch.full((1,), 0.1))))
 EVALUATED = {"sample": 3, "fresh": True, "average": 0.9}
-VERSES = replaced(
-    bases.refrain(healthy(Size.MICRO)), steps=12, evaluation__every=5, evaluation__rows=6, data__rows=4,
-    schedule__warmup_steps=3,
-)  # fmt: skip
+SHORT = {
+    "steps": 12, "evaluation__every": 5, "evaluation__rows": 6, "data__rows": 4, "schedule__warmup_steps": 3,
+}  # fmt: skip
+BASES = {  # of cases that are no other setting of a small model, by their first word
+    "decoding": bases.refrain,
+    "pairs": bases.preferences,
+    "diffusion": bases.denoiser,
+    "retrieval": bases.facts,
+    "experts": bases.rules_experts,
+}
 FP16 = {"precision__format": Format.FP16, "precision__loss_scale": 2.0**17, "precision__dynamic": True}
 CASES = {
     "healthy": ({}, ()),
@@ -75,6 +81,10 @@ CASES = {
     "evaluation": ({f"evaluation__{name}": value for name, value in EVALUATED.items()}, ()),
     "decoding": ({}, ()),
     "decoding, own tokens": ({"decoding__scheduled_sampling": 0.3}, ()),
+    "pairs": ({"preferences__begun": True}, ()),
+    "diffusion": ({}, ()),
+    "retrieval": ({}, ()),
+    "experts": ({}, ()),
 }  # fmt: skip
 
 
@@ -109,7 +119,8 @@ class Waits(TorchDispatchMode):
 def make_bundle(request, tiny, make_job):
     """Builds a bundle of two runs that records every signal, and its inputs for four steps, on a device."""
     values, changes = CASES[request.param]
-    base = VERSES if request.param.startswith("decoding") else tiny
+    own = BASES.get(request.param.partition(",")[0])
+    base = tiny if own is None else replaced(own(healthy(Size.MICRO)), **SHORT)
     jobs = [make_job(seed, replaced(base, **values), *changes) for seed in (0, 1)]
 
     def make(device: str):
