@@ -11,6 +11,8 @@ Cure: The twin's rate, after half of the run.
 Realism: PaLM's largest model spiked some twenty times, though gradients were clipped (Chowdhery et al. 2022). Here 32
     rows are every batch, so that no noise keeps the second moment up, and labels are smoothed, so that the loss of
     memorised rows is not zero. Both runs overfit; three runs in four end as well as the twin, between two spikes.
+    The exported program has a healthy rate of 0.006 and 550 steps: at 0.005 and 400 there are two to four spikes, and
+    rounding alone may leave one.
 References: Debugging Training Instability (loss spikes); Reading the Curves (spikes); Bai et al. 2025, "Adaptive
     preconditioners trigger loss spikes in Adam"; Cohen et al. 2022; Chowdhery et al. 2022.
 """
@@ -51,6 +53,7 @@ class LREdgeSpikes(Scenario):
     knobs = Factor()
     cure_after = 200
     tolerance = 0.35  # healthy runs of this base, which overfit, end 0.34 nats apart
+    program = ("optimizer.lr=0.006", "steps=550")
 
     def base(self, setup: Setup) -> Setup:
         return bases.chain_full_batch(setup)
