@@ -5,16 +5,19 @@ over rounds of the ratio within a round, so that a machine whose speed drifts do
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 from time import perf_counter
 
 import numpy as np
 import torch
 
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.progress import Tick
 from trainwreck.models.config import Format
 from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations
 from trainwreck.scenarios.bench.peers import PlainLoop
+from trainwreck.scenarios.bench.peers_jax import MappedLoop
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
@@ -29,6 +32,7 @@ ROUNDS = 15
 STEPS = 25  # of a run, a round
 AUTOCAST = "plain loop under bfloat16 autocast"
 LOW = "bf16 products"
+JAX = "JAX, vmap over runs"
 
 Work = Callable[[], object]
 Subjects = Mapping[str, tuple[Work, int]]  # what a round does by name, and of how many runs
@@ -55,6 +59,12 @@ def against_plain_loop(tick: Tick) -> Table:
         f"{AUTOCAST}, the same model": plain(rotary=True, autocast=True),
         f"bundle of {runs}, all telemetry, {LOW}": (bundle(runs, record=True, fmt=Format.BF16), runs),
     }
+    missing = ""
+    try:
+        mapped = MappedLoop(setup.model, setup.data.rows, tokens, runs)
+        subjects[f"{JAX}, {runs} runs"] = (partial(mapped.run, STEPS), runs)
+    except InputError as error:
+        missing = f" {JAX} is left out: {error}."
     rates: dict[str, float] = {}
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
         best, alone = peak(1, dtype), products_alone(setup.model, setup.data.rows, runs, dtype)
@@ -79,7 +89,8 @@ def against_plain_loop(tick: Tick) -> Table:
             "peers cut rows at random places out of one array of tokens, as nanoGPT does. They have fused AdamW and "
             "clipping and log nothing. 'nanoGPT's own model' has learnt positions instead of rotary ones, so "
             f"it does less work a step. '{LOW}' is `precision.format=bf16`: the matrices of products in "
-            "bfloat16, all else in float32; every ratio is to a float32 loop."
+            f"bfloat16, all else in float32; every ratio is to a float32 loop. '{JAX}' is the plain loop's model, "
+            f"clipping and AdamW, mapped over runs and compiled to one call a step.{missing}"
         ),
         command="trainwreck bench train --record",
         columns=(
@@ -93,7 +104,7 @@ def against_plain_loop(tick: Tick) -> Table:
         goals=(
             *(
                 Goal(name, names[0], asked, float(np.median(seconds[names[0]] / seconds[name])))
-                for name, asked in ((names[2], 1.3), (names[-1], 1.6))
+                for name, asked in ((names[2], 1.3), (names[7], 1.6))
             ),
             Goal(f"a step of {names[3]}", "the step without telemetry", 1.03,
                  float(np.median(seconds[names[3]] / seconds[names[4]])), least=False),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 
 import matplotlib
 import numpy as np
@@ -12,7 +13,8 @@ from trainwreck.models.config import ModelConfig
 from trainwreck.scenarios.bench import Table, measure, peak, record, train
 from trainwreck.scenarios.bench.claims import language
 from trainwreck.scenarios.bench.peak import step_operations
-from trainwreck.scenarios.bench.peers import PlainLoop, rotate
+from trainwreck.scenarios.bench.peers import Plain, PlainLoop, rotate
+from trainwreck.scenarios.bench.peers_jax import MappedLoop
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import healthy
@@ -103,7 +105,7 @@ def test_measure_records_only_where_it_is_asked_to(monkeypatch, tmp_path, tick):
 @pytest.mark.usefixtures("short")
 def test_speed_against_the_peers(tick):
     table = measure("train", tick)
-    assert len(table.rows) == 8
+    assert len(table.rows) == 8 + ("JAX, vmap over runs is left out: " not in table.how)
     assert all(value > 0 for row in table.rows for value in row[1:4])
     assert table.rows[0][2] == table.rows[1][3] == 1.0  # each peer is one times itself
     peak, _, low, _, *own = table.limit.rows
@@ -113,12 +115,57 @@ def test_speed_against_the_peers(tick):
     assert [row[3] for row in own] == pytest.approx([row[1] for row in table.rows])  # steps a second
     assert own[0][1] / own[1][1] == pytest.approx(table.rows[0][1] / table.rows[1][1])
     *speeds, telemetry = table.goals
-    assert [(goal.what, goal.asked) for goal in speeds] == [(table.rows[2][0], 1.3), (table.rows[-1][0], 1.6)]
-    assert [goal.measured for goal in speeds] == [table.rows[2][2], table.rows[-1][2]]
+    assert [(goal.what, goal.asked) for goal in speeds] == [(table.rows[2][0], 1.3), (table.rows[7][0], 1.6)]
+    assert table.rows[7][0].endswith(train.LOW)
+    assert [goal.measured for goal in speeds] == [table.rows[2][2], table.rows[7][2]]
     assert (telemetry.what, telemetry.asked, telemetry.least) == (f"a step of {table.rows[3][0]}", 1.03, False)
     assert telemetry.measured > 0
     assert tick.ticks[-1] == (2, 2)
     json.dumps(table.to_dict(), allow_nan=False)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_peer_that_is_not_installed_is_left_out(monkeypatch, tick):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    table = measure("train", tick)
+    assert [row[0] for row in table.rows if "JAX" in row[0]] == []
+    assert table.how.count("pip install 'trainwreck[monitors]'") == 1
+
+
+@pytest.mark.monitors
+def test_runs_mapped_by_jax_are_those_of_a_plain_loop():
+    """The same weights and batches; a plain loop's AdamW and clipping."""
+    config = ModelConfig(layers=2, width=16, heads=2, context=8, vocab_size=8)
+    tokens = np.random.default_rng(0).integers(0, 8, 400)
+    mapped = MappedLoop(config, 4, tokens, 2)
+    loops = [PlainLoop(config, 4, tokens, rotary=True) for _ in range(2)]
+    for run, loop in enumerate(loops):
+        loop.model.load_state_dict(
+            {name: torch.tensor(value[run]) for name, value in mapped.parameters.items()}, strict=False
+        )
+        loop.draw = Places(np.random.default_rng(0), run)
+    assert (Plain.forward(loops[0].model, *batch(tokens, 8)) != Plain.forward(loops[1].model, *batch(tokens, 8))).all()
+    after = mapped.run(6)
+    for run, loop in enumerate(loops):
+        loop.run(6)
+        for name, value in loop.model.named_parameters():
+            np.testing.assert_allclose(value.detach().numpy(), mapped.parameters[name][run], atol=2e-4)
+    assert np.isfinite(after).all()
+
+
+@dataclasses.dataclass
+class Places:
+    """The places of one run of two, of a generator that draws both."""
+
+    draw: np.random.Generator
+    run: int
+
+    def integers(self, low, high, rows):
+        return self.draw.integers(low, high, (2, rows))[self.run]
+
+
+def batch(tokens, context):
+    return torch.tensor(tokens[None, :context]), torch.tensor(tokens[None, 1 : context + 1])
 
 
 def test_every_round_samples_batches_of_its_own(monkeypatch):
