@@ -1,5 +1,6 @@
 """Plans by name, as a sweep, or from a file."""
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
@@ -11,6 +12,7 @@ from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.short_forms import count
 from trainwreck.kernels.random import SEED_LIMIT
+from trainwreck.models.config import Format
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.rescue_plan import rescue
 from trainwreck.scenarios.datasets.small_plans import demo, sample
@@ -28,6 +30,7 @@ E = TypeVar("E", bound=Enum)
 
 PLANS = {"demo": demo, "sample": sample, "rescue": rescue, "standard": standard, "full": full}
 PRIVATE, SWEEP, WILD = "private", "sweep", "wild"
+PRODUCTS = ("fp32", "bf16")  # what matrix products of a plan's runs may have, the default first
 
 
 def resolve(
@@ -36,13 +39,17 @@ def resolve(
     text: str | Path | None = None,
     runs: int | None = None,
     mix: str | None = None,
+    products: str = PRODUCTS[0],
 ) -> tuple[str, list[RunSpec]]:
     """Name and runs of a plan: a named one, a plan.json, or a sweep such as `scenario=high_lr seed=range(8)`.
 
     A sweep's keys are scenario, seed, severity, size, and settings of the runs. salt: of the private plan. text: of a
     sweep, a file whose bytes its runs are trained on. runs, mix: of the plan `wild`, how many runs, and the shares of
-    how its failures end (see `wild.outcomes`), as "0.4,0.3,0.3" or "even".
+    how its failures end (see `wild.outcomes`), as "0.4,0.3,0.3" or "even". products: "bf16" for those of the runs that
+    have float32 (`with_products`).
     """
+    if products not in PRODUCTS:
+        raise unknown("products", products, PRODUCTS)
     if list(words) != [WILD]:
         for name, value in (("runs", runs), ("mix", mix)):
             if value is not None:
@@ -62,6 +69,8 @@ def resolve(
         name, specs = (PRIVATE, private(salt)) if salt is not None else _resolved(words)
     if not specs:
         raise InputError(f"plan: {' '.join(words)!r} has no runs; allowed: one or more")
+    if products != PRODUCTS[0]:
+        name, specs = f"{name}-{products}", with_products(specs, products)
     for spec in specs:
         if spec.role is not Role.TWIN:
             _refuse_drafts(spec)
@@ -69,6 +78,20 @@ def resolve(
             if spec.file:  # of a plan.json too, which nothing has checked so far
                 spec.check_code()
     return name, specs
+
+
+def with_products(specs: Sequence[RunSpec], products: str) -> list[RunSpec]:
+    """The runs with matrix products of this format, sums in float32; those that have another than float32 keep it.
+
+    A fault that changes the format changes it from that one.
+    """
+    setting = f"precision.format={products}"
+    return unique(
+        dataclasses.replace(spec, overrides=tuple(sorted((*spec.overrides, setting))))
+        if spec.setup.precision.format is Format.FP32
+        else spec
+        for spec in specs
+    )
 
 
 def planned(specs: Sequence[RunSpec]) -> str:

@@ -47,6 +47,7 @@ def values(enumeration):
         (choices.ENGINES, engines.ENGINES),
         (choices.SLURM_CLUSTERS, POLLS),
         (choices.PLANS, (*plans.PLANS, plans.PRIVATE, plans.WILD)),
+        (choices.PRODUCTS, plans.PRODUCTS),
         (choices.LOG_FORMATS, FORMATS),
         (choices.BLANKS, READINGS),
         (choices.FOLLOWED_FORMATS, FOLLOWED),

@@ -32,6 +32,7 @@ def generate(
     text: str | Path | None = None,
     runs: int | None = None,
     mix: str | None = None,
+    products: str = "fp32",
 ) -> "DataSet":
     """Train the runs of a plan as a labelled data set; goes on where an earlier call stopped.
 
@@ -40,7 +41,7 @@ def generate(
     core, or one for a GPU. engine: another place to train, as `scenarios.datasets.engines.engine`
     makes it. minutes: begin no bundle after so long; UnfinishedError then. device: cpu by default. impl: kernels, by
     default what suits the device. text: of a sweep, a file whose bytes the runs are trained on. runs, mix: of the plan
-    `wild`, as its options.
+    `wild`, as its options. products: "bf16" for those of runs that have float32.
     """
     from trainwreck.dataset import load
     from trainwreck.scenarios.datasets.engines import Local
@@ -50,7 +51,7 @@ def generate(
 
     if engine is not None and workers is not None:
         raise InputError(f"workers: {workers} is not allowed beside engine; allowed: one of them")
-    name, specs = resolve(plan, salt, text, runs, mix)
+    name, specs = resolve(plan, salt, text, runs, mix, products)
     where = backend(device, impl)
     local = Local(1 if workers is None and where.device != "cpu" else workers)
     return load(train(specs, Path(out), engine=engine or local, name=name, backend=where, minutes=minutes))

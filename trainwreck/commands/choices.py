@@ -23,6 +23,7 @@ DEVICES = ("cpu", "cuda")
 IMPLS = ("reference", "triton")
 ENGINES = ("local", "ray", "slurm")
 SLURM_CLUSTERS = ("slurm", "local")
+PRODUCTS = ("fp32", "bf16")
 PLANS = ("demo", "sample", "rescue", "standard", "full", "private", "wild")
 FAMILIES = (
     "optimisation",

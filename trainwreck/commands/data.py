@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trainwreck.commands import choices
-from trainwreck.commands.choices import DATA_SET, PATH, Suggested
+from trainwreck.commands.choices import DATA_SET, PATH, OneOf, Suggested
 from trainwreck.commands.options import (
     EngineOptions,
     as_backend,
@@ -68,6 +68,13 @@ def demo(out: Path, workers: int | None, device: str | None, impl: str | None, a
     help="Of the plan `wild`: shares of failures that end non-finite, that are stuck, and of others; or `even`: every "
     "scenario as often as any other.  [default: 0.4,0.3,0.3]",
 )
+@click.option(
+    "--products",
+    type=OneOf(choices.PRODUCTS),
+    default=choices.PRODUCTS[0],
+    help="Format of matrix products where runs have float32, sums in float32; bf16 makes other runs, faster on "
+    "processors that have it.  [default: fp32]",
+)
 @text_option
 @minutes_option
 @engine_options
@@ -79,6 +86,7 @@ def generate(
     salt: str | None,
     runs: int | None,
     mix: str | None,
+    products: str,
     text: Path | None,
     minutes: float | None,
     engine: EngineOptions,
@@ -94,10 +102,10 @@ def generate(
     """
     from trainwreck.scenarios.datasets.plans import SWEEP, planned, resolve
 
-    name, specs = resolve(plan, salt, text, runs, mix)
+    name, specs = resolve(plan, salt, text, runs, mix, products)
     where = as_backend(device, impl)
     chosen = engine.settings(out, where.device, minutes)
-    counts = planned(specs) if name == SWEEP and not as_json else ""
+    counts = planned(specs) if name.startswith(SWEEP) and not as_json else ""
     dataset = train_plan(specs, out, name, None, where, quiet=as_json, minutes=minutes, engine=chosen, counts=counts)
     from trainwreck.evaluation.dataset.dataset import UNPROVEN
     from trainwreck.evaluation.labels.kinds import counted

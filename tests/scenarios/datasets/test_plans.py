@@ -7,7 +7,8 @@ import pytest
 from trainwreck.evaluation.constants import CALIBRATION_RUNS
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.learning.training import FOLDS
-from trainwreck.scenarios.config.settings import SourceKind
+from trainwreck.models.config import Format
+from trainwreck.scenarios.config.settings import SourceKind, replaced
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.plans import PLANS, member, planned, resolve
 from trainwreck.scenarios.datasets.small_plans import DEMO, DEMO_ON_TEXT, TRAIN_SEEDS
@@ -25,6 +26,25 @@ def test_a_named_plan_is_whole(plan):
     assert len(ids) == len(specs)
     assert all(spec.entry.own_twin or spec.twin.run_id in ids for spec in specs)
     assert unique(specs) == specs
+
+
+@pytest.mark.parametrize("plan", ["demo", "sample"])
+def test_a_plan_with_bf16_products_has_them_where_there_was_float32(plan):
+    (_, before), (name, specs) = resolve([plan]), resolve([plan], products="bf16")
+    assert name == f"{plan}-bf16"
+    formats = [(old.setup.precision.format, new.setup.precision.format) for old, new in zip(before, specs, strict=True)]
+    assert {new for old, new in formats if old is Format.FP32} == {Format.BF16}
+    assert all(new is old for old, new in formats if old is not Format.FP32)
+    others = [(old, new) for old, new in zip(before, specs, strict=True) if old.setup.precision.format is Format.FP32]
+    assert all(replaced(old.setup, precision__format=Format.BF16) == new.setup for old, new in others)
+    ids = {spec.run_id for spec in specs}
+    assert len(ids) == len(specs)
+    assert all(spec.entry.own_twin or spec.twin.run_id in ids for spec in specs)
+
+
+def test_products_that_there_are_not_are_refused():
+    with pytest.raises(InputError, match="products: 'fp16' is not allowed; .*allowed: fp32, bf16"):
+        resolve(["demo"], products="fp16")
 
 
 @pytest.mark.parametrize("plan", PLANS)
