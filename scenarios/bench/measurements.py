@@ -22,6 +22,7 @@ MEASUREMENTS = {
     "fidelity": ("claims.fidelity", "beside_the_literature"),
     "language": ("claims.language", "parts"),
     "machines": ("claims.machines", "between_processors"),
+    "products": ("claims.products", "beside_float32"),
     "replay": ("claims.replay", "one_row_at_a_time"),
 }
 

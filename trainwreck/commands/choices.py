@@ -62,6 +62,7 @@ MEASUREMENTS = (
     "fidelity",
     "language",
     "machines",
+    "products",
     "replay",
 )
 
