@@ -38,6 +38,7 @@ FAMILIES = (
     "preferences",
     "diffusion",
     "retrieval",
+    "modalities",
     "components",
     "logging",
     "look-alikes",
