@@ -175,6 +175,9 @@ SIGNALS: tuple[Signal, ...] = (
     _scalar("hit_loss", "nats/token", "held-out loss after the right passage; empty without retrieval"),
     _scalar("miss_loss", "nats/token", "held-out loss after another passage than the right one; empty without any"),
     _scalar("index_age", "steps", "since the index of passages was made; empty without retrieval"),
+    # Of runs on pictures with captions.
+    _scalar("picture_loss", "nats/token", "held-out loss of tokens of pictures; empty without pictures"),
+    _scalar("caption_loss", "nats/token", "held-out loss of tokens of captions; empty without pictures"),
     # Of weights and updates.
     Signal(
         "spectral_norm",
@@ -204,7 +207,8 @@ OF_OBJECTIVES = ("dpo_loss", "margin", "chosen_logp", "rejected_logp", "preferen
 PAIRED = ("validation_rejected_loss", "validation_accuracy")
 DENOISING = ("denoise_early", "denoise_middle", "denoise_late", "raw_loss", "sample_violations")
 RETRIEVAL = ("hit_rate", "hit_loss", "miss_loss", "index_age")
-EVALUATED = (*DECODING, *PAIRED, *DENOISING, *RETRIEVAL)  # of one objective each
+MODALITIES = ("picture_loss", "caption_loss")
+EVALUATED = (*DECODING, *PAIRED, *DENOISING, *RETRIEVAL, *MODALITIES)  # of one objective each
 EVALUATIONS = ("validation_loss", "fresh_loss", *EVALUATED)  # known at evaluated steps only
 EVALUATED_LISTS = ("spectral_norm",)  # so are these
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run

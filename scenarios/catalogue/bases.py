@@ -539,6 +539,18 @@ def speech(setup: Setup) -> Setup:
     return replaced(chain(setup), data__dialect=Dialect.SPEECH, model__positions=Positions.DOCUMENT, data__rows=16)
 
 
+def captions(setup: Setup) -> Setup:
+    """Two narrow layers on pictures with captions. Positions are learned."""
+    return replaced(
+        chain(setup),
+        data__dialect=Dialect.CAPTIONS,
+        data__rows=16,
+        steps=400,
+        model__positions=Positions.DOCUMENT,
+        objective=ObjectiveKind.MODALITIES,
+    )
+
+
 def require_objective(setup: Setup, kind: ObjectiveKind) -> None:
     """InputError where a run has another objective, so that a fault of this one has nothing to be in."""
     if setup.objective is not kind:

@@ -65,3 +65,5 @@ REALM = 'Guu et al. 2020, "REALM: retrieval-augmented language model pre-trainin
 LLAMA_INDEX_12851 = "run-llama/llama_index#12851, retrievers from up-to-date data"
 ORMAH_32 = "r-spade/ormah#32, a vector of an older text stays where embedding fails"
 KALDI_TUDA_28 = "uhh-lt/kaldi-tuda-de#28, alignments of the Spoken Wikipedia Corpus"
+GRADIENT_BLENDING = 'Wang et al. 2020, "What makes training multi-modal classification networks hard?"'
+GRAD_NORM = 'Chen et al. 2018, "GradNorm: gradient normalization for adaptive loss balancing"'

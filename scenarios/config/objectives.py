@@ -17,6 +17,7 @@ class ObjectiveKind(Enum):
     PREFERENCES = "preferences"  # the right one of two answers
     DIFFUSION = "diffusion"  # tokens that are masked, as many as a timestep says
     RETRIEVAL = "retrieval"  # answers to questions, after passages that the model finds by itself
+    MODALITIES = "modalities"  # pictures and their captions, with a weight on pictures
 
 
 @dataclass(kw_only=True)
@@ -68,12 +69,23 @@ class RetrievalConfig:
     refresh: int = 10
 
 
+@dataclass(kw_only=True)
+class ModalitiesConfig:
+    """Pictures and their captions as one stream of tokens.
+
+    picture_weight: how much a token of a picture counts in the training loss; one of a caption counts 1.
+    """
+
+    picture_weight: float = 1.0
+
+
 # Of a setup, each of one objective.
 SECTIONS = {
     ObjectiveKind.DECODING: "decoding",
     ObjectiveKind.PREFERENCES: "preferences",
     ObjectiveKind.DIFFUSION: "diffusion",
     ObjectiveKind.RETRIEVAL: "retrieval",
+    ObjectiveKind.MODALITIES: "modalities",
 }
 PAIRS = "pairs"  # the dialect that has them
 # What a run has to be to decode, by setting: the cache knows no other.
@@ -135,12 +147,22 @@ RETRIEVES: dict[str, tuple[Any, ...]] = {
     "growth.rows": (0,),
     "adapters.rank": (0,),
 }
+# What a run has to be to tell its modalities apart, which is by the ids of tokens.
+ILLUSTRATES: dict[str, tuple[Any, ...]] = {
+    "model.causal": (True,),
+    "data.source": ("language",),
+    "data.dialect": ("captions",),
+    "distributed.ranks": (1,),
+    "growth.rows": (0,),
+    "adapters.rank": (0,),
+}
 ALLOWED = {
     ObjectiveKind.NEXT_TOKEN: {"model.causal": (True,)},
     ObjectiveKind.DECODING: DECODES,
     ObjectiveKind.PREFERENCES: PREFERS,
     ObjectiveKind.DIFFUSION: DENOISES,
     ObjectiveKind.RETRIEVAL: RETRIEVES,
+    ObjectiveKind.MODALITIES: ILLUSTRATES,
 }
 PAIRED = ("data.rows", "evaluation.rows")  # which pairs need an even number of
 

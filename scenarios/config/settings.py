@@ -17,6 +17,7 @@ from trainwreck.scenarios.config.experts import EXPERT_RANGES, RoutingConfig, ch
 from trainwreck.scenarios.config.objectives import (
     DecodingConfig,
     DiffusionConfig,
+    ModalitiesConfig,
     ObjectiveKind,
     PreferencesConfig,
     RetrievalConfig,
@@ -46,6 +47,7 @@ class Dialect(Enum):
     PAIRS = "pairs"  # text in plain and coarse forms of words, then pairs of a plain and a coarse answer to a prompt
     FACTS = "facts"  # rows of a passage, a question and its answer, again and again; the answers alone are scored
     SPEECH = "speech"  # rows of frames of speech and their transcript; the transcript alone is scored
+    CAPTIONS = "captions"  # rows of pictures, patch by patch, each with its caption
 
 
 class Reduction(Enum):
@@ -229,6 +231,7 @@ class Setup:
     preferences: PreferencesConfig = field(default_factory=PreferencesConfig, metadata=LATER)
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig, metadata=LATER)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig, metadata=LATER)
+    modalities: ModalitiesConfig = field(default_factory=ModalitiesConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -278,6 +281,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "preferences.anchor": (0, 1e3, True),
     "diffusion.emphasis": (0, 100, True),
     "retrieval.refresh": (0, 10**6, True),
+    "modalities.picture_weight": (0, 1e6, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),

@@ -9,6 +9,7 @@ import numpy as np
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import DataConfig, Dialect, Setup, SourceKind
+from trainwreck.scenarios.data.captions import Captions
 from trainwreck.scenarios.data.chat import Chat, Part
 from trainwreck.scenarios.data.facts import Facts
 from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall, rules, walk
@@ -91,7 +92,7 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
 
 
 @lru_cache(maxsize=16)
-def source(key: SourceKey) -> Language | Text | Chat | Refrain | Pairs | Facts | Speech:
+def source(key: SourceKey) -> Language | Text | Chat | Refrain | Pairs | Facts | Speech | Captions:
     """The source that a key names."""
     kind, dialect, seed, text = key
     if kind is SourceKind.TEXT:
@@ -106,6 +107,8 @@ def source(key: SourceKey) -> Language | Text | Chat | Refrain | Pairs | Facts |
         return Facts(seed)
     if dialect is Dialect.SPEECH:
         return Speech(seed)
+    if dialect is Dialect.CAPTIONS:
+        return Captions(seed)
     return Language(SPECS[dialect](seed))
 
 

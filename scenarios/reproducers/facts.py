@@ -8,6 +8,7 @@ from trainwreck.models.config import Activation
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Dialect
 from trainwreck.scenarios.data.batches import PADDING, SHORT, SPECS
+from trainwreck.scenarios.data.captions import PLACES
 from trainwreck.scenarios.data.chat import Chat
 from trainwreck.scenarios.data.language import LanguageSpec
 from trainwreck.scenarios.data.masking import SAMPLING_STEPS
@@ -84,6 +85,8 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "emphasis": some("emphasis", 0.0),
         "bidirectional": some("causal", True),
         "retrieval": program.base.objective is ObjectiveKind.RETRIEVAL,
+        "places": repr(PLACES.tolist()),
+        "modalities": program.base.objective is ObjectiveKind.MODALITIES,
         "keeps_cache": "flush" in varied,
         "cache_slots": "cache_slots" in varied,
         "cache_places": "cache_places" in varied,
@@ -239,7 +242,7 @@ def _languages(program: "Program") -> dict[str, LanguageSpec]:
     text = "".join([*harvest.constants.values(), *harvest.functions.values()])
     spoken = {program.base.data.dialect.value} | {d.value for d in Dialect if f'"{d.value}"' in text}
     of_prompts = {Dialect.CHAT.value: Chat().language.spec}
-    no_languages = (Dialect.REFRAIN, Dialect.PAIRS, Dialect.FACTS, Dialect.SPEECH)
+    no_languages = (Dialect.REFRAIN, Dialect.PAIRS, Dialect.FACTS, Dialect.SPEECH, Dialect.CAPTIONS)
     spoken -= {dialect.value for dialect in no_languages}
     return {name: of_prompts.get(name) or SPECS[Dialect(name)](0) for name in sorted(spoken)} | harvest.languages
 

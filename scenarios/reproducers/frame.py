@@ -3,11 +3,20 @@
 import re
 import textwrap
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from trainwreck.evaluation.dataset.schema import DECODING, DENOISING, EVALUATIONS, OF_OBJECTIVES, PAIRED, RETRIEVAL
+from trainwreck.evaluation.dataset.schema import (
+    DECODING,
+    DENOISING,
+    EVALUATIONS,
+    MODALITIES,
+    OF_OBJECTIVES,
+    PAIRED,
+    RETRIEVAL,
+)
+from trainwreck.scenarios.data import captions, speech
 from trainwreck.scenarios.data import facts as facts_data
-from trainwreck.scenarios.data import speech
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
 from trainwreck.scenarios.data.pairs import COARSE, GIVEN, WORDS
@@ -20,6 +29,8 @@ from trainwreck.scenarios.spec.scenario import Scenario
 if TYPE_CHECKING:
     from trainwreck.scenarios.reproducers.program import Program
 
+FACTS = ("FACTS", "VALUES", "LENGTH", "STRETCH", "CHANGED", "QUESTION", "EXCHANGE", "KEY", "VALUE")
+CAPTIONS = ("PATCHES", "COLOURS", "SHAPES", "TONES", "OBJECT", "PICTURE", "COLOUR", "SHAPE", "EXAMPLE")
 NAMED = {
     "bisect": ("bisect_right",),
     "collections": ("Counter", "defaultdict", "namedtuple"),
@@ -119,7 +130,14 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
     if facts["speech"]:
         return text + f"WORDS, SOUNDS, SHORTEST = {speech.WORDS}, {speech.SOUNDS}, {speech.SHORTEST}  # of speech\n"
     if facts["retrieval"]:
-        return text + _sizes_of_facts() + f"RETRIEVED = {('validation_loss', *RETRIEVAL)!r}\n".replace("'", '"')
+        return (
+            text
+            + _sizes_of(facts_data, FACTS, "of the store")
+            + f"RETRIEVED = {('validation_loss', *RETRIEVAL)!r}\n".replace("'", '"')
+        )
+    if facts["modalities"]:
+        text += _sizes_of(captions, CAPTIONS, "of pictures")
+        return text + f"BY_MODALITY = {('validation_loss', *MODALITIES)!r}\n".replace("'", '"')
     if facts["pairs"]:
         text += f"WORDS, GIVEN, COARSE = {WORDS}, {GIVEN}, {COARSE}  # of words, of given tokens; a share\n"
         text += f"PREFERRED = {literal(OF_OBJECTIVES)}\n"
@@ -166,9 +184,9 @@ def _of_all(facts: dict[str, Any], size: str) -> int:
     return found.pop()
 
 
-def _sizes_of_facts() -> str:
-    names = ("FACTS", "VALUES", "LENGTH", "STRETCH", "CHANGED", "QUESTION", "EXCHANGE", "KEY", "VALUE")
-    return f"{', '.join(names)} = {', '.join(str(getattr(facts_data, name)) for name in names)}  # of the store\n"
+def _sizes_of(module: ModuleType, names: tuple[str, ...], of: str) -> str:
+    """A line with constants of a module of data."""
+    return f"{', '.join(names)} = {', '.join(str(getattr(module, name)) for name in names)}  # {of}\n"
 
 
 def _steps(program: "Program") -> tuple[int, ...]:

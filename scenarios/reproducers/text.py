@@ -13,6 +13,7 @@ PARTS = {
     "prefer": "pairs",
     "diffuse": "diffusion",
     "retrieve": "retrieval",
+    "weigh": "modalities",
     "ranks": "ranks",
 }  # template, and who has it
 LONGEST = 249  # lines of a file

@@ -38,6 +38,7 @@ class Family(Enum):
     PREFERENCES = "preferences"
     DIFFUSION = "diffusion"
     RETRIEVAL = "retrieval"
+    MODALITIES = "modalities"
     COMPONENTS = "components"
     LOGGING = LOGGING  # healthy runs whose log is wrong: look-alikes with a cause
     LOOK_ALIKE = "look-alikes"

@@ -117,6 +117,7 @@ class Bundle:
         self.router_z_loss = _per_run([r.router_z_loss for r in routing], self.flat)
         self.beta = _per_run([s.setup.preferences.beta for s in self.segments], self.flat)
         self.anchor = _per_run([s.setup.preferences.anchor for s in self.segments], self.flat)
+        self.picture_weight = _per_run([s.setup.modalities.picture_weight for s in self.segments], self.flat)
         self.smoothing = _per_run([s.setup.label_smoothing for s in self.segments], self.flat)
         self.log_objective = torch.tensor([s.setup.log_objective for s in self.segments], device=place.device)
         self.tables = _tables(self.segments, self.flat)

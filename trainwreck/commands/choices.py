@@ -39,6 +39,7 @@ FAMILIES = (
     "preferences",
     "diffusion",
     "retrieval",
+    "modalities",
     "components",
     "logging",
     "look-alikes",

@@ -14,14 +14,20 @@ from trainwreck.scenarios.training.objectives.losses import Losses
 
 
 def losses(
-    bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe | None, inputs_NBT: Tensor | None = None
+    bundle: Bundle,
+    block: Inputs,
+    index: int,
+    step: int,
+    probe: Probe | None,
+    inputs_NBT: Tensor | None = None,
+    weights_NM: Tensor | None = None,
 ) -> Losses:
-    """Of the tokens of a batch. inputs: what is read in place of the block's own."""
+    """Of the tokens of a batch. inputs, weights: what is read, and how it counts, in place of the block's own."""
     dropout = bundle.dropout(step) if bundle.program.dropout else None
     routers = bundle.router_losses()
     model = bundle.model(bundle.parameters(), step, bundle.running, dropout, probe, bundle.float8, routers)
     logits = gpt.forward(model, block.inputs[index] if inputs_NBT is None else inputs_NBT, block.documents[index])
-    weights = block.weights[index]
+    weights = block.weights[index] if weights_NM is None else weights_NM
     nll, log_z, largest = bundle.token_losses(logits, block.targets[index], largest=probe is not None)
     value = smoothed(nll, log_z, logits, bundle.smoothing) if bundle.program.smoothed else nll
     loss, objective = _minimised(bundle, value, log_z, weights)

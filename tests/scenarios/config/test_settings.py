@@ -39,6 +39,7 @@ REFUSED = {
     "adapters.language_seed": (-1, 2**62 + 1, None),
     "growth.rows": (-1, 2**22 + 1, None),
     "growth.share": (-0.1, 1.1, None, NAN),
+    "modalities.picture_weight": (-0.1, 1e6 + 1, None, NAN),
     "retrieval.refresh": (-1, 10**6 + 1, None),
     "decoding.scheduled_sampling": (-0.1, 1.1, None, NAN),
     "model.init.router_std": (-0.1, 1e3 + 1, None, NAN, INF),

@@ -33,6 +33,7 @@ ALONE = {
     "decoding.flush": "kv_cache_stale",
     "decoding.scheduled_sampling": "teacher_forcing_mismatch",
     "diffusion.emphasis": "diffusion_timestep_imbalance benign_timestep_weights",
+    "modalities.picture_weight": "multimodal_loss_imbalance benign_modality_weights",
     "retrieval.refresh": "retrieval_stale_index",
     "dropout": "dropout_too_high eval_mode_in_training benign_dropout_gap",
     "evaluation.average": "ema_misused diffusion_no_ema",

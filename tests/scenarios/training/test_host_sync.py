@@ -56,6 +56,7 @@ BASES = {  # of cases that are no other setting of a small model, by their first
     "pairs": bases.preferences,
     "diffusion": bases.denoiser,
     "retrieval": bases.facts,
+    "captions": bases.captions,
     "experts": bases.rules_experts,
 }
 FP16 = {"precision__format": Format.FP16, "precision__loss_scale": 2.0**17, "precision__dynamic": True}
@@ -84,6 +85,7 @@ CASES = {
     "pairs": ({"preferences__begun": True}, ()),
     "diffusion": ({}, ()),
     "retrieval": ({}, ()),
+    "captions": ({"modalities__picture_weight": 3.0}, ()),
     "experts": ({}, ()),
 }  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""Failures of models of more than one modality."""
