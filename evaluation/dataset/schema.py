@@ -175,6 +175,15 @@ SIGNALS: tuple[Signal, ...] = (
     _scalar("hit_loss", "nats/token", "held-out loss after the right passage; empty without retrieval"),
     _scalar("miss_loss", "nats/token", "held-out loss after another passage than the right one; empty without any"),
     _scalar("index_age", "steps", "since the index of passages was made; empty without retrieval"),
+    # Of runs that are trained by rewards: their validation_loss is 1 less the true reward of held-out prompts' answers.
+    _scalar("reward", "1", "mean reward of the step's answers by the reward model; empty without rewards"),
+    _scalar("true_reward", "1", "mean true reward of the step's answers, 0 to 1, which the training does not know"),
+    _scalar("kl", "nats/token", "mean divergence of the policy from the reference on the step's answers"),
+    _scalar("policy_entropy", "nats/token", "mean entropy of the policy's next token on the step's answers"),
+    _scalar("clip_share", "share", "tokens of the answers whose ratio of probabilities is past the clip"),
+    _scalar("answer_length", "tokens", "mean length of the step's answers, their end included; empty without rewards"),
+    _scalar("groups_without_variance", "share", "groups of answers whose rewards are all the same"),
+    _scalar("sampler_log_ratio", "nats", "mean change of a token's log-probability from sampler to policy, as drawn"),
     # Of weights and updates.
     Signal(
         "spectral_norm",
@@ -200,7 +209,12 @@ DECODING = (
 )  # fmt: skip
 EXPERTS = ("expert_load_entropy", "expert_load_max", "expert_dropped", "router_logit_norm", "balance_loss")
 # Known at each step of runs of one objective; a run of another one has none of them.
-OF_OBJECTIVES = ("dpo_loss", "margin", "chosen_logp", "rejected_logp", "preference_accuracy")
+PREFERRED = ("dpo_loss", "margin", "chosen_logp", "rejected_logp", "preference_accuracy")
+REWARDED = (
+    "reward", "true_reward", "kl", "policy_entropy", "clip_share", "answer_length", "groups_without_variance",
+    "sampler_log_ratio",
+)  # fmt: skip
+OF_OBJECTIVES = (*PREFERRED, *REWARDED)
 PAIRED = ("validation_rejected_loss", "validation_accuracy")
 DENOISING = ("denoise_early", "denoise_middle", "denoise_late", "raw_loss", "sample_violations")
 RETRIEVAL = ("hit_rate", "hit_loss", "miss_loss", "index_age")

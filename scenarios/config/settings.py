@@ -18,6 +18,7 @@ from trainwreck.scenarios.config.objectives import (
     DecodingConfig,
     DiffusionConfig,
     ObjectiveKind,
+    PolicyConfig,
     PreferencesConfig,
     RetrievalConfig,
     check_objective,
@@ -45,6 +46,7 @@ class Dialect(Enum):
     RULES = "rules"  # hardly anything but operators, and what they make of a token: needs the MLP
     PAIRS = "pairs"  # text in plain and coarse forms of words, then pairs of a plain and a coarse answer to a prompt
     FACTS = "facts"  # rows of a passage, a question and its answer, again and again; the answers alone are scored
+    TASKS = "tasks"  # rows of a prompt, an answer of mixed quality and its end; the answer alone is scored
     SPEECH = "speech"  # rows of frames of speech and their transcript; the transcript alone is scored
 
 
@@ -229,6 +231,7 @@ class Setup:
     preferences: PreferencesConfig = field(default_factory=PreferencesConfig, metadata=LATER)
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig, metadata=LATER)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig, metadata=LATER)
+    policy: PolicyConfig = field(default_factory=PolicyConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -278,6 +281,16 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "preferences.anchor": (0, 1e3, True),
     "diffusion.emphasis": (0, 100, True),
     "retrieval.refresh": (0, 10**6, True),
+    "policy.kl": (0, 1e3, True),
+    "policy.clip": (0, 1, True),
+    "policy.clip_high": (0, 1e3, True),
+    "policy.entropy": (-1e3, 1e3, True),
+    "policy.updates": (1, 10**5, True),
+    "policy.group": (2, 10**4, True),
+    "policy.temperature": (0, 1e3, False),
+    "policy.sync": (1, 10**6, True),
+    "policy.comparisons": (1, 10**6, True),
+    "policy.length_bias": (-1e3, 1e3, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),

@@ -56,6 +56,7 @@ BASES = {  # of cases that are no other setting of a small model, by their first
     "pairs": bases.preferences,
     "diffusion": bases.denoiser,
     "retrieval": bases.facts,
+    "rewards": bases.policy,
     "experts": bases.rules_experts,
 }
 FP16 = {"precision__format": Format.FP16, "precision__loss_scale": 2.0**17, "precision__dynamic": True}
@@ -84,6 +85,8 @@ CASES = {
     "pairs": ({"preferences__begun": True}, ()),
     "diffusion": ({}, ()),
     "retrieval": ({}, ()),
+    "rewards": ({"policy__begun": True, "policy__group": 2, "policy__updates": 3, "policy__comparisons": 50}, ()),
+    "rewards, on text": ({"policy__group": 2}, ()),
     "experts": ({}, ()),
 }  # fmt: skip
 
