@@ -201,6 +201,13 @@ SIGNALS: tuple[Signal, ...] = (
         Role.MONITOR,
         positive=True,
     ),
+    Signal(
+        "qk_spectral_entropy",
+        Axis.HEADS,
+        "nats",
+        "entropy of the normalised singular values of a head's W_q W_k^T, before the update; empty between evaluations",
+        Role.MONITOR,
+    ),
 )
 
 DECODING = (
@@ -220,12 +227,12 @@ DENOISING = ("denoise_early", "denoise_middle", "denoise_late", "raw_loss", "sam
 RETRIEVAL = ("hit_rate", "hit_loss", "miss_loss", "index_age")
 EVALUATED = (*DECODING, *PAIRED, *DENOISING, *RETRIEVAL)  # of one objective each
 EVALUATIONS = ("validation_loss", "fresh_loss", *EVALUATED)  # known at evaluated steps only
-EVALUATED_LISTS = ("spectral_norm",)  # so are these
+EVALUATED_LISTS = ("spectral_norm", "qk_spectral_entropy")  # so are these
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run
 # has nothing for them: NaN in a trace, null in a file and None in a row.
 ADDED_SIGNALS = (
     "scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed", *EXPERTS,
-    *OF_OBJECTIVES, *EVALUATED, "spectral_norm", "update_rms",
+    *OF_OBJECTIVES, *EVALUATED, "spectral_norm", "update_rms", "qk_spectral_entropy",
 )  # fmt: skip
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}
