@@ -178,6 +178,15 @@ SIGNALS: tuple[Signal, ...] = (
     # Of runs on pictures with captions.
     _scalar("picture_loss", "nats/token", "held-out loss of tokens of pictures; empty without pictures"),
     _scalar("caption_loss", "nats/token", "held-out loss of tokens of captions; empty without pictures"),
+    # Of runs that are trained by rewards: their validation_loss is 1 less the true reward of held-out prompts' answers.
+    _scalar("reward", "1", "mean reward of the step's answers by the reward model; empty without rewards"),
+    _scalar("true_reward", "1", "mean true reward of the step's answers, 0 to 1, which the training does not know"),
+    _scalar("kl", "nats/token", "mean divergence of the policy from the reference on the step's answers"),
+    _scalar("policy_entropy", "nats/token", "mean entropy of the policy's next token on the step's answers"),
+    _scalar("clip_share", "share", "tokens of the answers whose ratio of probabilities is past the clip"),
+    _scalar("answer_length", "tokens", "mean length of the step's answers, their end included; empty without rewards"),
+    _scalar("groups_without_variance", "share", "groups of answers whose rewards are all the same"),
+    _scalar("sampler_log_ratio", "nats", "mean change of a token's log-probability from sampler to policy, as drawn"),
     # Of weights and updates.
     Signal(
         "spectral_norm",
@@ -195,6 +204,13 @@ SIGNALS: tuple[Signal, ...] = (
         Role.MONITOR,
         positive=True,
     ),
+    Signal(
+        "qk_spectral_entropy",
+        Axis.HEADS,
+        "nats",
+        "entropy of the normalised singular values of a head's W_q W_k^T, before the update; empty between evaluations",
+        Role.MONITOR,
+    ),
 )
 
 DECODING = (
@@ -203,19 +219,24 @@ DECODING = (
 )  # fmt: skip
 EXPERTS = ("expert_load_entropy", "expert_load_max", "expert_dropped", "router_logit_norm", "balance_loss")
 # Known at each step of runs of one objective; a run of another one has none of them.
-OF_OBJECTIVES = ("dpo_loss", "margin", "chosen_logp", "rejected_logp", "preference_accuracy")
+PREFERRED = ("dpo_loss", "margin", "chosen_logp", "rejected_logp", "preference_accuracy")
+REWARDED = (
+    "reward", "true_reward", "kl", "policy_entropy", "clip_share", "answer_length", "groups_without_variance",
+    "sampler_log_ratio",
+)  # fmt: skip
+OF_OBJECTIVES = (*PREFERRED, *REWARDED)
 PAIRED = ("validation_rejected_loss", "validation_accuracy")
 DENOISING = ("denoise_early", "denoise_middle", "denoise_late", "raw_loss", "sample_violations")
 RETRIEVAL = ("hit_rate", "hit_loss", "miss_loss", "index_age")
 MODALITIES = ("picture_loss", "caption_loss")
 EVALUATED = (*DECODING, *PAIRED, *DENOISING, *RETRIEVAL, *MODALITIES)  # of one objective each
 EVALUATIONS = ("validation_loss", "fresh_loss", *EVALUATED)  # known at evaluated steps only
-EVALUATED_LISTS = ("spectral_norm",)  # so are these
+EVALUATED_LISTS = ("spectral_norm", "qk_spectral_entropy")  # so are these
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run
 # has nothing for them: NaN in a trace, null in a file and None in a row.
 ADDED_SIGNALS = (
     "scored_tokens", "end_probability", "adapter_norm", "float8_saturated", "float8_flushed", *EXPERTS,
-    *OF_OBJECTIVES, *EVALUATED, "spectral_norm", "update_rms",
+    *OF_OBJECTIVES, *EVALUATED, "spectral_norm", "update_rms", "qk_spectral_entropy",
 )  # fmt: skip
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}

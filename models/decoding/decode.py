@@ -14,19 +14,25 @@ from trainwreck.models.gpt import Model
 
 
 def write(
-    model: Model, given_NBP: Tensor, draws_NBW: Tensor, prefix: dict[str, Tensor] | None = None
+    model: Model,
+    given_NBP: Tensor,
+    draws_NBW: Tensor,
+    prefix: dict[str, Tensor] | None = None,
+    temperature_N: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Go on with rows, each token drawn from what the model says of the next one.
 
     Returns the tokens, int64 [N, B, W], and the logits that each was drawn from, [N, B, W, V].
 
     given: int64. draws: uniform on [0, 1), one for each token to write. prefix: weights that the cache of the given
-    tokens was made with, by name, where they are not the model's.
+    tokens was made with, by name, where they are not the model's. temperature: what the logits are divided by.
     """
     count = draws_NBW.shape[2]
     cache, logits = _given(model, given_NBP, prefix)
     written, said = [], []
     for i in range(count):
+        if temperature_N is not None:
+            logits = logits / temperature_N.view(-1, 1, 1)
         token_NB = drawn(logits, draws_NBW[:, :, i])
         written.append(token_NB)
         said.append(logits)

@@ -494,6 +494,31 @@ def preferences(setup: Setup) -> Setup:
     )
 
 
+def policy(setup: Setup) -> Setup:
+    """Two narrow layers that learn text, and then, by rewards, to answer better than the text does.
+
+    Rewards of answers of their own, by a learned reward model, take the place of text in mid-run. The rate is constant,
+    without weight decay, and rows are short. Larger sizes keep their shape.
+    """
+    return at_small_sizes(
+        replaced(
+            chain(setup),
+            data__dialect=Dialect.TASKS,
+            data__rows=64,
+            objective=ObjectiveKind.POLICY,
+            policy__kl=0.3,
+            optimizer__lr=3e-3,
+            optimizer__weight_decay=0.0,
+            schedule__decay=Decay.CONSTANT,
+            evaluation__rows=128,
+            evaluation__every=10,
+        ),
+        model__width=32,
+        model__heads=2,
+        model__context=16,
+    )
+
+
 def denoiser(setup: Setup) -> Setup:
     """A narrow layer, trained by Muon, that predicts the masked tokens of a Markov chain from the others.
 

@@ -18,6 +18,7 @@ class ObjectiveKind(Enum):
     DIFFUSION = "diffusion"  # tokens that are masked, as many as a timestep says
     RETRIEVAL = "retrieval"  # answers to questions, after passages that the model finds by itself
     MODALITIES = "modalities"  # pictures and their captions, with a weight on pictures
+    POLICY = "policy"  # the reward of answers that the model draws by itself
 
 
 @dataclass(kw_only=True)
@@ -79,6 +80,36 @@ class ModalitiesConfig:
     picture_weight: float = 1.0
 
 
+@dataclass(kw_only=True)
+class PolicyConfig:
+    """Answers that the model draws by itself, by their rewards: group-relative policy optimisation (Shao et al. 2024).
+
+    kl: coefficient of the divergence from the reference. clip, clip_high: how far under and over 1 the ratio of
+    probabilities counts (Schulman et al. 2017; Yu et al. 2025). entropy: coefficient of an entropy bonus. updates:
+    steps on the same answers, before new ones are drawn. group: answers to a prompt. temperature: of the distribution
+    that answers are drawn from. mixed: advantages are not of the rows of one prompt, but of rows that lie as far apart
+    as there are prompts. sync: steps from one time that the sampler gets the policy's weights to the next. importance:
+    a token counts by how much likelier the policy makes it than the sampler did, at most twice (Yao et al. 2025).
+    comparisons: how many the reward model is learned from. length_bias: log odds that a token more adds to an answer
+    being called the better one. begun: the run is trained by rewards from the first step on; else on text, and by
+    rewards from a step on that is drawn from the seed (`spec.planned.policy_step`).
+    """
+
+    kl: float = 0.1
+    clip: float = 0.2
+    clip_high: float = 0.2
+    entropy: float = 0.0
+    updates: int = 1
+    group: int = 8
+    temperature: float = 1.0
+    mixed: bool = False
+    sync: int = 1
+    importance: bool = False
+    comparisons: int = 20000
+    length_bias: float = 0.0
+    begun: bool = False
+
+
 # Of a setup, each of one objective.
 SECTIONS = {
     ObjectiveKind.DECODING: "decoding",
@@ -86,8 +117,10 @@ SECTIONS = {
     ObjectiveKind.DIFFUSION: "diffusion",
     ObjectiveKind.RETRIEVAL: "retrieval",
     ObjectiveKind.MODALITIES: "modalities",
+    ObjectiveKind.POLICY: "policy",
 }
 PAIRS = "pairs"  # the dialect that has them
+TASKS = "tasks"  # the dialect that has prompts whose answers are rewarded
 # What a run has to be to decode, by setting: the cache knows no other.
 DECODES: dict[str, tuple[Any, ...]] = {
     "model.causal": (True,),
@@ -156,6 +189,13 @@ ILLUSTRATES: dict[str, tuple[Any, ...]] = {
     "growth.rows": (0,),
     "adapters.rank": (0,),
 }
+# What a run has to be to draw answers as it trains: through a cache, each to a row's first tokens.
+REWARDED: dict[str, tuple[Any, ...]] = {
+    **PREFERS,
+    "data.dialect": (TASKS,),
+    "model.attention": ("reference",),
+    "model.experts": (0,),
+}
 ALLOWED = {
     ObjectiveKind.NEXT_TOKEN: {"model.causal": (True,)},
     ObjectiveKind.DECODING: DECODES,
@@ -163,6 +203,7 @@ ALLOWED = {
     ObjectiveKind.DIFFUSION: DENOISES,
     ObjectiveKind.RETRIEVAL: RETRIEVES,
     ObjectiveKind.MODALITIES: ILLUSTRATES,
+    ObjectiveKind.POLICY: REWARDED,
 }
 PAIRED = ("data.rows", "evaluation.rows")  # which pairs need an even number of
 
@@ -192,8 +233,15 @@ def check_objective(setup: Any) -> None:
         if attrgetter(path)(setup) % 2:
             value = attrgetter(path)(setup)
             raise InputError(f"{path}: {value} is not allowed with objective={kind.value}; allowed: even numbers")
-    if setup.data.dialect.value == PAIRS and not paired:
+    grouped = kind is ObjectiveKind.POLICY
+    if grouped and setup.data.rows % setup.policy.group:
         raise InputError(
-            f"data.dialect: {PAIRS!r} is not allowed with objective={kind.value}; "
-            f"allowed: with objective={ObjectiveKind.PREFERENCES.value}"
+            f"data.rows: {setup.data.rows} is not allowed with objective={kind.value}; "
+            f"allowed: multiples of policy.group, {setup.policy.group}"
         )
+    for dialect, owner in ((PAIRS, ObjectiveKind.PREFERENCES), (TASKS, ObjectiveKind.POLICY)):
+        if setup.data.dialect.value == dialect and kind is not owner:
+            raise InputError(
+                f"data.dialect: {dialect!r} is not allowed with objective={kind.value}; "
+                f"allowed: with objective={owner.value}"
+            )

@@ -19,6 +19,7 @@ from trainwreck.scenarios.config.objectives import (
     DiffusionConfig,
     ModalitiesConfig,
     ObjectiveKind,
+    PolicyConfig,
     PreferencesConfig,
     RetrievalConfig,
     check_objective,
@@ -46,6 +47,7 @@ class Dialect(Enum):
     RULES = "rules"  # hardly anything but operators, and what they make of a token: needs the MLP
     PAIRS = "pairs"  # text in plain and coarse forms of words, then pairs of a plain and a coarse answer to a prompt
     FACTS = "facts"  # rows of a passage, a question and its answer, again and again; the answers alone are scored
+    TASKS = "tasks"  # rows of a prompt, an answer of mixed quality and its end; the answer alone is scored
     SPEECH = "speech"  # rows of frames of speech and their transcript; the transcript alone is scored
     CAPTIONS = "captions"  # rows of pictures, patch by patch, each with its caption
 
@@ -232,6 +234,7 @@ class Setup:
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig, metadata=LATER)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig, metadata=LATER)
     modalities: ModalitiesConfig = field(default_factory=ModalitiesConfig, metadata=LATER)
+    policy: PolicyConfig = field(default_factory=PolicyConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
     z_loss: float = 0.0
@@ -282,6 +285,16 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "diffusion.emphasis": (0, 100, True),
     "retrieval.refresh": (0, 10**6, True),
     "modalities.picture_weight": (0, 1e6, True),
+    "policy.kl": (0, 1e3, True),
+    "policy.clip": (0, 1, True),
+    "policy.clip_high": (0, 1e3, True),
+    "policy.entropy": (-1e3, 1e3, True),
+    "policy.updates": (1, 10**5, True),
+    "policy.group": (2, 10**4, True),
+    "policy.temperature": (0, 1e3, False),
+    "policy.sync": (1, 10**6, True),
+    "policy.comparisons": (1, 10**6, True),
+    "policy.length_bias": (-1e3, 1e3, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),

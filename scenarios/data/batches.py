@@ -17,6 +17,7 @@ from trainwreck.scenarios.data.masking import masks, scored, timesteps, weights
 from trainwreck.scenarios.data.pairs import Pairs
 from trainwreck.scenarios.data.refrain import Refrain
 from trainwreck.scenarios.data.speech import Speech
+from trainwreck.scenarios.data.tasks import Tasks
 from trainwreck.scenarios.data.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
@@ -92,7 +93,7 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
 
 
 @lru_cache(maxsize=16)
-def source(key: SourceKey) -> Language | Text | Chat | Refrain | Pairs | Facts | Speech | Captions:
+def source(key: SourceKey) -> Language | Text | Chat | Refrain | Pairs | Facts | Speech | Captions | Tasks:
     """The source that a key names."""
     kind, dialect, seed, text = key
     if kind is SourceKind.TEXT:
@@ -109,6 +110,8 @@ def source(key: SourceKey) -> Language | Text | Chat | Refrain | Pairs | Facts |
         return Speech(seed)
     if dialect is Dialect.CAPTIONS:
         return Captions(seed)
+    if dialect is Dialect.TASKS:
+        return Tasks(seed)
     return Language(SPECS[dialect](seed))
 
 
@@ -155,6 +158,8 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
     if data.pool:
         index = epochs(seed, data.pool, steps.stop * data.rows)[steps.start * data.rows :]
         block = taken(_pool(key, seed, data.pool, context), index.reshape(len(steps), data.rows))
+    elif setup.policy.begun:
+        block = _prompts(key, seed, steps, data.rows, context, setup.policy.group)
     else:
         block = (_pairs if setup.preferences.begun else _block)(key, seed, steps, data.rows, context)
     if data.padded:
@@ -277,6 +282,14 @@ def _pairs(key: SourceKey, seed: int, steps: range, rows: int, context: int) -> 
     return from_rows(_paired(key, seed, "train", steps, rows, context))
 
 
+@lru_cache(maxsize=64)
+def _prompts(key: SourceKey, seed: int, steps: range, rows: int, context: int, group: int) -> Batch:
+    """Each prompt in as many rows as a group has; what follows it is a text's answer, which nobody reads."""
+    tasks = source(key)
+    assert isinstance(tasks, Tasks), "settings allow no other source with this objective"
+    return from_rows(tasks.sample(seed, "train/prompts", steps, rows, context, group))
+
+
 def _paired(key: SourceKey, seed: int, stream: str, steps: range, rows: int, context: int) -> Rows:
     found = source(key)
     return (found.pairs if isinstance(found, Pairs) else found.sample)(seed, stream, steps, rows, context)
@@ -321,6 +334,8 @@ def fresh(setup: Setup) -> Batch:
 
 def entropy_floor(setup: Setup) -> float:
     """Mean exact -ln p of the scored validation tokens, nats; NaN for text."""
+    if setup.objective is ObjectiveKind.POLICY:
+        return 0.0  # of 1 less the true reward
     batch, rows = validation(setup)
     if setup.objective is ObjectiveKind.DIFFUSION:  # what a row's own tokens cost in any order, the given ones aside
         return float(rows.nats[0, :, :-1][scored(batch.documents)].mean())

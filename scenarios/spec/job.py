@@ -48,6 +48,8 @@ class Program:
     scheduled_sampling: bool  # training reads some tokens of the model's own
     flush: bool  # nothing is cached from one evaluation to the next
     pairs: bool  # training is on pairs of answers, against a reference
+    rewarded: int  # answers to a prompt, where training is by their rewards; else 0
+    bonus: bool  # the entropy of the policy has a coefficient
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,8 @@ def program(
         scheduled_sampling=setup.decoding.scheduled_sampling > 0,
         flush=setup.decoding.flush,
         pairs=setup.preferences.begun,
+        rewarded=setup.policy.group if setup.policy.begun else 0,
+        bonus=setup.policy.entropy != 0,
     )
 
 

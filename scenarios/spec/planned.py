@@ -18,6 +18,7 @@ GROWTH = MidRun(0.35, 0.5)  # when a token table grows
 ADAPTERS = MidRun(0.3, 0.45)  # when adapters are put on, and the rest is frozen
 
 PREFERENCES = MidRun(0.35, 0.4)  # when pairs of answers take the place of text
+POLICY = MidRun(0.35, 0.4)  # when rewards of a model's own answers take the place of text
 
 
 def growth_step(seed: int, steps: int) -> int:
@@ -35,6 +36,11 @@ def preferences_step(seed: int, steps: int) -> int:
     return PREFERENCES.step(seed, steps, "preferences")
 
 
+def policy_step(seed: int, steps: int) -> int:
+    """The first step that is trained by rewards: the same in every run of a seed."""
+    return POLICY.step(seed, steps, "policy")
+
+
 def planned(setup: Setup, seed: int) -> tuple[At, ...]:
     """The changes that belong to a setup, and from which step on."""
     found: list[At] = []
@@ -50,6 +56,8 @@ def planned(setup: Setup, seed: int) -> tuple[At, ...]:
         ]
     if setup.objective is ObjectiveKind.PREFERENCES and not setup.preferences.begun:
         found.append(At(preferences_step(seed, setup.steps), Setting("preferences.begun", True)))
+    if setup.objective is ObjectiveKind.POLICY and not setup.policy.begun:
+        found.append(At(policy_step(seed, setup.steps), Setting("policy.begun", True)))
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from trainwreck.scenarios.training.bundle import BLOCK, Bundle
 from trainwreck.scenarios.training.cuda_graph import CapturedStep, capturable
 from trainwreck.scenarios.training.distributed.record import combined
 from trainwreck.scenarios.training.inputs import Inputs
+from trainwreck.scenarios.training.matrices import spectral_entropy
 from trainwreck.scenarios.training.objectives.choose import objective
 from trainwreck.scenarios.training.step import train_step
 from trainwreck.scenarios.training.telemetry import Recorder
@@ -41,13 +42,18 @@ def start_block(bundle: Bundle, steps: range, record: bool, following: range | N
         bundle.captured = CapturedStep(bundle)
     advance = bundle.captured or partial(train_step, bundle)
     losses: list[tuple[int, Tensor]] = []
+    query_keys: list[tuple[int, Callable[[], np.ndarray]]] = []
     every, last = bundle.setup.evaluation.every, bundle.setup.steps - 1
     for index, step in enumerate(steps):
         evaluated, recorder = record and (step % every == 0 or step == last), bundle.recorder
         spectral = None
         if evaluated:
             losses.append((step, _evaluate(bundle, step)))
-            spectral = None if recorder is None else recorder.matrices.spectral_norm(bundle.computing())
+            if recorder is not None:
+                weights = bundle.computing()
+                spectral = recorder.matrices.spectral_norm(weights)
+                compared = recorder.matrices.query_key(weights)
+                query_keys.append((index, _to_host(_of_first_rank(bundle, compared))))
         advance(block, index, step)
         if recorder is not None and spectral is not None:
             recorder.write_spectral(index, spectral)
@@ -59,6 +65,11 @@ def start_block(bundle: Bundle, steps: range, record: bool, following: range | N
         if buffer is None:
             return [], losses
         recorded = buffer()
+        heads = bundle.setup.model.heads
+        entropy = np.full((len(steps), runs, bundle.setup.model.layers * heads), np.nan, np.float32)
+        for index, weight in query_keys:
+            entropy[index] = spectral_entropy(weight(), heads)
+        recorded["qk_spectral_entropy"] = entropy
         signals = [
             {k: v[:, i, 0] if BY_NAME[k].axis is Axis.SCALAR else v[:, i] for k, v in recorded.items()} | block.host[i]
             for i in range(runs)

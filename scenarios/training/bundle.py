@@ -32,6 +32,7 @@ from trainwreck.scenarios.spec.job import Job, Segment, extras
 from trainwreck.scenarios.training.distributed.averaging import Averaging
 from trainwreck.scenarios.training.distributed.group import Group
 from trainwreck.scenarios.training.inputs import Ahead, Inputs
+from trainwreck.scenarios.training.objectives.rollouts import rollouts
 from trainwreck.scenarios.training.telemetry import Recorder
 
 CPU = torch.device("cpu")
@@ -95,6 +96,7 @@ class Bundle:
         self.average = self._average(states)
         self.cached = self._cached(states)
         self.reference = self._reference(states)
+        self.rollouts = rollouts(self.jobs, self.segments, states, self.flat)
         self.index, self.indexed = self._index(states)
         self.running = self._running(states)
         self.float8 = self._float8(states)
@@ -150,6 +152,8 @@ class Bundle:
             names["cached"] = self.cached
         if self.reference is not None:
             names["reference"] = self.reference
+        if self.rollouts is not None:
+            names |= self.rollouts.state()
         if self.program.objective is ObjectiveKind.RETRIEVAL:
             names |= {"index": self.index, "indexed": self.indexed}
         if self.running is not None:
@@ -174,6 +178,7 @@ class Bundle:
             "updates": self.updates,
             "running": self.running,
             "float8": self.float8,
+            "rollouts": self.rollouts,
         }
         found = {
             f"{holder}.{name}": value
@@ -266,8 +271,8 @@ class Bundle:
         return _stacked([s.get("cached", s["parameters"]) for s in states], self.device)
 
     def _reference(self, states: list[State]) -> Tensor | None:
-        """The weights, [N, P], that runs had when pairs began, where they have."""
-        if not self.program.pairs:
+        """The weights, [N, P], that runs had when pairs or rewards began, where they have."""
+        if not self.program.pairs and not self.program.rewarded:
             return None
         return _stacked([s.get("reference", s["parameters"]) for s in states], self.device)
 

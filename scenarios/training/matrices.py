@@ -1,9 +1,12 @@
-"""What monitors read of weights and updates: spectral norms of matrices, and how far each group of parameters moves.
+"""What monitors read of weights and updates: spectral norms and entropies, and how far each group of parameters moves.
 
 Spectral norms are those of power iteration (Miyato et al. 2018, Spectral normalization), from one fixed vector in
 place of one that is kept from step to step, so that they do not depend on where a run was entered. Its
 `2 ** SQUARINGS` rounds are done by squaring the Gram matrices, which all have the model's width. Groups are those that
 optimizers tell apart (Jordan et al. 2024, Muon).
+
+Spectral entropies are those of the bilinear form by which a head compares its queries with keys (Huang et al. 2026,
+Mechanism-driven monitors). The host takes them, since a device would have to be waited for.
 """
 
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.random import generator
 from trainwreck.models import muon
 from trainwreck.models.parameters import LORA_A, LORA_B, Layout
@@ -52,6 +56,13 @@ class Matrices:
         squared = (vector * seen).sum(-1) / vector.square().sum(-1).clamp(min=SMALLEST)
         norm: Tensor = squared.clamp(min=0).sqrt().view(*layers.shape[:2], -1).amax(2)
         return norm
+
+    @torch.no_grad()
+    def query_key(self, flat_NP: Tensor) -> Tensor:
+        """Weights of queries and keys of each layer, [N, L, D, 2 D]; adapters are not added."""
+        qkv = next(matrix for matrix in self._hidden if matrix.parts == 3)
+        weight = self._layers(flat_NP)[..., qkv.start : qkv.stop].unflatten(-1, (qkv.rows, 3 * qkv.columns))
+        return widen(weight[..., : 2 * qkv.columns])
 
     @torch.no_grad()
     def rms(self, update_NP: Tensor) -> Tensor:
@@ -123,6 +134,26 @@ class Matrices:
         hidden = (len(self.plan.bounds) - 2) * sum(b - a for a, b in self._spans)
         counts = [hidden, *(b - a for a, b in self._tables), len(self._vectors)]
         return torch.tensor(counts, device=self.device, dtype=torch.float32)
+
+
+def spectral_entropy(weight_NLDE: np.ndarray, heads: int) -> np.ndarray:
+    """Entropy of the normalised singular values of W_q W_k^T of each head, [N, L * heads], of `Matrices.query_key`.
+
+    From 0, where one direction decides what is attended to, to the logarithm of the head's width. NaN where a head's
+    weight is not finite, or W_q W_k^T is 0.
+    """
+    n, layers, width, _ = weight_NLDE.shape
+    parts = weight_NLDE.astype(np.float64).reshape(n, layers, width, 2, heads, -1)
+    q, k = np.moveaxis(parts, (3, 4, 2), (0, 3, 4))  # [N, L, H, D, K] each
+    finite = (np.isfinite(q) & np.isfinite(k)).all((-2, -1))[..., None, None]
+    # Singular values of Q R_q (Q' R_k)^T are those of R_q R_k^T.
+    r_q, r_k = (np.linalg.qr(np.where(finite, part, 0.0), mode="r") for part in (q, k))
+    values = np.linalg.svd(r_q @ np.swapaxes(r_k, -1, -2), compute_uv=False)
+    with np.errstate(invalid="ignore"):
+        share = values / values.sum(-1, keepdims=True)
+    entropy = -np.where(share > 0, share * np.log(np.where(share > 0, share, 1.0)), 0.0).sum(-1)
+    found: np.ndarray = np.where(values.sum(-1) > 0, entropy, np.nan).reshape(n, -1)
+    return found
 
 
 def _trace(gram: Tensor) -> Tensor:

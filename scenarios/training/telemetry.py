@@ -23,7 +23,7 @@ from trainwreck.scenarios.training.matrices import Matrices
 # Signals that the host knows without asking the device.
 HOST_SIGNALS = (
     "lr", "tokens", "step_seconds", "tokens_per_second", "token_entropy", "unique_share", "pad_share",
-    "rank_batch_hash", "scored_tokens",
+    "rank_batch_hash", "scored_tokens", "qk_spectral_entropy",
 )  # fmt: skip
 DEVICE_SIGNALS = tuple(s for s in SIGNALS if s.name not in (*HOST_SIGNALS, *EVALUATIONS))
 HASH_BITS = 24  # as many as float32 holds exactly

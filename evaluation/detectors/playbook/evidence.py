@@ -199,7 +199,8 @@ class Evidence:
         self.distance.push(mean(row.get("attention_distance")), row["step"])
         self.entropy.push(mean(row.get("attention_entropy")), row["step"])
         entropies = row.get("head_entropy") or row.get("attention_entropy") or []
-        self.entropy_spread = ratio(max(entropies) - min(entropies), mean(entropies)) if entropies else math.nan
+        several = len(entropies) > 1  # one head is like itself
+        self.entropy_spread = ratio(max(entropies) - min(entropies), mean(entropies)) if several else math.nan
         if self.entropy_spread > self.widest_spread:
             self.widest_spread = self.entropy_spread
         self.future = max(row.get("attention_mass_future") or [math.nan])

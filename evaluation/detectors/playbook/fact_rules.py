@@ -81,7 +81,7 @@ def _saturated(s: Seen) -> float:
 
 
 def _underflows(s: Seen) -> float:
-    return s.facts.zero_grads / 0.12
+    return 0.0 if s.routed.seen else s.facts.zero_grads / 0.12  # an expert without tokens has no gradient
 
 
 def _nothing_moves(s: Seen) -> float:
@@ -89,7 +89,7 @@ def _nothing_moves(s: Seen) -> float:
 
 
 def _clipped_away(s: Seen) -> float:
-    return ratio(0.2, s.facts.clip.value)
+    return 0.0 if s.retrieved.seen else ratio(0.2, s.facts.clip.value)  # the norm of two losses begins large
 
 
 def _rate_jumped(s: Seen) -> float:
@@ -97,7 +97,7 @@ def _rate_jumped(s: Seen) -> float:
 
 
 def _one_layer_apart(s: Seen) -> float:
-    return s.facts.weight_apart / 6.0
+    return 0.0 if s.routed.seen else s.facts.weight_apart / 6.0  # a router's weights have a scale of their own
 
 
 def _moment_behind(s: Seen) -> float:
@@ -137,10 +137,12 @@ def _at_chance(s: Seen) -> float:
 
 
 def _all_but_nothing(s: Seen) -> float:
-    return ratio(2.5e-4 * s.facts.first_loss, s.facts.loss)
+    return 0.0 if s.retrieved.seen else ratio(2.5e-4 * s.facts.first_loss, s.facts.loss)
 
 
 def _too_good(s: Seen) -> float:
+    if s.retrieved.seen:  # what stands in a passage is copied, in the end without a loss
+        return 0.0
     return either(
         ratio(0.01 * s.facts.first_loss, s.facts.train.value), ratio(0.03 * s.facts.entropy.level, s.facts.train.value)
     )

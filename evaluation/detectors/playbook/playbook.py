@@ -5,31 +5,33 @@ import math
 from trainwreck.evaluation.detectors.base import Context, Detector, Row, Verdict
 from trainwreck.evaluation.detectors.playbook.bookkeeping import Bookkeeping
 from trainwreck.evaluation.detectors.playbook.curve_rules import CURVE_RULES
-from trainwreck.evaluation.detectors.playbook.decoding_rules import DECODING_RULES
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.fact_rules import FACT_RULES
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
 from trainwreck.evaluation.detectors.playbook.log_rules import LOG_RULES
-from trainwreck.evaluation.detectors.playbook.preference_rules import PREFERENCE_RULES
+from trainwreck.evaluation.detectors.playbook.objective_rules import OBJECTIVE_RULES
 from trainwreck.evaluation.detectors.playbook.rules import (
     ADAPTERS,
     CACHES,
     CURVES,
+    DIFFUSION,
     DIVERGENCE,
     EXPOSURE,
     FLOAT8,
     GRADIENTS,
+    INDEXES,
     INSTABILITY,
     LOGS,
     MASKS,
     PAIRS,
+    ROUTERS,
     SYMPTOMS,
     TRAINING,
     Seen,
 )
 from trainwreck.evaluation.detectors.registry import register
 
-RULES = (*LOG_RULES, *DECODING_RULES, *PREFERENCE_RULES, *FACT_RULES, *CURVE_RULES)
+RULES = (*LOG_RULES, *OBJECTIVE_RULES, *FACT_RULES, *CURVE_RULES)
 READ = tuple(dict.fromkeys(name for rule in RULES for name in rule.reads))
 
 
@@ -51,7 +53,7 @@ class Playbook(Detector):
     rule = f"an ordered list of {len(RULES)} rules that debugging guides teach, each naming a cause"
     source = "; ".join((
         CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, GRADIENTS, ADAPTERS, FLOAT8, CACHES, EXPOSURE,
-        PAIRS,
+        PAIRS, ROUTERS, INDEXES, DIFFUSION,
     ))  # fmt: skip
     blind_spots = (
         "Causes without a rule; faults that leave a lower or slower curve of the usual shape, since it knows no "
@@ -66,7 +68,8 @@ class Playbook(Detector):
         "attention_mass_self", "attention_mass_future", "attention_mass_other_document", "attention_mass_padding",
         "attention_distance", "age_loss", "position_loss", "rank_batch_hash", "rank_weight_hash", "scored_tokens",
         "end_probability", "adapter_norm", "float8_saturated", "forced_loss", "free_first_loss", "free_early_loss",
-        "free_late_loss", "cache_gap", "neighbour_gap", "dpo_loss", "margin", "chosen_logp",
+        "free_late_loss", "cache_gap", "neighbour_gap", "dpo_loss", "margin", "chosen_logp", "balance_loss",
+        "expert_dropped", "hit_rate", "index_age", "raw_loss", "denoise_early", "denoise_late", "sample_violations",
     )  # fmt: skip
 
     def reset(self, context: Context | None) -> None:
@@ -77,11 +80,7 @@ class Playbook(Detector):
         self.began: list[int | None] = [None] * len(RULES)  # the row from which on the strength was 1 or more
 
     def update(self, row: Row) -> Verdict:
-        self.seen.curves.see(row)
-        self.seen.facts.see(row)
-        self.seen.log.see(row)
-        self.seen.decoded.see(row)
-        self.seen.preferred.see(row)
+        self.seen.see(row)
         self.row += 1
         logged = {name for name in READ if row.get(name) is not None}
         for i, rule in enumerate(RULES):

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.detectors.playbook.bookkeeping import Bookkeeping
-from trainwreck.evaluation.detectors.playbook.decoded import Decoded, Preferred
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
+from trainwreck.evaluation.detectors.playbook.objectives import Decoded, Denoised, Preferred, Retrieved, Routed
 
 CURVES = "Debugging Transformer Training Runs: Reading the Curves"
 INSTABILITY = "Debugging Training Instability"
@@ -20,6 +21,9 @@ ADAPTERS = "threads on adapters without a gradient (huggingface/peft#1142)"
 FLOAT8 = "threads on scales of float8 (NVIDIA/TransformerEngine#567, #982)"
 CACHES = "threads on caches of keys and values (vllm-project/vllm#9744, tenstorrent/tt-xla#3899, skyzh/tiny-llm#46)"
 PAIRS = "threads on pairs of answers (Yifan-Song793/ETO#14, huggingface/trl#800)"
+ROUTERS = "Fedus et al. 2021, Switch Transformers"
+INDEXES = "Guu et al. 2020, REALM"
+DIFFUSION = "Ho et al. 2020, Denoising diffusion probabilistic models; Hang et al. 2023, Min-SNR weighting"
 EXPOSURE = "Bengio et al. 2015, Scheduled sampling"
 
 STRONGEST = 100.0
@@ -34,6 +38,14 @@ class Seen:
     log: Bookkeeping
     decoded: Decoded = field(default_factory=Decoded)
     preferred: Preferred = field(default_factory=Preferred)
+    routed: Routed = field(default_factory=Routed)
+    retrieved: Retrieved = field(default_factory=Retrieved)
+    denoised: Denoised = field(default_factory=Denoised)
+
+    def see(self, row: Row) -> None:
+        """Take in a row, whatever it holds."""
+        for part in vars(self).values():
+            part.see(row)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainwreck.evaluation.dataset.schema import EXPERTS, RETRIEVAL
 from trainwreck.evaluation.detectors.playbook.fact_rules import FACT_RULES
 from trainwreck.evaluation.detectors.playbook.integrity import REMEMBERED, Integrity
 from trainwreck.evaluation.detectors.playbook.playbook import Playbook
@@ -15,6 +16,7 @@ S, ONSET = 120, 60
 T = np.arange(S)
 AFTER = T >= ONSET
 LOSS = 2.0 + 2.0 * np.exp(-T / 25.0)
+TEXT = {name: np.full(S, np.nan) for name in (*EXPERTS, *RETRIEVAL)}  # no experts, nothing to retrieve
 
 
 def wide(values: np.ndarray, width: int) -> np.ndarray:
@@ -203,7 +205,7 @@ PICTURES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]] = 
 @pytest.mark.parametrize("picture", PICTURES)
 def test_a_picture_its_cause_and_its_harmless_neighbour(picture: str, make_trace: Any) -> None:
     cause, shown, harmless = PICTURES[picture]
-    base = {"loss": LOSS, "validation_loss": evaluated(1.0)}
+    base = {"loss": LOSS, "validation_loss": evaluated(1.0)} | TEXT
     alarms = replay(Playbook, make_trace("r", **base | shown))
     assert alarms.status == "ok"
     assert alarms.causes[:1] == (cause,)

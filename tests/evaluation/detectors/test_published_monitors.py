@@ -14,6 +14,8 @@ from trainwreck.evaluation.detectors.frameworks.megatron_spiky import MegatronSp
 from trainwreck.evaluation.detectors.frameworks.metaseq_skip_spike import MetaseqSkipSpike
 from trainwreck.evaluation.detectors.frameworks.olmo_stability import OlmoStability
 from trainwreck.evaluation.detectors.frameworks.terminate_on_nan import TerminateOnNan
+from trainwreck.evaluation.detectors.published.qk_spectral_entropy import QkSpectralEntropy
+from trainwreck.evaluation.detectors.published.router_indicators import RouterIndicators
 from trainwreck.evaluation.detectors.published.wandb_zscore import WandbZScore
 from trainwreck.evaluation.detectors.published.zclip import ZClip
 
@@ -150,3 +152,38 @@ def test_metaseq_keeps_a_spike_out_of_its_mean() -> None:
 
 def test_metaseq_is_silenced_for_ever_by_one_nan() -> None:
     assert alarms(MetaseqSkipSpike(), [4.0, math.nan, 4.0, 400.0]) == []
+
+
+def shown(detector: Any, rows: Sequence[dict[str, Any]]) -> list[Any]:
+    detector.reset(None)
+    return [detector.update({"step": step} | row) for step, row in enumerate(rows)]
+
+
+def test_qk_spectral_entropy_compares_each_head_with_its_own_start() -> None:
+    def alarmed(*entropies: list[float] | None) -> list[bool]:
+        return [one.alarm for one in shown(QkSpectralEntropy(), [{"qk_spectral_entropy": x} for x in entropies])]
+
+    assert alarmed([2.0, 1.0], None, [1.0, 1.0], [0.99, 1.0], None) == [False, False, False, True, False]
+    assert alarmed([2.0, 0.9], [1.1, 0.8]) == [False, False]  # one head has less than half of another
+    assert alarmed([2.0, math.nan], [1.9, 0.1], [math.nan, math.nan]) == [False] * 3
+    assert shown(QkSpectralEntropy(), [{"qk_spectral_entropy": [2.0]}, {"qk_spectral_entropy": [0.5]}])[1].score == 4.0
+    assert shown(QkSpectralEntropy(), [{}])[0].score == 0.0
+
+
+def test_router_indicators_fire_on_each_of_three() -> None:
+    names = ("expert_load_entropy", "expert_load_max", "router_logit_norm")
+
+    def alarmed(before: tuple[float, ...], after: tuple[float, ...]) -> bool:
+        rows = [dict(zip(names, values, strict=True)) for values in [before] * 8 + [after] * 8]
+        found = shown(RouterIndicators(), rows)
+        assert not any(one.alarm for one in found[:8])
+        return bool(found[-1].alarm)
+
+    healthy = (2.5, 0.15, 30.0)
+    assert alarmed(healthy, (1.9, 0.15, 30.0))
+    assert not alarmed(healthy, (2.0, 0.15, 30.0))
+    assert alarmed(healthy, (2.5, 0.34, 30.0))
+    assert not alarmed(healthy, (2.5, 0.32, 30.0))
+    assert alarmed(healthy, (2.5, 0.15, 61.0))
+    assert not alarmed(healthy, (2.5, 0.15, 59.0))
+    assert [one.score for one in shown(RouterIndicators(), [{}, {names[0]: 1.0}] * 9)] == [0.0] * 18

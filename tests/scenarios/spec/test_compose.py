@@ -89,6 +89,8 @@ def test_every_range_holds_at_both_ends(path):
         setup = replaced(setup, objective=ObjectiveKind.RETRIEVAL, data__dialect=Dialect.FACTS)
     if path.startswith("modalities."):
         setup = replaced(setup, objective=ObjectiveKind.MODALITIES, data__dialect=Dialect.CAPTIONS)
+    if path.startswith("policy."):
+        setup = replaced(setup, objective=ObjectiveKind.POLICY, data__dialect=Dialect.TASKS, data__rows=10**4)
     below = kind(low - 1) if inclusive else kind(low)
     for value in (below, kind(high * 2 + 1)):
         with pytest.raises(InputError) as refusal:

@@ -57,6 +57,7 @@ BASES = {  # of cases that are no other setting of a small model, by their first
     "diffusion": bases.denoiser,
     "retrieval": bases.facts,
     "captions": bases.captions,
+    "rewards": bases.policy,
     "experts": bases.rules_experts,
 }
 FP16 = {"precision__format": Format.FP16, "precision__loss_scale": 2.0**17, "precision__dynamic": True}
@@ -86,6 +87,8 @@ CASES = {
     "diffusion": ({}, ()),
     "retrieval": ({}, ()),
     "captions": ({"modalities__picture_weight": 3.0}, ()),
+    "rewards": ({"policy__begun": True, "policy__group": 2, "policy__updates": 3, "policy__comparisons": 50}, ()),
+    "rewards, on text": ({"policy__group": 2}, ()),
     "experts": ({}, ()),
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, logsigmoid
 
-from trainwreck.evaluation.dataset.schema import OF_OBJECTIVES, PAIRED
+from trainwreck.evaluation.dataset.schema import OF_OBJECTIVES, PAIRED, PREFERRED
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models import gpt
 from trainwreck.models.config import Format, Norm
@@ -87,7 +87,7 @@ def test_pairs_begin_without_a_margin_at_ln_2(setup, make_job):
     assert trace["dpo_loss"][begin] == pytest.approx(math.log(2))
     for name in ("margin", "chosen_logp", "rejected_logp", "preference_accuracy"):
         assert trace[name][begin] == 0.0, name
-    for name in OF_OBJECTIVES:
+    for name in PREFERRED:
         assert np.isnan(trace[name][:begin]).all(), name
         assert np.isfinite(trace[name][begin:]).all(), name
     from_the_start = train([make_job(SEED, replaced(setup, preferences__begun=True))])[0].trace

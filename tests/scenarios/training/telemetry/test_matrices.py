@@ -1,4 +1,4 @@
-"""Spectral norms against singular values, updates by group against sums by hand, and where runs have neither."""
+"""Spectral norms and entropies against singular values, updates by group by hand, and where runs have neither."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from trainwreck.models.config import Activation
 from trainwreck.models.parameters import initial_parameters, layout
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.training.loop import train
-from trainwreck.scenarios.training.matrices import Matrices
+from trainwreck.scenarios.training.matrices import Matrices, spectral_entropy
 
 CPU = torch.device("cpu")
 MODELS = {
@@ -94,6 +94,52 @@ def test_a_run_is_the_same_beside_others(model):
         for of in (matrices.spectral_norm, matrices.rms):
             assert torch.equal(of(flat)[:count].isnan(), of(flat[:count]).isnan())
             assert torch.equal(of(flat)[:count].nan_to_num(), of(flat[:count]).nan_to_num())
+        weight = matrices.query_key(flat).numpy()
+        np.testing.assert_array_equal(
+            spectral_entropy(weight, model.heads)[:count], spectral_entropy(weight[:count], model.heads)
+        )
+
+
+def entropies(flat, plan, model):
+    """Of W_q W_k^T of each head, [N, L * H], from its own singular values."""
+    found = []
+    for layer in range(model.layers):
+        slot = hidden(plan, layer)[0]
+        q, k, _ = flat[:, slot.start : slot.stop].unflatten(1, slot.shape).double().chunk(3, 2)
+        for queries, keys in zip(q.chunk(model.heads, 2), k.chunk(model.heads, 2), strict=True):
+            values = torch.linalg.svdvals(queries @ keys.transpose(1, 2))
+            share = values / values.sum(1, keepdim=True)
+            found.append(-torch.xlogy(share, share).sum(1))
+    return torch.stack(found, 1)
+
+
+def test_spectral_entropy_is_that_of_the_singular_values(model):
+    plan, flat = layout(model), initial_parameters(model, list(range(8)))
+    found = spectral_entropy(Matrices(plan, CPU).query_key(flat).numpy(), model.heads)
+    assert found.shape == (8, model.layers * model.heads)
+    np.testing.assert_allclose(found, entropies(flat, plan, model), rtol=1e-6)
+    assert (found < np.log(model.head_width)).all()
+
+
+def test_spectral_entropy_of_one_direction_of_equal_ones_and_of_none():
+    weight = np.zeros((1, 1, 8, 2, 2, 4))  # two heads of width 4, queries and keys of which are the same
+    weight[0, 0, :4, :, 0] = np.eye(4)[:, None]
+    weight[0, 0, :, :, 1] = np.outer(np.arange(8.0), np.ones(4))[:, None]
+    found = spectral_entropy(weight.reshape(1, 1, 8, 16), 2)
+    np.testing.assert_allclose(found, [[np.log(4), 0.0]], atol=1e-12)
+    assert np.isnan(spectral_entropy(np.zeros((1, 1, 8, 16)), 2)).all()
+
+
+def test_spectral_entropy_of_what_is_not_finite_stays_in_its_head_and_run():
+    model = dataclasses.replace(Setup().model, layers=3)
+    plan, flat = layout(model), initial_parameters(model, [0, 1])
+    matrices = Matrices(plan, CPU)
+    before = spectral_entropy(matrices.query_key(flat).numpy(), model.heads)
+    flat[1, hidden(plan, 1)[0].start] = torch.nan  # the first query weight of the first head
+    found = spectral_entropy(matrices.query_key(flat).numpy(), model.heads)
+    assert np.flatnonzero(np.isnan(found[1])).tolist() == [model.heads]
+    np.testing.assert_array_equal(found[0], before[0])
+    np.testing.assert_array_equal(np.delete(found[1], model.heads), np.delete(before[1], model.heads))
 
 
 def test_update_by_group_is_what_it_is_by_hand(model):
@@ -131,17 +177,19 @@ def test_plain_sgd_moves_a_group_by_the_rate_times_its_gradient(tiny, make_job):
 def test_missing_is_null_in_a_file_and_none_in_a_row(tiny, make_job, tmp_path):
     trace = train([make_job(0, replaced(tiny, model__tied=True))])[0].trace
     pq.write_table(trace.to_table(), tmp_path / "new.parquet")
-    old = ["spectral_norm", "update_rms"]
+    old = ["spectral_norm", "update_rms", "qk_spectral_entropy"]
     pq.write_table(trace.to_table().drop_columns(old), tmp_path / "old.parquet")
     new, before = (TelemetryFile(tmp_path / f"{name}.parquet").trace("run-0") for name in ("new", "old"))
     evaluated = [step for step in range(20) if step % 7 == 0 or step == 19]
     column = trace.to_table()["spectral_norm"]
     assert [step for step in range(20) if column[step].is_valid] == evaluated
-    assert [row["step"] for row in rows(new) if row["spectral_norm"] is not None] == evaluated
+    for name in ("spectral_norm", "qk_spectral_entropy"):
+        assert [row["step"] for row in rows(new) if row[name] is not None] == evaluated
     assert all(len(row["update_rms"]) == 4 and np.isnan(row["update_rms"][2]) for row in rows(new))
     assert all(row[name] is None for row in rows(before) for name in old)
     np.testing.assert_array_equal(new["spectral_norm"], trace["spectral_norm"])
     np.testing.assert_array_equal(new["update_rms"], trace["update_rms"])
+    np.testing.assert_array_equal(new["qk_spectral_entropy"], trace["qk_spectral_entropy"])
     assert all(np.isnan(before[name]).all() for name in old)
     assert [one.steps.tolist() for one in series(new) if one.name == "spectral_norm/1"] == [evaluated]
     assert not [one.name for one in series(before) if one.name.split("/")[0] in old]

@@ -127,6 +127,19 @@ def largest_singular_values(step):
     return np.array(found)
 
 
+def query_key_entropies(step, heads):
+    """Of the singular values of W_q W_k^T of each head, as shares."""
+    found = []
+    for slot in step.plan.slots:
+        if slot.name.endswith(".qkv.weight"):
+            queries, keys, _ = step.flat[slot.start : slot.stop].view(slot.shape).double().chunk(3, 1)
+            for q, k in zip(queries.chunk(heads, 1), keys.chunk(heads, 1), strict=True):
+                values = torch.linalg.svdvals(q @ k.T)
+                share = values / values.sum()
+                found.append(float(-torch.xlogy(share, share).sum()))
+    return np.array(found)
+
+
 def by_group(step, update):
     """Root mean square of an update over the layers' matrices, embedding, head, and gains and biases."""
     groups = {"matrices": [], "embedding": [], "head": [], "vectors": []}
@@ -203,6 +216,8 @@ def case(request, tiny, make_job, plain):
             **dict.fromkeys(ADDED_SIGNALS, math.nan),
             "spectral_norm": largest_singular_values(step) * (1.0 if s in (0, EVERY, STEPS - 1) else math.nan),
             "update_rms": by_group(step, update),
+            "qk_spectral_entropy": query_key_entropies(step, setup.model.heads)
+            * (1.0 if s in (0, EVERY, STEPS - 1) else math.nan),
         })  # fmt: skip
         good += 1
         scale, good = (2 * scale, 0) if good == 2 else (scale, good)
