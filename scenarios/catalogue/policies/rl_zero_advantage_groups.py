@@ -11,8 +11,8 @@ Also seen: What is left of the gradient is that of the divergence from the refer
 Cure: Random numbers of its own for each answer, twenty steps later.
 Realism: Elsewhere it is a cold temperature or a reward that says the same of all answers. A standard deviation of
     rewards over the batch, as it is often logged, is that between prompts, and hides it.
-References: pytorch/torchtitan#3474 (one seed makes all samples of a group identical); modelscope/ms-swift#5890 and #4570
-    (gradient norm 0 while reward and its standard deviation look normal); Shao et al. 2024.
+References: pytorch/torchtitan#3474 (one seed makes all samples of a group identical); modelscope/ms-swift#5890 and
+    #4570 (gradient norm 0 while reward and its standard deviation look normal); Shao et al. 2024.
 """
 
 import numpy as np

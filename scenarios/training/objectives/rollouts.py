@@ -26,8 +26,8 @@ class Rollouts:
 
     answers: rows with their prompts, int64 [N, B, R]. old_logp, sampler_logp: by the policy when drawn, and by
     the sampler, [N, M]. sampler: the weights that answers are drawn with, [N, P]; None before rewards. worth: reward of
-    a topic's tokens, [N, G, V]; constant: added to them, [N, G]. right: which tokens are a topic's words, bool [N, G, V].
-    first: the step at which rewards began.
+    a topic's tokens, [N, G, V]; constant: added to them, [N, G]. right: which tokens are a topic's words, bool
+    [N, G, V]. first: the step at which rewards began.
     """
 
     answers: Tensor
