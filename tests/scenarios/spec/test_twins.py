@@ -41,10 +41,10 @@ CURED_LATER = {"fp8_scale_stale": "the scales of a step are of the steps before 
 
 
 def short(name, steps=STEPS):
-    """Overrides of a short run of a scenario; answers of a group are eight rows."""
+    """Overrides of a short run of a scenario; two groups of answers are sixteen rows."""
     entry = scenarios()[name]
     grouped = entry.base(healthy(entry.sizes[0])).objective is ObjectiveKind.POLICY
-    return (f"steps={steps}", "data.rows=8" if grouped else SHORT[1], *SHORT[2:])
+    return (f"steps={steps}", "data.rows=16" if grouped else SHORT[1], *SHORT[2:])
 
 
 def first_difference(a, b) -> int | None:

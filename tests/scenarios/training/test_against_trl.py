@@ -144,8 +144,8 @@ def test_the_loss_of_rewarded_answers_is_that_of_trl(make_job, tmp_path):
     from datasets import Dataset
 
     base = replaced(bases.policy(healthy(Size.MICRO)), data__rows=ROWS, policy__begun=True, policy__group=GROUP)
-    told = {"kl": KL, "clip": CLIP, "clip_high": CLIP_HIGH, "temperature": TEMPERATURE, "updates": 4}
-    setup = replaced(base, policy__comparisons=200, **{f"policy__{name}": value for name, value in told.items()})
+    wished = {"kl": KL, "clip": CLIP, "clip_high": CLIP_HIGH, "temperature": TEMPERATURE, "updates": 4}
+    setup = replaced(base, policy__comparisons=200, **{f"policy__{name}": value for name, value in wished.items()})
     bundle, block = bundle_of(setup, make_job)
     judge = learned(Tasks(0), SEED, 200, 0.0)
     prompts = block.inputs[0][0][:, :GIVEN]
