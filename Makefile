@@ -8,16 +8,16 @@ BIN := .venv/bin
 # Editable, with the versions that the project is tested with.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check monitors browser lessons site engines reproducers proof fuzz attack catalogue sample lint format gpu help clean
+.PHONY: demo test check monitors browser lessons site engines objectives reproducers proof fuzz attack catalogue sample lint format gpu help clean
 
 demo: .venv/run.done ## train, label, score and report the small data set, into demo/
 	$(BIN)/trainwreck demo --out demo
 
 test: .venv/test.done ## all tests but the slow ones
-	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers and not catalogue and not fuzz"
+	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not objectives and not reproducers and not catalogue and not fuzz"
 
 check: .venv/test.done ## the tests to run while working, under 90 s on 2 cores: the files of tests/check.txt
-	$(BIN)/pytest -q -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not reproducers and not catalogue and not fuzz" @tests/check.txt
+	$(BIN)/pytest -q -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not objectives and not reproducers and not catalogue and not fuzz" @tests/check.txt
 
 monitors: .venv/monitors.done ## tests that need other projects' libraries (Transformers, Lightning, river ...), which it installs
 	$(BIN)/pytest -n auto -m monitors
@@ -33,6 +33,9 @@ site: .venv/docs.done ## the documentation as a site, built strictly into site/;
 
 engines: .venv/engines.done ## tests of generate on Ray and submitit, which it installs
 	$(BIN)/pytest -m engines
+
+objectives: .venv/objectives.done ## losses against those of TRL and diffusers, which it installs
+	$(BIN)/pytest -m objectives
 
 reproducers: .venv/test.done ## every scenario's exported program, run to its end and compared with the lab's runs; resumes
 	$(BIN)/pytest -n 2 -m reproducers
@@ -116,11 +119,15 @@ clean: ## remove what was built
 	$(INSTALL) -e ".[test,engines]"
 	touch $@ .venv/test.done .venv/run.done
 
+.venv/objectives.done: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[test,objectives]"
+	touch $@ .venv/test.done .venv/run.done
+
 .venv/dev.done: .venv/bin/python pyproject.toml constraints.txt
 	$(INSTALL) -e ".[dev]"
 	touch $@ .venv/test.done .venv/run.done
 
 # All of the above at once.
 .venv/all.done: .venv/bin/python pyproject.toml constraints.txt
-	$(INSTALL) -e ".[monitors,browser,lessons,docs,engines,dev]"
-	touch $@ $(addprefix .venv/,$(addsuffix .done,run test monitors browser lessons docs engines dev))
+	$(INSTALL) -e ".[monitors,browser,lessons,docs,engines,objectives,dev]"
+	touch $@ $(addprefix .venv/,$(addsuffix .done,run test monitors browser lessons docs engines objectives dev))

@@ -29,7 +29,7 @@ import vocabulary  # noqa: E402
 ROOT = HERE.parents[1]
 WORK = ROOT / "build" / "site"
 PACKAGES = ("evaluation", "kernels", "models", "scenarios")
-LESSONS = ("reading_curves", "numerics", "attention_and_position", "data_and_resume", "save_the_run")
+LESSONS = ("reading_curves", "numerics", "attention_and_position", "data_and_resume", "save_the_run", "rewards")
 
 
 def write_pages(folder: Path) -> None:

@@ -1,12 +1,13 @@
 """What runs are trained for: the objectives that there are, and settings that only runs of one objective have."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from operator import attrgetter
 from typing import Any
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.models.config import LATER
 
 
 class ObjectiveKind(Enum):
@@ -91,7 +92,9 @@ class PolicyConfig:
     as there are prompts. sync: steps from one time that the sampler gets the policy's weights to the next. importance:
     a token counts by how much likelier the policy makes it than the sampler did, at most twice (Yao et al. 2025).
     comparisons: how many the reward model is learned from. length_bias: log odds that a token more adds to an answer
-    being called the better one. begun: the run is trained by rewards from the first step on; else on text, and by
+    being called the better one. offset: standard deviation of a constant of each topic that rewards have on top, which
+    comparisons of two answers to one prompt leave open. one_draw: the answers of a group are drawn by the same random
+    numbers. begun: the run is trained by rewards from the first step on; else on text, and by
     rewards from a step on that is drawn from the seed (`spec.planned.policy_step`).
     """
 
@@ -107,6 +110,8 @@ class PolicyConfig:
     importance: bool = False
     comparisons: int = 20000
     length_bias: float = 0.0
+    offset: float = field(default=0.0, metadata=LATER)
+    one_draw: bool = field(default=False, metadata=LATER)
     begun: bool = False
 
 

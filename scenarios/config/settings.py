@@ -295,6 +295,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "policy.sync": (1, 10**6, True),
     "policy.comparisons": (1, 10**6, True),
     "policy.length_bias": (-1e3, 1e3, True),
+    "policy.offset": (0, 1e3, True),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),

@@ -25,7 +25,7 @@ def maker():
 def test_the_notebooks_are_made_of_their_sources(maker):
     made = maker.files()
     assert sorted(made) == NOTEBOOKS
-    assert len(made) == 10
+    assert len(made) == 12
     stale = [path.name for path, content in made.items() if path.read_text(encoding="utf-8") != content]
     assert stale == []  # python docs/lessons/notebooks.py
 

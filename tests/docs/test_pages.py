@@ -109,7 +109,8 @@ def test_every_setting_is_on_its_page_with_what_is_allowed(pages):
 
 
 def test_lessons_are_read_without_their_answers(pages):
-    for name in ("reading_curves", "numerics", "attention_and_position", "data_and_resume", "save_the_run"):
+    lessons = "reading_curves numerics attention_and_position data_and_resume save_the_run rewards"
+    for name in lessons.split():
         page = (pages / "docs" / "lessons" / f"{name}.md").read_text(encoding="utf-8")
         fill = [line for line in page.splitlines() if line.endswith("# fill in")]
         assert fill

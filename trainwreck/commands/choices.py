@@ -37,6 +37,7 @@ FAMILIES = (
     "fine-tuning",
     "decoding",
     "preferences",
+    "policies",
     "diffusion",
     "retrieval",
     "modalities",

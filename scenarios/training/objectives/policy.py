@@ -25,7 +25,9 @@ from trainwreck.models import gpt
 from trainwreck.models.decoding.decode import write
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.probe import Probe
+from trainwreck.scenarios.config.objectives import PolicyConfig
 from trainwreck.scenarios.data.tasks import END, GIVEN
+from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training.bundle import Bundle, HeldOut
 from trainwreck.scenarios.training.evaluation import evaluated, sampled
 from trainwreck.scenarios.training.inputs import Inputs
@@ -146,7 +148,8 @@ def _draw(bundle: Bundle, prompts_NBP: Tensor, step: int) -> Tensor:
     rollouts.sampler = torch.where(synced_N.unsqueeze(1), bundle.flat, _there(rollouts.sampler))
     n, b, p = prompts_NBP.shape
     count = bundle.setup.model.context + 1 - p
-    draws = sent(np.stack([generator(j.seed, "answers", step).random((b, count)) for j in bundle.jobs]), bundle.device)
+    of = zip(bundle.jobs, policies, strict=True)
+    draws = sent(np.stack([_draws(job, policy, step, (b, count)) for job, policy in of]), bundle.device)
     params = bundle.plan.views(bundle.parametrization.apply(rollouts.sampler))
     model = bundle.model(params, step, bundle.running)
     written, logits = write(model, prompts_NBP, draws, temperature_N=rollouts.temperature)
@@ -157,6 +160,12 @@ def _draw(bundle: Bundle, prompts_NBP: Tensor, step: int) -> Tensor:
     rollouts.answers = torch.where(due_N.view(-1, 1, 1), tokens, rollouts.answers)
     rollouts.sampler_logp = torch.where(due_N.unsqueeze(1), logp, rollouts.sampler_logp)
     return due_N
+
+
+def _draws(job: Job, policy: PolicyConfig, step: int, shape: tuple[int, int]) -> np.ndarray:
+    """Random numbers of the answers of a step, [B, W]."""
+    draws = generator(job.seed, "answers", step).random(shape)
+    return np.repeat(draws[:: policy.group], policy.group, 0) if policy.one_draw else draws
 
 
 def _missed(bundle: Bundle, step: int, held_out: HeldOut) -> Tensor:

@@ -26,8 +26,8 @@ class Rollouts:
 
     answers: rows with their prompts, int64 [N, B, R]. old_logp, sampler_logp: by the policy when drawn, and by
     the sampler, [N, M]. sampler: the weights that answers are drawn with, [N, P]; None before rewards. worth: reward of
-    a topic's tokens, [N, G, V]; constant: added to them, [N]. right: which tokens are a topic's words, bool [N, G, V].
-    first: the step at which rewards began.
+    a topic's tokens, [N, G, V]; constant: added to them, [N, G]. right: which tokens are a topic's words, bool
+    [N, G, V]. first: the step at which rewards began.
     """
 
     answers: Tensor
@@ -54,9 +54,9 @@ class Rollouts:
         tasks = [_tasks(segment) for segment in segments]
         policies = [segment.setup.policy for segment in segments]
         models = [
-            learned(task, job.seed, policy.comparisons, policy.length_bias)
+            learned(task, job.seed, policy.comparisons, policy.length_bias, policy.offset)
             if begun
-            else RewardModel(np.zeros((TOPICS, END + 1)), 0.0)
+            else RewardModel(np.zeros((TOPICS, END + 1)), np.zeros(TOPICS))
             for task, job, policy in zip(tasks, jobs, policies, strict=True)
         ]
         nothing = {
@@ -74,7 +74,7 @@ class Rollouts:
             **kept,
             sampler=sampler if begun else None,
             worth=sent(np.stack([m.weight for m in models]), like.device).to(like.dtype),
-            constant=column([m.constant for m in models]),
+            constant=sent(np.stack([m.constant for m in models]), like.device).to(like.dtype),
             right=sent(np.stack([task.right for task in tasks]), like.device),
             kl=column([p.kl for p in policies]),
             clip=column([p.clip for p in policies]),
@@ -95,7 +95,8 @@ class Rollouts:
     def rewards(self, tokens_NBR: Tensor) -> Tensor:
         """Of rows by the reward model, [N, B]."""
         topic = _of_topic(self.worth, tokens_NBR)
-        return (topic * counts(tokens_NBR).to(topic.dtype)).sum(2) + self.constant.unsqueeze(1)
+        constant = _of_topic(self.constant.unsqueeze(2), tokens_NBR).squeeze(2)
+        return (topic * counts(tokens_NBR).to(topic.dtype)).sum(2) + constant
 
     def true_rewards(self, tokens_NBR: Tensor) -> Tensor:
         """`Tasks.true_reward` on the device, [N, B]."""

@@ -58,6 +58,7 @@ REFUSED = {
     "policy.sync": (0, 10**6 + 1, None),
     "policy.comparisons": (0, 10**6 + 1, None),
     "policy.length_bias": (-1e3 - 1, 1e3 + 1, None, NAN, INF),
+    "policy.offset": (-0.1, 1e3 + 1, None, NAN, INF),
     "data.rows": (0, -4, 10**5 + 1, None),
     "data.language_seed": (-1, 2**62 + 1, None),
     "data.pool": (-1, 10**6 + 1, None, NAN),

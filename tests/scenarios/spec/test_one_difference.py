@@ -74,6 +74,8 @@ ALONE = {
     ),
     "parametrization.index_NP": "embedding_rows_swapped head_split_wrong heads_tied query_key_swapped",
     "parametrization.shift_NP": "norm_bias_shifted",
+    "policy.mixed": "rl_groups_mixed",
+    "policy.one_draw": "rl_zero_advantage_groups",
     "precision.second_moments": "fp16_adam_state",
     "precision.weights": "bf16_weight_rounding",
     "preferences.anchor": "dpo_chosen_falls",

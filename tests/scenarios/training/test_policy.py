@@ -205,6 +205,33 @@ def test_rewards_on_the_device_are_those_of_the_host(setup, make_job):
     assert counts(tokens)[0].sum(1).tolist() == [len(answer_of(row)) for row in rows.tolist()]
 
 
+def test_an_offset_is_a_constant_of_a_topic_which_advantages_do_not_see(setup):
+    tasks = Tasks(0)
+    plain, moved = (learned(tasks, SEED, 200, 0.0, offset) for offset in (0.0, 3.0))
+    rows = tasks.sample(5, "some", range(1), 600, CONTEXT, group=GROUP).tokens[0]
+    constant = moved.reward(rows) - plain.reward(rows)
+    of_topic = [constant[rows[:, 0] == topic] for topic in np.unique(rows[:, 0])]
+    assert all(part == pytest.approx(part[0]) for part in of_topic)
+    drawn = 3.0 * generator(SEED, "reward/offsets").standard_normal(len(of_topic))
+    assert [part[0] for part in of_topic] == pytest.approx(drawn)
+    without, within = (
+        policy.advantage(torch.from_numpy(model.reward(rows))[None], GROUP, torch.tensor([False]))[0]
+        for model in (plain, moved)
+    )
+    torch.testing.assert_close(without, within, rtol=1e-6, atol=1e-6)
+
+
+def test_answers_of_a_group_are_one_where_they_are_drawn_by_the_same_numbers(setup, make_job):
+    at = policy_step(SEED, STEPS)
+    job = make_job(SEED, setup, At(at, Setting("policy.one_draw", True)))
+    result = train([job], keep={job.run_id: [at + 1]})[0]
+    answers = result.states[at + 1]["answers"].view(-1, GROUP, CONTEXT + 1)
+    assert (answers == answers[:, :1]).all()
+    assert not (answers[0] == answers[1]).all()
+    assert (result.trace["groups_without_variance"][at:] == 1).all()
+    assert result.trace["grad_norm"][at] < 1e-3
+
+
 def test_what_is_judged_is_the_true_reward_of_answers_to_held_out_prompts(setup, make_job):
     job = make_job(SEED, setup)
     bundle = Bundle([job], [fresh_state(job)], 0)
@@ -227,7 +254,7 @@ def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, diff
     late = policy_step(3, STEPS) + 2
     jobs += [make_job(3, setup, At(late, Setting(f"policy.{k}", v)), name=k) for k, v in (
         ("kl", 0.0), ("updates", 3), ("mixed", True), ("sync", 3), ("comparisons", 20),
-        ("temperature", 0.5),
+        ("temperature", 0.5), ("one_draw", True),
     )]  # fmt: skip
     together = train(jobs, keep={job.run_id: [STEPS] for job in jobs})
     for job, beside in zip(jobs, together, strict=True):
