@@ -5,9 +5,17 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainwreck.evaluation.dataset.schema import DECODING, DENOISING, EVALUATIONS, OF_OBJECTIVES, PAIRED, RETRIEVAL
+from trainwreck.evaluation.dataset.schema import (
+    DECODING,
+    DENOISING,
+    EVALUATIONS,
+    PAIRED,
+    PREFERRED,
+    RETRIEVAL,
+    REWARDED,
+)
 from trainwreck.scenarios.data import facts as facts_data
-from trainwreck.scenarios.data import speech
+from trainwreck.scenarios.data import reward, speech, tasks
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
 from trainwreck.scenarios.data.pairs import COARSE, GIVEN, WORDS
@@ -122,8 +130,10 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         return text + _sizes_of_facts() + f"RETRIEVED = {('validation_loss', *RETRIEVAL)!r}\n".replace("'", '"')
     if facts["pairs"]:
         text += f"WORDS, GIVEN, COARSE = {WORDS}, {GIVEN}, {COARSE}  # of words, of given tokens; a share\n"
-        text += f"PREFERRED = {literal(OF_OBJECTIVES)}\n"
+        text += f"PREFERRED = {literal(PREFERRED)}\n"
         return text + f"EVALUATED = {literal(('validation_loss', *PAIRED))}\n"
+    if facts["rewarded"]:
+        return text + _sizes_of_tasks() + f"REWARDED = {literal(REWARDED[: 5 if facts['repeated'] else 4])}\n"
     if facts["diffusion"]:
         known = ["validation_loss", *(n for n in DENOISING if n != "sample_violations" or n in facts["signals"])]
         text += f"DENOISED = ({', '.join(map(literal, known))})\n"
@@ -169,6 +179,14 @@ def _of_all(facts: dict[str, Any], size: str) -> int:
 def _sizes_of_facts() -> str:
     names = ("FACTS", "VALUES", "LENGTH", "STRETCH", "CHANGED", "QUESTION", "EXCHANGE", "KEY", "VALUE")
     return f"{', '.join(names)} = {', '.join(str(getattr(facts_data, name)) for name in names)}  # of the store\n"
+
+
+def _sizes_of_tasks() -> str:
+    names = ("TOPICS", "OWN", "WORDS", "TOPIC", "LEVEL", "END", "GIVEN", "SHORTEST", "ENDS", "COST", "LEVELS")
+    found = {name: getattr(tasks, name) for name in names}
+    found |= {name: getattr(reward, name) for name in ("SHARPNESS", "RIDGE", "NEWTON")}
+    parts = (list(found)[:8], list(found)[8:])
+    return "".join(f"{', '.join(part)} = {', '.join(str(found[name]) for name in part)}\n" for part in parts)
 
 
 def _steps(program: "Program") -> tuple[int, ...]:

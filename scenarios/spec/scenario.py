@@ -36,6 +36,7 @@ class Family(Enum):
     FINE_TUNING = "fine-tuning"
     DECODING = "decoding"
     PREFERENCES = "preferences"
+    POLICIES = "policies"
     DIFFUSION = "diffusion"
     RETRIEVAL = "retrieval"
     COMPONENTS = "components"

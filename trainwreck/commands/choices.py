@@ -36,6 +36,7 @@ FAMILIES = (
     "fine-tuning",
     "decoding",
     "preferences",
+    "policies",
     "diffusion",
     "retrieval",
     "components",

@@ -73,6 +73,8 @@ ALONE = {
     ),
     "parametrization.index_NP": "embedding_rows_swapped head_split_wrong heads_tied query_key_swapped",
     "parametrization.shift_NP": "norm_bias_shifted",
+    "policy.comparisons": "rl_reward_hacked",
+    "policy.kl": "rlhf_kl_too_strong rlhf_kl_too_weak",
     "precision.second_moments": "fp16_adam_state",
     "precision.weights": "bf16_weight_rounding",
     "preferences.anchor": "dpo_chosen_falls",
