@@ -80,6 +80,13 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "speech": program.base.data.dialect is Dialect.SPEECH,
         "decoding": decoding,
         "pairs": program.base.objective is ObjectiveKind.PREFERENCES,
+        "repeated": "updates" in varied,
+        "bonus": some("entropy_bonus", 0.0),
+        "one_draw": "one_draw" in varied,
+        "mixed": "mixed" in varied,
+        "offset": some("offset", 0.0),
+        "evenness": "groups_without_variance" in signals,
+        "rewarded": program.base.objective is ObjectiveKind.POLICY,
         "diffusion": diffusion,
         "sampling_steps": SAMPLING_STEPS,
         "emphasis": some("emphasis", 0.0),
@@ -242,7 +249,7 @@ def _languages(program: "Program") -> dict[str, LanguageSpec]:
     text = "".join([*harvest.constants.values(), *harvest.functions.values()])
     spoken = {program.base.data.dialect.value} | {d.value for d in Dialect if f'"{d.value}"' in text}
     of_prompts = {Dialect.CHAT.value: Chat().language.spec}
-    no_languages = (Dialect.REFRAIN, Dialect.PAIRS, Dialect.FACTS, Dialect.SPEECH, Dialect.CAPTIONS)
+    no_languages = (Dialect.REFRAIN, Dialect.PAIRS, Dialect.FACTS, Dialect.SPEECH, Dialect.CAPTIONS, Dialect.TASKS)
     spoken -= {dialect.value for dialect in no_languages}
     return {name: of_prompts.get(name) or SPECS[Dialect(name)](0) for name in sorted(spoken)} | harvest.languages
 

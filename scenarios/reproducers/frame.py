@@ -11,11 +11,12 @@ from trainwreck.evaluation.dataset.schema import (
     DENOISING,
     EVALUATIONS,
     MODALITIES,
-    OF_OBJECTIVES,
     PAIRED,
+    PREFERRED,
     RETRIEVAL,
+    REWARDED,
 )
-from trainwreck.scenarios.data import captions, speech
+from trainwreck.scenarios.data import captions, reward, speech, tasks
 from trainwreck.scenarios.data import facts as facts_data
 from trainwreck.scenarios.data.batches import entropy_floor
 from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
@@ -140,8 +141,12 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         return text + f"BY_MODALITY = {('validation_loss', *MODALITIES)!r}\n".replace("'", '"')
     if facts["pairs"]:
         text += f"WORDS, GIVEN, COARSE = {WORDS}, {GIVEN}, {COARSE}  # of words, of given tokens; a share\n"
-        text += f"PREFERRED = {literal(OF_OBJECTIVES)}\n"
+        text += f"PREFERRED = {literal(PREFERRED)}\n"
         return text + f"EVALUATED = {literal(('validation_loss', *PAIRED))}\n"
+    if facts["rewarded"]:
+        optional = {"clip_share": facts["repeated"], "groups_without_variance": facts["evenness"]}
+        known = [*REWARDED[:4], *(name for name, there in optional.items() if there)]
+        return text + _sizes_of_tasks() + f"REWARDED = {literal(tuple(known))}\n"
     if facts["diffusion"]:
         known = ["validation_loss", *(n for n in DENOISING if n != "sample_violations" or n in facts["signals"])]
         text += f"DENOISED = ({', '.join(map(literal, known))})\n"
@@ -187,6 +192,14 @@ def _of_all(facts: dict[str, Any], size: str) -> int:
 def _sizes_of(module: ModuleType, names: tuple[str, ...], of: str) -> str:
     """A line with constants of a module of data."""
     return f"{', '.join(names)} = {', '.join(str(getattr(module, name)) for name in names)}  # {of}\n"
+
+
+def _sizes_of_tasks() -> str:
+    names = ("TOPICS", "OWN", "WORDS", "TOPIC", "LEVEL", "END", "GIVEN", "SHORTEST", "ENDS", "COST", "LEVELS")
+    found = {name: getattr(tasks, name) for name in names}
+    found |= {name: getattr(reward, name) for name in ("SHARPNESS", "RIDGE", "NEWTON")}
+    parts = (list(found)[:8], list(found)[8:])
+    return "".join(f"{', '.join(part)} = {', '.join(str(found[name]) for name in part)}\n" for part in parts)
 
 
 def _steps(program: "Program") -> tuple[int, ...]:

@@ -56,6 +56,8 @@ class Program:
         streams = [at.change for at in plan if isinstance(at.change, faults.Stream)]
         calls = [self.harvest.call(stream.edit, "batch", "step", "PLANNED", "SEED") for stream in streams]
         self.planned_batch = "".join(calls)
+        if self.base.policy.begun:
+            raise NotPlainError("reproducer: rewards from the first step on are not in the plain program")
         if self.base.preferences.begun:
             raise NotPlainError("reproducer: pairs from the first step on are not in the plain program")
         if self.planned is None:

@@ -11,6 +11,7 @@ from trainwreck.scenarios.reproducers.program import Program
 PARTS = {
     "decode": "decoding",
     "prefer": "pairs",
+    "reward": "rewarded",
     "diffuse": "diffusion",
     "retrieve": "retrieval",
     "weigh": "modalities",

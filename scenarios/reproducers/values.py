@@ -38,6 +38,9 @@ LONGER = {
     "growth.share": "share_anew",
     "adapters.rank": "adapter_rank",
     "adapters.language_seed": "adapted_language",
+    "policy.clip": "clip_low",
+    "policy.entropy": "entropy_bonus",
+    "policy.begun": "rewarded",
 }
 # What the plain program takes for granted.
 GIVEN = {

@@ -43,7 +43,7 @@ def test_a_plan_with_bf16_products_has_them_where_there_was_float32(plan):
 
 
 def test_products_that_there_are_not_are_refused():
-    with pytest.raises(InputError, match="products: 'fp16' is not allowed; .*allowed: fp32, bf16"):
+    with pytest.raises(InputError, match=r"products: 'fp16' is not allowed; .*allowed: fp32, bf16"):
         resolve(["demo"], products="fp16")
 
 

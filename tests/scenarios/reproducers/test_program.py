@@ -10,7 +10,7 @@ import types
 import numpy as np
 import pytest
 
-from trainwreck.evaluation.dataset.schema import EVALUATIONS
+from trainwreck.evaluation.dataset.schema import EVALUATIONS, REWARDED
 from trainwreck.scenarios.reproducers import margin
 from trainwreck.scenarios.reproducers.program import Program
 from trainwreck.scenarios.reproducers.text import LONGEST
@@ -27,6 +27,7 @@ KINDS = (
     "padding_attended", "post_ln_depth", "shuffle_correlated", "unshuffled_epochs", "vanishing_depth",
     "packed_positions_not_reset", "recompute_mask_differs", "microbatches_dropped",
 )  # fmt: skip
+OF_REWARDS = ("rlhf_kl_too_weak", "rlhf_kl_too_strong", "rl_reward_hacked")
 OF_PAIRS = ("dpo_chosen_falls", "dpo_stuck_at_log2", "benign_hard_pairs")
 STEPS = 30
 
@@ -129,6 +130,22 @@ def test_what_is_planned_for_mid_run_is_in_every_run(id):
             first = -1 if name in EVALUATIONS else 0
             assert np.allclose(run[name][first:], wanted[first:],
                                rtol=2e-2, atol=2e-3, equal_nan=True), (spec.role, name)  # fmt: skip
+
+
+@pytest.mark.parametrize("id", OF_REWARDS)
+def test_answers_and_rewards_are_the_labs(id):
+    short = ("steps=32", "data.rows=16", "evaluation.rows=4", "schedule.warmup_steps=5")
+    specs = {spec.role: spec for spec in family_of(id, [0], overrides=short)}
+    program = Program(id, overrides=short)
+    assert 0 < program.planned < program.onset
+    plain = margin.loaded(program_text(program))["train"]
+    for (role, spec), result in zip(specs.items(), train([s.job() for s in specs.values()]), strict=True):
+        run = plain(role.value)
+        assert set(REWARDED[:4]) < set(run)
+        for name in run:
+            first = -1 if name in EVALUATIONS else 0
+            wanted = result.trace[name][first:]
+            assert np.allclose(run[name][first:], wanted, rtol=2e-2, atol=2e-3, equal_nan=True), (spec.role, name)
 
 
 def test_a_run_of_another_seed_is_not():

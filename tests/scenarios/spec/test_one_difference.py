@@ -76,6 +76,8 @@ ALONE = {
     "parametrization.shift_NP": "norm_bias_shifted",
     "policy.mixed": "rl_groups_mixed",
     "policy.one_draw": "rl_zero_advantage_groups",
+    "policy.comparisons": "rl_reward_hacked",
+    "policy.kl": "rlhf_kl_too_strong rlhf_kl_too_weak",
     "precision.second_moments": "fp16_adam_state",
     "precision.weights": "bf16_weight_rounding",
     "preferences.anchor": "dpo_chosen_falls",
