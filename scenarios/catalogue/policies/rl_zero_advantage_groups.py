@@ -1,18 +1,16 @@
 """All answers of a group are the same, and so no answer is better than its group.
 
-Failure: The reward stays where the text had it, from the first step by rewards on. The gradient norm is a fraction of
-    what it should be, though rewards look alive: they differ from step to step, and from prompt to prompt.
-Mechanism: An answer's advantage is how far its reward is over the mean of its group. Where each request to the sampler
-    has the same seed, the answers of a group are drawn by the same random numbers from the same distribution: they are
-    one answer, as many times as the group is large. Every advantage is 0, and the gradient of the rewards with it.
+Failure: The reward stays where the text had it; the gradient norm is a fraction of what it should be.
+Mechanism: Requests to the sampler have one seed, so that a group is one answer, many times: its advantages are 0.
 Injection: From the first step by rewards on, each answer of a group is drawn by the random numbers of the first one.
-Also seen: What is left of the gradient is that of the divergence from the reference, which momentum from the text keeps
-    alive for a while. It leads back to the reference. Entropy stays at the text's.
+Also seen: Rewards look alive: they differ from step to step, and from prompt to prompt. What is left of the gradient is
+    that of the divergence from the reference, which momentum from the text keeps alive for a while. It leads back to
+    the reference. Entropy stays at the text's.
 Cure: Random numbers of its own for each answer, twenty steps later.
-Realism: Elsewhere it is a cold temperature or a reward that says the same of all answers. A standard deviation of
-    rewards over the batch, as it is often logged, is that between prompts, and hides it.
-References: pytorch/torchtitan#3474 (one seed makes all samples of a group identical); modelscope/ms-swift#5890 and
-    #4570 (gradient norm 0 while reward and its standard deviation look normal); Shao et al. 2024.
+Realism: Elsewhere it is a cold temperature or a reward that says the same of all answers: a gradient norm of 0 while
+    reward and its standard deviation look normal (modelscope/ms-swift#5890). A standard deviation over the batch, as it
+    is often logged, is that between prompts, and hides it.
+References: pytorch/torchtitan#3474; modelscope/ms-swift#5890 and #4570; Shao et al. 2024.
 """
 
 import numpy as np
