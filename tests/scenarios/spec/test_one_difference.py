@@ -115,6 +115,10 @@ TOGETHER = {
         "tables.cache_places_NT, tables.cache_slots_NT",
         "one index: the slot that a token is kept in, and its position",
     ),
+    "ppo_too_many_epochs": (
+        "policy.clip, policy.clip_high, policy.updates",
+        "many updates on the same answers, and a clip that lets them through",
+    ),
     "constant_low_lr": (
         "optimizer.lr, schedule.decay, schedule.warmup_steps",
         "a constant rate has neither warm-up nor decay",
