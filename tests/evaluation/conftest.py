@@ -57,6 +57,7 @@ def _trace(run_id: str, *, seed: int = 0, steps: int = STEPS, **changed: np.ndar
         shape = (steps,) if signal.axis is Axis.SCALAR else (steps, WIDTH[signal.axis])
         noise = np.zeros(shape) if signal.name in EXACT else 0.02 * draw.standard_normal(shape)
         signals[signal.name] = (LEVEL.get(signal.name, 1.0) * (1.0 + noise)).astype(np.float32)
+    signals["kl"] = np.full(steps, np.nan, np.float32)  # its loss is one of tokens, and not of rewards
     fall = 2.0 + 2.0 * np.exp(-np.arange(steps) / 25.0)
     signals["loss"] = (fall * (1.0 + 0.01 * random.standard_normal(steps))).astype(np.float32)
     # Heads differ, and early positions are harder than late ones, as in a healthy run.

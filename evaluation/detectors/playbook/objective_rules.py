@@ -7,19 +7,20 @@ cache apart.
 Pairs of answers: a margin of exactly 0 is none, since policy and reference are the same on answers, or nothing of them
 is scored. A margin grows where the right answer gains, and where it loses less than the wrong one.
 
-Routers, retrieval and diffusion: thresholds were chosen on seeds from 100 on, none of them a proof's, between the
-largest value of healthy runs, early and late, and the least of failing ones; each has both beside it.
+Routers, retrieval, diffusion and rewards: thresholds were chosen on seeds from 100 on, none of them a proof's, between
+the largest value of healthy runs, early and late, and the least of failing ones; each has both beside it.
 """
 
 import math
 
-from trainwreck.evaluation.detectors.playbook.evidence import both
+from trainwreck.evaluation.detectors.playbook.evidence import both, ratio
 from trainwreck.evaluation.detectors.playbook.rules import (
     CACHES,
     DIFFUSION,
     EXPOSURE,
     INDEXES,
     PAIRS,
+    REWARDS,
     ROUTERS,
     Rule,
     Seen,
@@ -39,6 +40,11 @@ OUTGROWN = 1.5  # times the largest age of an index that was right; of healthy r
 TIPPED = 1.2  # times the least ratio of losses; healthy 1.15, failing 1.25
 WRONGER = 1.25  # times the least share of broken rules; healthy 1.06, failing 1.04 to 1.57
 MORE_WRONG = 0.03  # the same as a difference; healthy 0.01
+FAR = 1.2  # nats a token from the reference, 8 rows' mean as all of rewards; healthy 0.30, failing 2.0
+FLATTER = 0.4  # nats of entropy over the first level; healthy 0, failing 0.85
+PULLED_BACK = 0.2  # share of the largest divergence that is left; healthy 0.7, failing 0.02
+REWARD_LOST = 1.0  # standard deviation of the text's rewards; healthy 0.57, failing 1.45
+CLIPPED = 0.05  # share of tokens past the clip; healthy 0, failing 0.12
 RAW = 2  # evaluations; the first one of an average that starts again is that of the raw weights
 
 
@@ -98,6 +104,22 @@ def _clean_rows_forgotten(s: Seen) -> float:
 
 def _samples_break_rules(s: Seen) -> float:
     return 0.0 if s.denoised.raw else both(s.denoised.broken / WRONGER, s.denoised.broken_more / MORE_WRONG)
+
+
+def _flattens(s: Seen) -> float:
+    return s.rewarded.entropy_risen / FLATTER
+
+
+def _far_from_reference(s: Seen) -> float:
+    return 0.0 if s.rewarded.entropy_risen >= FLATTER else s.rewarded.kl / FAR
+
+
+def _pulled_back(s: Seen) -> float:
+    return both(ratio(PULLED_BACK, s.rewarded.kl_left), s.rewarded.lost / REWARD_LOST)
+
+
+def _past_the_clip(s: Seen) -> float:
+    return both(s.rewarded.clipped / CLIPPED, s.rewarded.lost / REWARD_LOST)
 
 
 OBJECTIVE_RULES: tuple[Rule, ...] = (
@@ -165,5 +187,25 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
         "diffusion_timestep_imbalance", 1, _samples_break_rules,
         "samples break rules that they had learnt to keep",
         DIFFUSION, (), ("sample_violations",),
+    ),
+    Rule(
+        "rl_entropy_runs_away", 1, _flattens,
+        "the policy's entropy is over that of its first answers, and goes on rising: answers become noise",
+        REWARDS, ("rlhf_kl_too_weak",), ("policy_entropy",),
+    ),
+    Rule(
+        "ppo_too_many_epochs", 1, _past_the_clip,
+        "many tokens are past the clip, and the reward falls: there are too many updates on the same answers",
+        REWARDS, (), ("clip_share",),
+    ),
+    Rule(
+        "rlhf_kl_too_weak", 1, _far_from_reference,
+        "the policy is over a nat a token away from its reference: rewards are no longer right there",
+        REWARDS, ("rl_reward_hacked",), ("kl",),
+    ),
+    Rule(
+        "rlhf_kl_too_strong", 1, _pulled_back,
+        "the policy is back at its reference, and what it had gained in reward is lost",
+        REWARDS, (), ("kl",),
     ),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.detectors.streaming import number
 
 LASTING = 3  # evaluations of a row
+REWARDED_ROWS = 8
 RIGHT = 0.05  # under the best share of right passages, which still counts as it
 
 
@@ -104,3 +105,33 @@ class Denoised:
         self.recent.append((early / late / self.least_clean, share, wrong - self.least_broken))
         if len(self.recent) == LASTING:
             self.clean, self.broken, self.broken_more = (min(values) for values in zip(*self.recent, strict=True))
+
+
+class Rewarded:
+    """Of answers that a model draws and is rewarded for; all are means of `REWARDED_ROWS` rows.
+
+    kl, clipped: divergence from the reference in nats a token, and share of tokens past the clip. entropy_risen: nats
+    over its first level. kl_left: kl over its largest level. lost: reward under its highest level.
+    """
+
+    def __init__(self) -> None:
+        self.kl = self.clipped = self.entropy_risen = self.kl_left = self.lost = math.nan
+        self.first_entropy, self.most_kl, self.most_reward = math.nan, 0.0, -math.inf
+        self.recent: deque[tuple[float, ...]] = deque(maxlen=REWARDED_ROWS)
+
+    def see(self, row: Row) -> None:
+        """Take in a row, whatever it holds."""
+        values = tuple(number(row.get(name)) for name in ("kl", "clip_share", "policy_entropy", "reward"))
+        if not all(map(math.isfinite, values)):
+            return
+        self.recent.append(values)
+        if len(self.recent) < REWARDED_ROWS:
+            return
+        self.kl, self.clipped, entropy, reward = (
+            sum(column) / REWARDED_ROWS for column in zip(*self.recent, strict=True)
+        )
+        self.first_entropy = entropy if math.isnan(self.first_entropy) else self.first_entropy
+        self.entropy_risen = entropy - self.first_entropy
+        self.most_kl, self.most_reward = max(self.most_kl, self.kl), max(self.most_reward, reward)
+        self.kl_left = self.kl / self.most_kl if self.most_kl > 0.0 else math.nan
+        self.lost = self.most_reward - reward

@@ -24,6 +24,7 @@ from trainwreck.evaluation.detectors.playbook.rules import (
     LOGS,
     MASKS,
     PAIRS,
+    REWARDS,
     ROUTERS,
     SYMPTOMS,
     TRAINING,
@@ -53,7 +54,7 @@ class Playbook(Detector):
     rule = f"an ordered list of {len(RULES)} rules that debugging guides teach, each naming a cause"
     source = "; ".join((
         CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, GRADIENTS, ADAPTERS, FLOAT8, CACHES, EXPOSURE,
-        PAIRS, ROUTERS, INDEXES, DIFFUSION,
+        PAIRS, ROUTERS, INDEXES, DIFFUSION, REWARDS,
     ))  # fmt: skip
     blind_spots = (
         "Causes without a rule; faults that leave a lower or slower curve of the usual shape, since it knows no "
@@ -70,6 +71,7 @@ class Playbook(Detector):
         "end_probability", "adapter_norm", "float8_saturated", "forced_loss", "free_first_loss", "free_early_loss",
         "free_late_loss", "cache_gap", "neighbour_gap", "dpo_loss", "margin", "chosen_logp", "balance_loss",
         "expert_dropped", "hit_rate", "index_age", "raw_loss", "denoise_early", "denoise_late", "sample_violations",
+        "kl", "clip_share", "policy_entropy", "reward",
     )  # fmt: skip
 
     def reset(self, context: Context | None) -> None:

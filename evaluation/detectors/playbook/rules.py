@@ -1,5 +1,6 @@
 """What a rule of the playbook is, and the documents that teach them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -7,7 +8,15 @@ from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.detectors.playbook.bookkeeping import Bookkeeping
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
-from trainwreck.evaluation.detectors.playbook.objectives import Decoded, Denoised, Preferred, Retrieved, Routed
+from trainwreck.evaluation.detectors.playbook.objectives import (
+    Decoded,
+    Denoised,
+    Preferred,
+    Retrieved,
+    Rewarded,
+    Routed,
+)
+from trainwreck.evaluation.detectors.streaming import number
 
 CURVES = "Debugging Transformer Training Runs: Reading the Curves"
 INSTABILITY = "Debugging Training Instability"
@@ -24,6 +33,7 @@ PAIRS = "threads on pairs of answers (Yifan-Song793/ETO#14, huggingface/trl#800)
 ROUTERS = "Fedus et al. 2021, Switch Transformers"
 INDEXES = "Guu et al. 2020, REALM"
 DIFFUSION = "Ho et al. 2020, Denoising diffusion probabilistic models; Hang et al. 2023, Min-SNR weighting"
+REWARDS = "Gao et al. 2022, Scaling laws for reward model overoptimization; Schulman et al. 2017, PPO"
 EXPOSURE = "Bengio et al. 2015, Scheduled sampling"
 
 STRONGEST = 100.0
@@ -41,11 +51,15 @@ class Seen:
     routed: Routed = field(default_factory=Routed)
     retrieved: Retrieved = field(default_factory=Retrieved)
     denoised: Denoised = field(default_factory=Denoised)
+    rewarded: Rewarded = field(default_factory=Rewarded)
 
     def see(self, row: Row) -> None:
         """Take in a row, whatever it holds."""
-        for part in vars(self).values():
-            part.see(row)
+        # The loss of rewards is none of tokens: its level says nothing, and it may be 0 or less.
+        rewarded = math.isfinite(number(row.get("kl"))) and math.isfinite(number(row.get("loss")))
+        of_tokens = {**row, "loss": None, "validation_loss": None} if rewarded else row
+        for name, part in vars(self).items():
+            part.see(of_tokens if name in ("curves", "facts") else row)
 
 
 @dataclass(frozen=True)

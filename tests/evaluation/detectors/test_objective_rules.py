@@ -86,6 +86,18 @@ def denoised(early: float, late: float, broken: float, raw: float) -> Signals:
     return evaluated(found)
 
 
+def rewarded(kl: float, entropy: float, clipped: float, reward: float) -> Signals:
+    """Rewards from step 30 on; a policy that leaves its reference slowly, and changes at the onset."""
+    gain = np.clip((T - 30) / 20, 0, 1)
+    found = {
+        "kl": turned(0.02 + 0.2 * gain, kl),
+        "policy_entropy": turned(2.8 - 0.2 * gain, entropy),
+        "clip_share": turned(0.0, clipped),
+        "reward": turned(1.5 * gain, reward),
+    }
+    return {name: np.where(T >= 30, values, np.nan) for name, values in found.items()}
+
+
 DECODES = {
     "kv_cache_leak": (
         decoded(first=3.0, early=3.0, late=3.0, cache_gap=2.0, neighbour_gap=2.0), decoded(neighbour_gap=0.04),
@@ -106,6 +118,10 @@ PICTURES = {
     "moe_router_collapse": (routed(3.0, 0.5), routed(2.0, 0.5)),
     "retrieval_stale_index": (retrieved(0.5, 25.0), retrieved(0.8, 25.0)),
     "diffusion_no_ema": (denoised(0.5, 1.3, 0.1, 0.0), denoised(0.45, 1.3, 0.1, 1e-3)),
+    "rl_entropy_runs_away": (rewarded(0.8, 3.6, 0.0, 0.0), rewarded(0.8, 3.1, 0.0, 0.0)),
+    "ppo_too_many_epochs": (rewarded(0.5, 2.4, 0.2, 0.3), rewarded(0.5, 2.4, 0.2, 0.8)),
+    "rlhf_kl_too_weak": (rewarded(2.0, 0.5, 0.0, 4.0), rewarded(1.1, 1.5, 0.0, 2.0)),
+    "rlhf_kl_too_strong": (rewarded(0.01, 2.8, 0.0, 0.1), rewarded(0.01, 2.8, 0.0, 0.8)),
     "diffusion_timestep_imbalance": (denoised(0.7, 1.4, 0.1, 0.1), denoised(0.7, 2.0, 0.1, 0.1)),
 }
 OTHER = {
@@ -184,6 +200,16 @@ def test_what_is_usual_for_experts_and_for_retrieval_is_no_failure_there(cause: 
     text = {name: np.full(S, np.nan) for name in (*EXPERTS, *RETRIEVAL)}
     assert cause in replay(Playbook, make_trace("r", steps=S, **text | shown)).causes
     assert cause not in replay(Playbook, make_trace("r", steps=S, **text | shown | objective)).causes
+
+
+def test_the_loss_of_rewards_is_not_taken_for_one_of_tokens(make_trace: Any) -> None:
+    loss = np.where(T >= 30, 1e-5 * np.cos(T), LOSS)
+    shown = {"loss": loss, "position_loss": np.repeat(loss[:, None], 8, 1)} | rewarded(0.2, 2.5, 0.0, 1.5)
+    text = {name: np.full(S, np.nan) for name in ("kl", "clip_share", "policy_entropy", "reward", *RETRIEVAL)}
+    assert replay(Playbook, make_trace("r", steps=S, **shown)).first_alarm is None
+    assert replay(Playbook, make_trace("r", steps=S, **shown | text)).first_alarm is not None
+    broken = {"loss": np.where(T >= ONSET, np.nan, loss)}
+    assert replay(Playbook, make_trace("r", steps=S, **shown | broken)).first_alarm == ONSET
 
 
 def test_one_head_is_not_called_alike(make_trace: Any) -> None:
