@@ -29,9 +29,9 @@ BASES: tuple[tuple[Callable[[Setup], Setup], str], ...] = (
 )
 HOW = (
     "Healthy runs of each base at the size {size}, seeds {first} to {last}: the validation loss at step 0 and at the "
-    "last evaluation, lowest to highest of the seeds; in nats a token, but under the objective policy. The floor is the "
-    "mean exact -ln p of the same held-out tokens, and 0 of 1 less a reward; a bound over masks has it as its mean over "
-    "all masks, while held-out rows have some of them. {smoothed}Seconds are processor time of one core, with all "
+    "last evaluation, lowest to highest of the seeds, in nats a token but under the objective policy. The floor is the "
+    "mean exact -ln p of the same held-out tokens, and 0 of 1 less a reward; a bound over masks has it as its mean "
+    "over all masks, of which held-out rows have some. {smoothed}Seconds are processor time of one core, with all "
     "telemetry, of the {runs} runs trained side by side, divided by {runs}."
 )
 SMOOTHED = "A model that predicts the smoothed labels of `{name}` exactly has {floor:.3f} where one token is certain. "
