@@ -78,8 +78,8 @@ def row(name: str, what: str, setup: Setup) -> tuple[str, str, str, float, str, 
 
 def evaluations(loss: np.ndarray) -> np.ndarray:
     """The first and the last value of those that are not NaN, [2]."""
-    known = loss[~np.isnan(loss)]
-    return known[[0, -1]]
+    first, *_, last = loss[~np.isnan(loss)].tolist()
+    return np.array([first, last])
 
 
 def between(values: np.ndarray) -> str:
