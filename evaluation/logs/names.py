@@ -70,6 +70,7 @@ SYNONYMS: dict[str, Names] = {
         others=(
             "train_loss_step", "global_avg_loss", "loss_metrics_global_avg_loss", "loss_train_total",
             "lm_loss_training_lm_loss", "train_train_loss", "train_loss_epoch",
+            "step_loss",  # of diffusers' progress bars
         ),
     ),
     "validation_loss": Names(
@@ -90,6 +91,13 @@ SYNONYMS: dict[str, Names] = {
         others=("learning_rate_learning_rate",),
     ),
     "loss_scale": Names(("loss_scale", "lossscale"), _TRAIN, others=("loss_scale_loss_scale",)),
+    # TRL's GRPO and DPO trainers; in TensorBoard and W&B with `train/`. docs/logs.md has what is left out, and why.
+    "reward": Names(("reward",), ("train",)),
+    "kl": Names(("kl",), ("train",)),
+    "answer_length": Names(("completions_mean_length", "completion_length"), ("train",)),
+    "groups_without_variance": Names(("frac_reward_zero_std",), ("train",)),
+    "sampler_log_ratio": Names(("sampling_sampling_logp_difference_mean",), ("train",)),
+    "preference_accuracy": Names(("rewards_accuracies",), ("train",)),
 }  # fmt: skip
 
 # Lightning's LearningRateMonitor: lr-AdamW, lr-AdamW/pg1, lr-AdamW-1; the first group is taken.

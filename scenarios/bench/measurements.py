@@ -23,6 +23,7 @@ MEASUREMENTS = {
     "language": ("claims.language", "parts"),
     "machines": ("claims.machines", "between_processors"),
     "products": ("claims.products", "beside_float32"),
+    "objectives": ("claims.objectives", "where_healthy_runs_end"),
     "replay": ("claims.replay", "one_row_at_a_time"),
 }
 

@@ -65,6 +65,7 @@ MEASUREMENTS = (
     "language",
     "machines",
     "products",
+    "objectives",
     "replay",
 )
 

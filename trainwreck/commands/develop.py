@@ -301,7 +301,7 @@ def learn(dir: Path, out: Path, logs: tuple[Path, ...], keep: Path | None, as_js
 def bench(what: str, record: bool, as_json: bool) -> None:
     """Measure speed against named peers.
 
-    The last eight measure a claim under results/ again.
+    The last nine measure a claim under results/ again.
 
     \b
     train        training steps a second, with telemetry and without
@@ -317,6 +317,7 @@ def bench(what: str, record: bool, as_json: bool) -> None:
     language     what the model loses without each part of the language
     machines     the plan `sample` here beside the shipped one: what two processors agree in
     products     the plan `sample` with bfloat16 products beside float32: what their labels agree in
+    objectives   where healthy runs of each objective begin and end, and their floors
     replay       one row at a time to a detector's process, against batches
     """
     from trainwreck.scenarios.bench import measure

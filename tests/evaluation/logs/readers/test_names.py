@@ -33,6 +33,43 @@ def test_the_names_that_trainers_give(trainer: str) -> None:
     assert set(choice.ignored) == set(columns) - set(known) - {step}
 
 
+TRL = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "learning_rate": "lr",
+    "reward": "reward",
+    "kl": "kl",
+    "completions/mean_length": "answer_length",
+    "frac_reward_zero_std": "groups_without_variance",
+    "sampling/sampling_logp_difference/mean": "sampler_log_ratio",
+    "rewards/accuracies": "preference_accuracy",
+}
+OTHER_QUANTITIES = (
+    "entropy", "clip_ratio/region_mean", "clip_ratio", "rewards/margins", "rewards/chosen", "logps/chosen",
+    "logps/rejected", "reward_std", "completions/clipped_ratio", "sampling/sampling_logp_difference/max",
+    "eval_rewards/accuracies", "eval_reward", "eval_kl", "rewards/length_reward/mean",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["", "train/"])
+def test_of_trls_columns_those_are_read_that_are_the_same_quantity(prefix: str) -> None:
+    known = {prefix + column: Target(signal) for column, signal in TRL.items()}
+    others = [column if column.startswith("eval") else prefix + column for column in OTHER_QUANTITIES]
+    choice = choose(["step", *known, *others], {}, "a log")
+    assert choice.signals == known
+    assert choice.ignored == dict.fromkeys(sorted(others), "no known signal")
+
+
+def test_columns_of_diffusers_examples() -> None:
+    assert choose(["step", "step_loss", "lr"], {}, "a log").signals == {
+        "step_loss": Target("loss"),
+        "lr": Target("lr"),
+    }
+    both = choose(["step", "step_loss", "train_loss", "lr"], {}, "a log")
+    assert both.signals == {"train_loss": Target("loss"), "lr": Target("lr")}
+    assert both.ignored == {"step_loss": "loss is read from 'train_loss'"}
+
+
 def test_the_first_name_of_a_signal_is_taken_and_the_others_listed() -> None:
     choice = choose(["_step", "train_loss_epoch", "train/loss", "global_step", "cross_entropy"], {}, "a log")
     assert choice.step == "global_step"
