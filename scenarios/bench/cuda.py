@@ -10,7 +10,7 @@ import torch
 from trainwreck.evaluation.progress import Tick
 from trainwreck.kernels.selection import IMPLS
 from trainwreck.scenarios.bench import train
-from trainwreck.scenarios.bench.peers import PlainLoop
+from trainwreck.scenarios.bench.peers.loops import PlainLoop
 from trainwreck.scenarios.bench.table import Goal, Table
 from trainwreck.scenarios.bench.timing import require_cuda
 from trainwreck.scenarios.bench.train import Subjects, Work, bundle, seconds_in_turn

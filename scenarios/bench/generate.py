@@ -14,7 +14,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.progress import Tick
 from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations, threads
-from trainwreck.scenarios.bench.peers import Train, lightning_trainer, plain, transformers_trainer
+from trainwreck.scenarios.bench.peers.loops import Train, lightning_trainer, plain, transformers_trainer
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.config.sizes import Size

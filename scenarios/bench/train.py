@@ -16,8 +16,8 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.progress import Tick
 from trainwreck.models.config import Format
 from trainwreck.scenarios.bench.peak import peak, products_alone, step_operations
-from trainwreck.scenarios.bench.peers import PlainLoop
-from trainwreck.scenarios.bench.peers_jax import MappedLoop
+from trainwreck.scenarios.bench.peers.loops import PlainLoop
+from trainwreck.scenarios.bench.peers.mapped import MappedLoop
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit, Table
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy

@@ -9,15 +9,15 @@ import numpy as np
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import DataConfig, Dialect, Setup, SourceKind
+from trainwreck.scenarios.data.answers.pairs import Pairs
+from trainwreck.scenarios.data.answers.tasks import Tasks
 from trainwreck.scenarios.data.captions import Captions
 from trainwreck.scenarios.data.chat import Chat, Part
 from trainwreck.scenarios.data.facts import Facts
 from trainwreck.scenarios.data.language import Language, LanguageSpec, Rows, chain, echo, far_echo, recall, rules, walk
 from trainwreck.scenarios.data.masking import masks, scored, timesteps, weights
-from trainwreck.scenarios.data.pairs import Pairs
 from trainwreck.scenarios.data.refrain import Refrain
 from trainwreck.scenarios.data.speech import Speech
-from trainwreck.scenarios.data.tasks import Tasks
 from trainwreck.scenarios.data.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step

@@ -7,8 +7,8 @@
 
 with r = p_reference / p, as Shao et al. 2024 (DeepSeekMath, equations 3 and 4) have it, after the clip of Schulman et
 al. 2017. H is the entropy of the next token. The reference is the model as it was when rewards began; before that, runs
-are trained on the next token of text. The reward is that of `data.reward`, learned from comparisons; the true one of
-`data.tasks` is measured beside it, and no gradient comes from it.
+are trained on the next token of text. The reward is that of `data.answers.reward`, learned from comparisons; the true
+one of `data.answers.tasks` is measured beside it, and no gradient comes from it.
 
 Shapes: N runs, B rows, T positions, R = T + 1 tokens of a row, M = B T tokens, P given tokens, W = R - P, V vocabulary.
 """
@@ -26,7 +26,7 @@ from trainwreck.models.decoding.decode import write
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.probe import Probe
 from trainwreck.scenarios.config.objectives import PolicyConfig
-from trainwreck.scenarios.data.tasks import END, GIVEN
+from trainwreck.scenarios.data.answers.tasks import END, GIVEN
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training.bundle import Bundle, HeldOut
 from trainwreck.scenarios.training.evaluation import evaluated, sampled

@@ -13,8 +13,8 @@ from trainwreck.models.config import ModelConfig
 from trainwreck.scenarios.bench import Table, measure, peak, record, train
 from trainwreck.scenarios.bench.claims import language
 from trainwreck.scenarios.bench.peak import step_operations
-from trainwreck.scenarios.bench.peers import Plain, PlainLoop, rotate
-from trainwreck.scenarios.bench.peers_jax import MappedLoop
+from trainwreck.scenarios.bench.peers.loops import Plain, PlainLoop, rotate
+from trainwreck.scenarios.bench.peers.mapped import MappedLoop
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import healthy

@@ -9,8 +9,9 @@ import pytest
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.bench import generate as sweep
-from trainwreck.scenarios.bench import measure, peers, record
+from trainwreck.scenarios.bench import measure, record
 from trainwreck.scenarios.bench.generate import INJECTED, LIGHTNING, ONE_THREAD, PLAIN, SWEPT, TRANSFORMERS, Spent
+from trainwreck.scenarios.bench.peers import loops as peers
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import training_block

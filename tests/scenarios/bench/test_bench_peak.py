@@ -6,7 +6,7 @@ import torch
 from trainwreck.models.config import Activation, ModelConfig
 from trainwreck.scenarios.bench import peak
 from trainwreck.scenarios.bench.peak import Product, products, step_operations
-from trainwreck.scenarios.bench.peers import Plain
+from trainwreck.scenarios.bench.peers.loops import Plain
 
 TINY = ModelConfig(layers=2, width=8, heads=2, mlp_ratio=4, vocab_size=10, context=4)
 

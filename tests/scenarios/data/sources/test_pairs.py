@@ -9,6 +9,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
+from trainwreck.scenarios.data.answers.pairs import COARSE, GIVEN, WORDS, Pairs
 from trainwreck.scenarios.data.batches import (
     end_token,
     entropy_floor,
@@ -19,7 +20,6 @@ from trainwreck.scenarios.data.batches import (
     training_block,
     validation,
 )
-from trainwreck.scenarios.data.pairs import COARSE, GIVEN, WORDS, Pairs
 
 SETUP = bases.preferences(healthy(Size.MICRO))
 TEXT = Pairs(2).sample(5, "train", range(3), 200, 16)

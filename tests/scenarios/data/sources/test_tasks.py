@@ -9,18 +9,8 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.batches import (
-    end_token,
-    entropy_floor,
-    fresh,
-    from_rows,
-    source,
-    source_key,
-    training_block,
-    validation,
-)
-from trainwreck.scenarios.data.reward import CONTEXT, RIDGE, SHARPNESS, learned
-from trainwreck.scenarios.data.tasks import (
+from trainwreck.scenarios.data.answers.reward import CONTEXT, RIDGE, SHARPNESS, learned
+from trainwreck.scenarios.data.answers.tasks import (
     COST,
     END,
     ENDS,
@@ -35,6 +25,16 @@ from trainwreck.scenarios.data.tasks import (
     Tasks,
     counts,
     lengths,
+)
+from trainwreck.scenarios.data.batches import (
+    end_token,
+    entropy_floor,
+    fresh,
+    from_rows,
+    source,
+    source_key,
+    training_block,
+    validation,
 )
 
 SETUP = bases.policy(healthy(Size.MICRO))

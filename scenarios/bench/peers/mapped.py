@@ -1,4 +1,4 @@
-"""A peer that trains several runs at once: the model of `peers.Plain` in JAX, mapped over runs, one compiled step.
+"""A peer that trains several runs at once: the model of `loops.Plain` in JAX, mapped over runs, one compiled step.
 
 Shapes: N runs, B rows, T positions, D width, H heads, V vocabulary.
 """
@@ -10,9 +10,9 @@ import numpy as np
 
 from trainwreck.evaluation.extras import require
 from trainwreck.models.config import ModelConfig
-from trainwreck.scenarios.bench.peers import EXTRA, Plain
+from trainwreck.scenarios.bench.peers.loops import EXTRA, Plain
 
-RATE, BETAS, EPS, DECAY, CLIP = 1e-2, (0.9, 0.99), 1e-8, 1e-2, 1.0  # those of `peers.PlainLoop`
+RATE, BETAS, EPS, DECAY, CLIP = 1e-2, (0.9, 0.99), 1e-8, 1e-2, 1.0  # those of `loops.PlainLoop`
 # Of XLA's CPU client, as JAX is loaded: it has no call that sets them later.
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 

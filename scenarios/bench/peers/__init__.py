@@ -1,0 +1,1 @@
+"""Training loops that speed is measured against: one run after another, and several at once."""
