@@ -36,7 +36,7 @@ NAMES = [signal.name for signal in OUTCOMES]
 
 @pytest.fixture(scope="module")
 def healthy(make_trace: Any) -> list[Trace]:
-    return [make_trace(f"h{seed}", seed=seed, steps=STEPS) for seed in range(FEWEST)]
+    return [make_trace(f"h{seed}", seed=seed, steps=STEPS, kl=np.ones(STEPS)) for seed in range(FEWEST)]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ STEPS = BLOCK + 6
 
 @pytest.fixture
 def trace(make_trace: Any) -> Trace:
-    made: Trace = make_trace("r", steps=STEPS)
+    made: Trace = make_trace("r", steps=STEPS, kl=np.ones(STEPS))
     made["fresh_loss"][:] = np.nan
     made["fresh_loss"][19] = 2.5
     return made

@@ -27,7 +27,9 @@ KINDS = (
     "padding_attended", "post_ln_depth", "shuffle_correlated", "unshuffled_epochs", "vanishing_depth",
     "packed_positions_not_reset", "recompute_mask_differs", "microbatches_dropped",
 )  # fmt: skip
-OF_REWARDS = ("rlhf_kl_too_weak", "rlhf_kl_too_strong", "rl_reward_hacked", "ppo_too_many_epochs")
+OF_REWARDS = (
+    "rlhf_kl_too_weak", "rlhf_kl_too_strong", "rl_reward_hacked", "ppo_too_many_epochs", "rl_entropy_runs_away",
+)  # fmt: skip
 OF_PAIRS = ("dpo_chosen_falls", "dpo_stuck_at_log2", "benign_hard_pairs")
 STEPS = 30
 

@@ -76,6 +76,7 @@ ALONE = {
     "parametrization.shift_NP": "norm_bias_shifted",
     "policy.mixed": "rl_groups_mixed",
     "policy.one_draw": "rl_zero_advantage_groups",
+    "policy.entropy": "rl_entropy_runs_away",
     "policy.comparisons": "rl_reward_hacked",
     "policy.kl": "rlhf_kl_too_strong rlhf_kl_too_weak",
     "precision.second_moments": "fp16_adam_state",
