@@ -94,8 +94,8 @@ class PolicyConfig:
     comparisons: how many the reward model is learned from. length_bias: log odds that a token more adds to an answer
     being called the better one. offset: standard deviation of a constant of each topic that rewards have on top, which
     comparisons of two answers to one prompt leave open. one_draw: the answers of a group are drawn by the same random
-    numbers. begun: the run is trained by rewards from the first step on; else on text, and by
-    rewards from a step on that is drawn from the seed (`spec.planned.policy_step`).
+    numbers. begun: the run is trained by rewards from the first step on; else on text, and by rewards from a step on
+    that is drawn from the seed (`spec.planned.policy_step`).
     """
 
     kl: float = 0.1

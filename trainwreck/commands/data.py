@@ -105,7 +105,7 @@ def generate(
     name, specs = resolve(plan, salt, text, runs, mix, products)
     where = as_backend(device, impl)
     chosen = engine.settings(out, where.device, minutes)
-    counts = planned(specs) if name.startswith(SWEEP) and not as_json else ""
+    counts = planned(specs) if name in (SWEEP, f"{SWEEP}-{products}") and not as_json else ""
     dataset = train_plan(specs, out, name, None, where, quiet=as_json, minutes=minutes, engine=chosen, counts=counts)
     from trainwreck.evaluation.dataset.dataset import UNPROVEN
     from trainwreck.evaluation.labels.kinds import counted
