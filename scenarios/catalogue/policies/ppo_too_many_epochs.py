@@ -48,7 +48,7 @@ class PpoTooManyEpochs(Scenario):
     knobs = Updates()
     onset = MidRun(0.42, 0.5)
     cure_after = 30
-    tolerance = 0.07
+    tolerance = 0.07  # 16 healthy runs of this base end 0.062 apart
 
     def base(self, setup: Setup) -> Setup:
         return bases.policy(setup)

@@ -38,7 +38,7 @@ class RlGroupsMixed(Scenario):
     telling = "true_reward"
     onset = POLICY
     cure_after = 20
-    tolerance = 0.1
+    tolerance = 0.07  # 16 healthy runs of this base end 0.062 apart
 
     def base(self, setup: Setup) -> Setup:
         return replaced(bases.policy(setup), policy__offset=5.0)

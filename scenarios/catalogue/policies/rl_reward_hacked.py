@@ -50,7 +50,7 @@ class RlRewardHacked(Scenario):
     knobs = Comparisons()
     onset = MidRun(0.45, 0.55)
     cure_after = 50
-    tolerance = 0.07
+    tolerance = 0.07  # 16 healthy runs of this base end 0.062 apart
 
     def base(self, setup: Setup) -> Setup:
         return bases.policy(setup)

@@ -37,7 +37,7 @@ class RlZeroAdvantageGroups(Scenario):
     telling = "groups_without_variance"
     onset = POLICY
     cure_after = 20
-    tolerance = 0.1
+    tolerance = 0.07  # 16 healthy runs of this base end 0.062 apart
 
     def base(self, setup: Setup) -> Setup:
         return bases.policy(setup)

@@ -45,7 +45,7 @@ class RlhfKlTooStrong(Scenario):
     knobs = Kl()
     onset = MidRun(0.42, 0.5)
     cure_after = 50
-    tolerance = 0.07
+    tolerance = 0.07  # 16 healthy runs of this base end 0.062 apart
 
     def base(self, setup: Setup) -> Setup:
         return bases.policy(setup)
