@@ -24,6 +24,7 @@ MEASUREMENTS = {
     "machines": ("claims.machines", "between_processors"),
     "products": ("claims.products", "beside_float32"),
     "objectives": ("claims.objectives", "where_healthy_runs_end"),
+    "wild": ("claims.wild", "which_setups"),
     "replay": ("claims.replay", "one_row_at_a_time"),
 }
 

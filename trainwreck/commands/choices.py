@@ -66,6 +66,7 @@ MEASUREMENTS = (
     "machines",
     "products",
     "objectives",
+    "wild",
     "replay",
 )
 

@@ -2,8 +2,9 @@
 
 A setup is trained without a fault on two seeds, once as drawn and once at `MARGIN` times its rate, so that one on the
 edge of stability is left out. It is kept where both runs are finite throughout, know more at their end than how
-frequent each token is, and end no more than `WORSE` above their best validation loss. Numbers go up until so
-many are kept; the file says of the others why not. Killed, it goes on from the numbers that are measured.
+frequent each token is (under another objective: end at `LEFT` of their first validation loss or less), and end
+no more than `WORSE` above their best validation loss. Numbers go up until so many are kept; the file says of the others
+why not. Killed, it goes on from the numbers that are measured; those that are drawn otherwise by now are measured anew.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.files import read_json, write_json
 from trainwreck.evaluation.progress import progress
 from trainwreck.scenarios.config import drawn as stored
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import validation
 from trainwreck.scenarios.datasets.engines import Piece, in_workers
@@ -30,6 +32,7 @@ from trainwreck.scenarios.training.loop import train
 SEEDS = (0, 1)
 MARGIN = 1.5  # times the rate
 LEARNT = 0.05  # nats under the entropy of the tokens' frequencies
+LEFT = 0.8  # of the validation loss before the first step
 WORSE = 0.3  # nats
 SIDE_BY_SIDE = 8  # runs
 LOT = 24  # numbers that are given to the workers at once
@@ -58,7 +61,10 @@ def verdict(trace: Trace, setup: Setup) -> str:
     if len(trace) < setup.steps or not np.isfinite(trace["loss"]).all():
         return "not finite"
     losses = trace["validation_loss"][trace.evaluated]
-    if losses[-1] > token_entropy(setup) - LEARNT:
+    if setup.objective is not ObjectiveKind.NEXT_TOKEN:
+        if losses[-1] > LEFT * losses[0]:
+            return "learnt too little"
+    elif losses[-1] > token_entropy(setup) - LEARNT:
         return "learnt no more than how frequent each token is"
     return "ends worse than it was" if losses[-1] > losses.min() + WORSE else ""
 
@@ -102,18 +108,24 @@ def _verdicts(numbers: list[int], width: int) -> dict[int, dict[str, Any]]:
 
 
 def _row(number: int, why: str) -> dict[str, Any]:
-    leader, form, setup = drawn(number)
-    row = {"number": number, "leader": leader, "shape": form.number}
-    return row | ({"rejected": why} if why else {"settings": stored.settings_of(setup)})
+    leader, form, _ = drawn(number)
+    row = {"number": number, "leader": leader, "shape": form.number, "settings": _settings(number)}
+    return row | ({"rejected": why} if why else {})
 
 
 def _known() -> dict[int, dict[str, Any]]:
+    """What is measured, of numbers that are still drawn as they were."""
     content = read_json(stored.FILE) if stored.FILE.exists() else {"setups": [], "rejected": []}
-    return {row["number"]: row for row in (*content["setups"], *content["rejected"])}
+    known = {row["number"]: row for row in (*content["setups"], *content["rejected"])}
+    return {number: row for number, row in known.items() if row.get("settings") == _settings(number)}
+
+
+def _settings(number: int) -> dict[str, Any]:
+    return stored.settings_of(drawn(number)[2])
 
 
 def _kept(known: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row for _, row in sorted(known.items()) if "settings" in row]
+    return [row for _, row in sorted(known.items()) if "rejected" not in row]
 
 
 def _write(known: dict[int, dict[str, Any]]) -> None:

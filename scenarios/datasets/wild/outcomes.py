@@ -4,6 +4,7 @@ Every run under a fault of the plan `wild` has one of five outcomes:
 
     non-finite   harmed, and its last loss is not finite
     stuck        harmed, and it ends half or more of its twin's progress above the twin; progress is from ln(vocabulary)
+                 on, of rewards (whose validation loss is 1 less the true reward) from 1 on
     quiet        harmed, and neither
     latent       not harmed, its signature holds
     not shown    not harmed, and no signature
@@ -21,6 +22,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,6 +33,7 @@ from trainwreck.evaluation.dataset.schema import FAILURES, UNDER_FAULT, Outcome,
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, sha256, write_json
 from trainwreck.evaluation.intervals import binomial_interval
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.datasets.wild.draw import leaders
 from trainwreck.scenarios.spec.registry import scenario
 
@@ -49,7 +52,7 @@ def outcomes(runs: pd.DataFrame) -> pd.Series:
     """Outcome of each run under a fault of a runs table, by run_id."""
     faulty = runs[runs["kind"].isin(UNDER_FAULT)]
     twins = runs["final_loss"].reindex(faulty["twin_id"]).to_numpy(float)
-    start = np.array([math.log(json.loads(context)["model"]["vocab_size"]) for context in faulty["context"]])
+    start = np.array([_at_the_start(json.loads(context)) for context in faulty["context"]])
     with np.errstate(invalid="ignore"):
         stuck = faulty["final_gap"].to_numpy(float) >= STUCK * (start - twins)
     harmed = faulty["kind"].isin(FAILURES).to_numpy()
@@ -57,6 +60,12 @@ def outcomes(runs: pd.DataFrame) -> pd.Series:
     latent = faulty["kind"].eq(RunKind.LATENT.value).to_numpy()
     found = np.select([harmed & ended, harmed & stuck, harmed, latent], OUTCOMES[:4], OUTCOMES[4])
     return pd.Series(found, faulty.index, name="outcome")
+
+
+def _at_the_start(context: Mapping[str, Any]) -> float:
+    """Validation loss of a model that knows nothing."""
+    rewarded = context.get("objective") == ObjectiveKind.POLICY.value  # data sets from before objectives lack it
+    return 1.0 if rewarded else math.log(context["model"]["vocab_size"])
 
 
 def table(runs: pd.DataFrame) -> pd.DataFrame:

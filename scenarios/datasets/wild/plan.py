@@ -22,7 +22,7 @@ from trainwreck.kernels.random import generator
 from trainwreck.scenarios.config import drawn
 from trainwreck.scenarios.datasets.draws import held_out_cause, held_out_severity
 from trainwreck.scenarios.datasets.standard_plan import Case, held_out_look_alikes, marked
-from trainwreck.scenarios.datasets.wild.draw import fitting, leaders, needs
+from trainwreck.scenarios.datasets.wild.draw import fitting, has_own_rows, leaders, needs
 from trainwreck.scenarios.datasets.wild.outcomes import Mix, weights
 from trainwreck.scenarios.spec.proofs import proven_severities
 from trainwreck.scenarios.spec.registry import scenario
@@ -30,6 +30,7 @@ from trainwreck.scenarios.spec.run_spec import CALIBRATION_SEEDS, Role, RunSpec,
 from trainwreck.scenarios.spec.scenario import Severity
 
 FAULTY, HEALTHY = 4, 8  # runs of a setup
+SPECIAL = {False: 1, True: 2}  # of the faulty runs, by `has_own_rows`: few setups do
 CALIBRATION = 4  # of the healthy ones of a test setup
 FIRST_SEED = 4000  # of the first setup
 LOOK_ALIKES = 0.2  # of the runs under a change
@@ -74,12 +75,12 @@ def group(place: int, name: str, often: Mapping[str, float] | None = None) -> li
 
 
 def cases(name: str, split: Split, seed: int, often: Mapping[str, float] | None = None) -> list[Case]:
-    """The faults and look-alikes of a setup: one that needs what only such a setup has, if any does, and others."""
+    """The faults and look-alikes of a setup: up to `SPECIAL` that need what only such a setup has, and others."""
     setup, draw = drawn.drawn_setup(name), generator(seed, "wild/cases")
     found: list[Case] = []
     possible = [id for id in fitting(setup) if not (split is Split.TRAIN and _held_out(id))]
     if special := [id for id in possible if needs(id)]:
-        found += list(islice(_drawn(special, name, split, seed, draw, None), 1))
+        found += list(islice(_drawn(special, name, split, seed, draw, None), SPECIAL[has_own_rows(setup)]))
     usual = [id for id in possible if not needs(id)]
     for look_alike in (draw.random(FAULTY) < LOOK_ALIKES).tolist():
         taken = {case.id for case in found}
@@ -110,12 +111,15 @@ def _drawn(
 
 
 def _is_possible(case: Case, seed: int) -> bool:
-    """Whether the fault can be in the setup, and begins and is cured within the run."""
+    """Whether the fault can be in the setup, begins and is cured within the run, and has no token that is not there."""
     try:
         specs = case.runs([seed])
         for spec in specs:
             spec.check_steps()
-            len(spec.job().segments)
+            job = spec.job()
+            for segment in job.segments:
+                if job.batches(range(segment.start, segment.start + 1)).inputs.max() >= segment.setup.model.vocab_size:
+                    return False
     except InputError:
         return False
     return True

@@ -3,10 +3,9 @@
 import pytest
 
 from trainwreck.scenarios.datasets import draws, standard_plan
-from trainwreck.scenarios.datasets.wild import draw as wild
 from trainwreck.scenarios.spec.registry import scenarios
 
-CACHED = (standard_plan.home, standard_plan.held_out_look_alikes, wild.leaders)
+CACHED = (standard_plan.home, standard_plan.held_out_look_alikes)
 
 
 @pytest.fixture
@@ -29,7 +28,6 @@ def test_a_later_scenario_is_in_later_plans_alone(later):
     assert new
     later(2)
     assert not new & {case.id for case in standard_plan.home()}
-    assert not new & {*wild.leaders()}
     assert not new & {*draws.planned()}
     later(3)
     assert {*draws.planned()} == {*scenarios()}

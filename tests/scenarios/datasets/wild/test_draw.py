@@ -10,10 +10,12 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.models.config import OptimizerKind, Placement
 from trainwreck.scenarios.config import drawn as stored
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup, as_dict, leaves
-from trainwreck.scenarios.config.sizes import Size
+from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.datasets.resources import core_seconds
 from trainwreck.scenarios.datasets.wild import draw
+from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, family_of
 
 MANY = 400
@@ -73,6 +75,7 @@ def test_rates_are_log_uniform_and_shrink_with_the_width(many):
 def test_what_the_leader_needs_is_kept_and_all_else_is_drawn(many):
     for leader, form, setup in many:
         have = leaves(as_dict(setup))
+        assert leader in draw.leaders()
         assert all(have[path] == value for path, value in draw.needs(leader).items())
         assert leader in draw.fitting(setup)
         wanted = {p: v for p, v in form.settings.items() if p not in draw.needs(leader) and "init" not in p}
@@ -80,6 +83,35 @@ def test_what_the_leader_needs_is_kept_and_all_else_is_drawn(many):
     assert {s.model.placement for _, _, s in many} == set(Placement)
     needed = {draw.needs(id).get("optimizer.kind", OptimizerKind.ADAMW.value) for id in draw.leaders()}
     assert {s.optimizer.kind.value for _, _, s in many} == needed >= {"adamw", "sgd"}
+
+
+def test_another_objective_keeps_its_rows_and_has_a_model_and_a_rate_that_are_drawn(many):
+    others = [(leader, setup) for leader, _, setup in many if draw.has_own_rows(setup)]
+    assert {s.objective for _, s in others} == set(ObjectiveKind)
+    for leader, setup in others:
+        entry = scenario(leader)
+        own = entry.base(healthy(entry.sizes[0]))
+        assert (setup.objective, setup.data, setup.steps) == (own.objective, own.data, own.steps)
+        assert setup.model.context == own.model.context
+    policies = [s for _, s in others if s.objective is ObjectiveKind.POLICY]
+    assert len({s.model.layers for s in policies}) > 2
+    assert len({s.optimizer.lr for s in policies}) > 10
+
+
+def test_a_new_scenario_moves_the_numbers_that_it_leads_and_no_other(many, monkeypatch):
+    dropped = many[0][0]
+    left = tuple(id for id in draw.leaders() if id != dropped)
+    monkeypatch.setattr(draw, "leaders", lambda: left)
+    draw.leader.cache_clear()
+    draw.drawn.cache_clear()
+    try:
+        now = [draw.drawn(number) for number in range(40)]
+    finally:
+        monkeypatch.undo()
+        draw.leader.cache_clear()
+        draw.drawn.cache_clear()
+    for before, after in zip(many, now, strict=False):
+        assert (before == after) == (before[0] != dropped)
 
 
 def test_the_usual_scenarios_need_nothing_and_some_need_much():

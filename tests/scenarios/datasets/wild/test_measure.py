@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from trainwreck.scenarios.config import drawn as stored
+from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.datasets.wild import measure
 
@@ -47,6 +48,20 @@ def test_a_run_that_learns_is_kept_and_the_others_say_why():
     broken["loss"][20] = np.inf
     assert measure.verdict(broken, SETUP) == "not finite"
     assert measure.verdict(run(4.2, good), replaced(SETUP, steps=STEPS + 1)) == "not finite"  # it ended early
+
+
+def test_under_another_objective_a_run_has_to_leave_its_first_validation_loss():
+    setup = replaced(SETUP, objective=ObjectiveKind.RETRIEVAL)
+    assert measure.verdict(run(5.0, 3.1), setup) == ""
+    assert measure.verdict(run(5.0, 3.9), setup) == "learnt too little"
+
+
+def test_a_number_that_is_drawn_otherwise_by_now_is_measured_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "FILE", tmp_path / "setups.json")
+    rows = {number: measure._row(number, "") for number in range(3)}
+    rows[1]["settings"] = rows[1]["settings"] | {"steps": 7}
+    measure._write(rows)
+    assert sorted(measure._known()) == [0, 2]
 
 
 @pytest.mark.parametrize("wanted", [1, 2])

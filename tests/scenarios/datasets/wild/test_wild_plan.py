@@ -10,11 +10,16 @@ import pytest
 from trainwreck.evaluation.dataset.schema import RunKind
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.intervals import binomial_interval
+from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import drawn
 from trainwreck.scenarios.config.drawn import drawn_setups
+from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.datasets.draws import held_out_cause
 from trainwreck.scenarios.datasets.generate import TOLERANCE, with_tolerances
 from trainwreck.scenarios.datasets.plans import resolve
+from trainwreck.scenarios.datasets.standard_plan import Case
 from trainwreck.scenarios.datasets.wild import outcomes
+from trainwreck.scenarios.datasets.wild import plan as wild_plan
 from trainwreck.scenarios.datasets.wild.draw import leaders
 from trainwreck.scenarios.datasets.wild.plan import CALIBRATION, FAULTY, HEALTHY
 from trainwreck.scenarios.spec.registry import scenario
@@ -72,6 +77,14 @@ def test_runs_begin_and_are_cured_within_their_setup(plan):
             assert spec.onset < spec.setup.steps
 
 
+def test_a_fault_whose_tokens_a_setup_lacks_is_not_in_it(monkeypatch):
+    """The language that it changes to has a token that masks take the place of."""
+    denoising = bases.denoiser(healthy(Size.MICRO))
+    monkeypatch.setattr(drawn, "drawn_setups", lambda: {"wild/7": denoising})
+    assert not wild_plan._is_possible(Case("tokenizer_mismatch", None, ("setup=wild/7",)), 3)
+    assert wild_plan._is_possible(Case("high_lr", None, ("setup=wild/7",)), 3)
+
+
 @pytest.mark.parametrize(
     ("runs", "mix", "message"),
     [
@@ -100,8 +113,8 @@ def test_there_are_setups_for_all_runs_of_the_default():
 # Outcomes
 
 
-def row(scenario, kind="failing", outcome="damaged", gap=1.0, final=3.0, twin="t", vocabulary=64):
-    context = json.dumps({"model": {"vocab_size": vocabulary}})
+def row(scenario, kind="failing", outcome="damaged", gap=1.0, final=3.0, twin="t", vocabulary=64, objective=None):
+    context = json.dumps({"model": {"vocab_size": vocabulary}} | ({"objective": objective} if objective else {}))
     return {"scenario": scenario, "kind": kind, "outcome": outcome, "final_gap": gap, "final_loss": final,
             "twin_id": twin, "context": context}  # fmt: skip
 
@@ -113,13 +126,16 @@ def row(scenario, kind="failing", outcome="damaged", gap=1.0, final=3.0, twin="t
         ({"gap": 1.1}, "stuck"),  # the twin's progress is ln(64) - 2 = 2.16
         ({"gap": 1.0}, "quiet"),
         ({"gap": 1.1, "vocabulary": 4096}, "quiet"),
+        ({"gap": 0.2, "objective": "policy"}, "stuck"),  # the twin's progress is 1 - 0.6
+        ({"gap": 0.1, "objective": "policy"}, "quiet"),
         ({"outcome": "recovered", "gap": 0.0}, "quiet"),
         ({"kind": "latent", "gap": 0.0}, "latent"),
         ({"kind": "not shown", "gap": 0.0}, "not shown"),
     ],
 )
 def test_the_outcome_of_a_run(change, expected):
-    twin = row("", kind=RunKind.HEALTHY.value, outcome="recovered", gap=0.0, final=2.0, twin="")
+    final = 0.6 if change.get("objective") else 2.0
+    twin = row("", kind=RunKind.HEALTHY.value, outcome="recovered", gap=0.0, final=final, twin="")
     runs = pd.DataFrame([row("a", **change), twin], index=["r", "t"])
     assert outcomes.outcomes(runs).to_dict() == {"r": expected}
     assert outcomes.table(runs).loc["a"].to_dict() == {name: int(name == expected) for name in outcomes.OUTCOMES}
