@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.module_spectra import query_key_entropies, spectral_norms
 
 
 class ModuleSignals:
@@ -23,7 +24,8 @@ class ModuleSignals:
         monitor.update({"loss": loss, **row}, step)
 
     Cost: one pass over gradients and weights and one transfer from the device a call; `updates` also holds a
-    copy of the weights from one call to the other. InputError for a module without parameters, or for
+    copy of the weights from one call to the other; spectra take singular values of every matrix of the layers, on the
+    host and in float64, which grow with the cube of the width. InputError for a module without parameters, or for
     layers that are not in it.
     """
 
@@ -34,16 +36,19 @@ class ModuleSignals:
         layers: Sequence[nn.Module] | None = None,
     ) -> None:
         self.optimizer = optimizer
-        self.groups = [group for group in _groups(module, layers) if group]
+        self.layers = list(layers) if layers is not None else _longest(module)
+        self.groups = [group for group in _groups(module, self.layers) if group]
         if not self.groups:
             raise InputError(f"module: {type(module).__name__} has no parameters; allowed: one that has")
         self._before: list[list[Tensor]] | None = None
 
     @torch.no_grad()
-    def measure(self, *, updates: bool = False) -> dict[str, Any]:
+    def measure(self, *, updates: bool = False, spectra: bool = False) -> dict[str, Any]:
         """grad_norm, nonfinite_grads, zero_grads, nonfinite_weights, lr, and norms and maxima by layer.
 
-        A parameter without a gradient counts as one of zeros. updates: keep the weights for `updates`.
+        A parameter without a gradient counts as one of zeros. updates: keep the weights for `updates`. spectra: add
+        spectral_norm of each layer and, where attention is found (`module_spectra`), qk_spectral_entropy of each head;
+        InputError where an attention does not say how many heads it has.
         """
         rows = [torch.stack([*_of_gradients(group), *_of_weights(group)]) for group in self.groups]
         # One transfer for all numbers.
@@ -60,6 +65,10 @@ class ModuleSignals:
         }
         if self.optimizer is not None:
             row["lr"] = float(self.optimizer.param_groups[0]["lr"])
+        if spectra:
+            row["spectral_norm"] = spectral_norms(self.layers)
+            if entropies := query_key_entropies(self.layers):
+                row["qk_spectral_entropy"] = entropies
         self._before = [[p.detach().clone() for p in group] for group in self.groups] if updates else None
         return row
 
@@ -108,9 +117,8 @@ def _sum(parts: list[Tensor], group: Sequence[nn.Parameter]) -> Tensor:
     return torch.stack(parts).sum() if parts else torch.zeros((), device=group[0].device)
 
 
-def _groups(module: nn.Module, layers: Sequence[nn.Module] | None) -> Iterator[list[nn.Parameter]]:
+def _groups(module: nn.Module, chosen: Sequence[nn.Module]) -> Iterator[list[nn.Parameter]]:
     """Parameters of the embedding, of each layer, and of the head."""
-    chosen = list(layers) if layers is not None else _longest(module)
     inside = {id(parameter) for layer in chosen for parameter in layer.parameters()}
     everything = list(module.parameters())
     missing = inside - {id(parameter) for parameter in everything}
