@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from trainwreck.evaluation.dataset.consistency import check_labels, check_table, check_telemetry
 from trainwreck.evaluation.dataset.copies import SUMS, check_copies
 from trainwreck.evaluation.dataset.documents import FORMAT, IMPORTED, Pages, read_manifest, read_pages
-from trainwreck.evaluation.dataset.runs_table import UNPROVEN, read_runs
+from trainwreck.evaluation.dataset.runs_table import UNPROVEN, objective_of, read_runs
 from trainwreck.evaluation.dataset.sample import named
 from trainwreck.evaluation.dataset.schema import SCHEMA_VERSION, runs_schema
 from trainwreck.evaluation.dataset.telemetry_file import TelemetryFile
@@ -69,6 +69,7 @@ class DataSet:
             self._files[name] = TelemetryFile(self.path / name)
         found = self._files[name].trace(run_id)
         check_telemetry(row, found)
+        found.objective = objective_of(row["context"])
         return found
 
     @cached_property

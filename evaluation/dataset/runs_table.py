@@ -48,6 +48,15 @@ class Cell:
     json: bool = False
 
 
+def objective_of(context: str | None) -> str:
+    """The objective that a run's context declares; "" where it has none, as from before there were others.
+
+    >>> objective_of('{"objective": "policy"}'), objective_of("{}")
+    ('policy', '')
+    """
+    return str(json.loads(context or "{}").get("objective", ""))
+
+
 def _is_name(text: str) -> bool:
     return len(text) <= LONGEST and text.isprintable()
 

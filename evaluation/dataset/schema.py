@@ -18,6 +18,7 @@ minimum or a count the most extreme; the validation loss is the first rank's.
 An imported run has the steps of its log, and null where the log has no value.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -392,13 +393,17 @@ def runs_schema() -> "pa.Schema":
     )
 
 
-def document() -> str:
-    """The schema as a Markdown page, for the documentation."""
+def document(columns: Collection[str] | None = None) -> str:
+    """The schema as a Markdown page. columns: that the telemetry of a release has; by default every one."""
     axes = (__doc__ or "").split("\n\n", 1)[1].rstrip()
     lines = [f"# Columns of a data set (schema version {SCHEMA_VERSION})", "", "```", axes, "```", ""]
     lines += ["`telemetry/*.parquet`, one row a step; float32, or a list of it:", ""]
     lines += ["| signal | axis | unit | role | meaning |", "|---|---|---|---|---|"]
-    lines += [f"| `{s.name}` | {s.axis.value} | {s.unit} | {s.role.value} | {s.meaning} |" for s in SIGNALS]
+    here = [s for s in SIGNALS if columns is None or s.name in columns]
+    lines += [f"| `{s.name}` | {s.axis.value} | {s.unit} | {s.role.value} | {s.meaning} |" for s in here]
+    if len(here) < len(SIGNALS):
+        absent = ", ".join(f"`{s.name}`" for s in SIGNALS if s not in here)
+        lines += ["", f"No run has a value of these, and they are no columns: {absent}."]
     lines += ["", "`runs.parquet`, one row a run:", "", "| column | meaning |", "|---|---|"]
     lines += [f"| `{name}` | {meaning} |" for name, _, meaning in RUN_FIELDS]
     return "\n".join(lines) + "\n"

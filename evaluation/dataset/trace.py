@@ -39,6 +39,8 @@ class Trace(AsText):
     A run of the lab has every signal at every step, and its steps are 0, 1, 2 ... An imported one
     has the steps and signals of its log: `logged` tells at which of the steps a signal was, where
     that is not all of them. It is NaN at the others, and one that never was is not in `signals`.
+
+    `objective` is what a data set's run was trained for, as its context declares it; "" where that is not known.
     """
 
     run_id: str
@@ -46,6 +48,7 @@ class Trace(AsText):
     evaluated: np.ndarray  # bool, [S]
     steps: np.ndarray = field(default_factory=lambda: NO_STEPS)  # int, [S], ascending; by default 0, 1, 2 ...
     logged: dict[str, np.ndarray] = field(default_factory=dict)  # bool, [S]
+    objective: str = ""
 
     def __post_init__(self) -> None:
         if self.steps is NO_STEPS:

@@ -40,7 +40,7 @@ class Observed:
     """
 
     def __init__(self, trace: Trace, profile: str = "full") -> None:
-        self.rows: list[Row] = list(observe(rows(trace), profile, run_id=trace.run_id))
+        self.rows: list[Row] = list(observe(rows(trace), profile, run_id=trace.run_id, objective=trace.objective))
         self.steps = np.array([row["step"] for row in self.rows], np.int64)
         self._curves: dict[str, Curve] = {}
         self.signals = tuple(name for name in NAMES if name in trace.signals and self._has(name))

@@ -154,7 +154,8 @@ def _classifiers(
     for run_id in train.index:
         trace = dataset.trace(run_id)
         for profile in profiles:
-            found[profile][run_id] = summary(islice(observe(rows(trace), profile, k=k, run_id=run_id), FIRST))
+            seen = observe(rows(trace), profile, k=k, run_id=run_id, objective=trace.objective)
+            found[profile][run_id] = summary(islice(seen, FIRST))
     tables = {profile: frame(by_run, train.index) for profile, by_run in found.items()}
     label = train["failing"].to_numpy()
     return {profile: (boosted(table.to_numpy(), label), list(table.columns)) for profile, table in tables.items()}

@@ -29,8 +29,9 @@ from trainwreck.evaluation.dataset.trace import SCALARS, Trace
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.labels.in_force import NEVER, NO, UNKNOWN, YES, in_force
 from trainwreck.evaluation.learning.examples import LEFT_OUT, target
-from trainwreck.evaluation.replay.profiles import LOGGED, observe, visible_step
+from trainwreck.evaluation.replay.profiles import LOGGED, TRAINER, observe, visible_step
 from trainwreck.evaluation.replay.rows import rows
+from trainwreck.evaluation.replay.trainer import every_signal
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 from trainwreck.evaluation.short_forms import AsText
 
@@ -178,6 +179,8 @@ def _shown(profile: str, k: int) -> list[str]:
     names = [signal.name for signal in SIGNALS]
     if profile == LOGGED:  # which signals, is drawn for each run
         return [name for name in names if name in COMMON_SIGNALS]
+    if profile == TRAINER:  # by the run's objective
+        return [name for name in names if name in every_signal()]
     probe = ({"step": step} | dict.fromkeys(names, 0.0) for step in itertools.count())
     seen = next(observe(probe, profile, k=k))  # its first row shows all that any shows
     return [name for name in names if seen.get(name) is not None]
@@ -187,7 +190,7 @@ def _rows(trace: Trace, profile: str, names: Sequence[str], k: int) -> tuple[np.
     """Steps of the rows that a profile shows, [R], and of each signal [R] or [R, K] float32."""
     steps: list[int] = []
     columns: dict[str, list[object]] = {name: [] for name in names}
-    for row in observe(rows(trace), profile, k=k, run_id=trace.run_id):
+    for row in observe(rows(trace), profile, k=k, run_id=trace.run_id, objective=trace.objective):
         steps.append(row["step"])
         for name, column in columns.items():
             column.append(row[name])

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from trainwreck.evaluation.dataset.dataset import SUMS, DataSet, load, write_manifest, write_runs
 from trainwreck.evaluation.dataset.schema import document
 from trainwreck.evaluation.errors import InputError, unknown
@@ -119,12 +121,18 @@ def _build(
         scores = scores_of(load(root), (), profiles, tick, workers)
     table = [{name: value for name, value in row.items() if name != TIMED} for row in scores["rows"]]
     write_json(root / "baselines.json", {"scoring_version": scores["of"]["scoring_version"], "rows": table})
-    write_json(root / "croissant.json", metadata(facts, root))
+    columns = _columns(root / rows[0]["file"])
+    write_json(root / "croissant.json", metadata(facts, root, columns))
     write_text(root / "README.md", card(facts, scores))
     write_text(root / "LICENSE", LICENCE_TEXT)
-    write_text(root / "COLUMNS.md", document())
+    write_text(root / "COLUMNS.md", document(columns))
     listed = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
     write_text(root / SUMS, "".join(f"{sha256(root / name)}  {name}\n" for name in listed))
+
+
+def _columns(file: Path) -> list[str]:
+    """The columns of a telemetry file; all files of a release have the same."""
+    return list(pq.read_schema(file).names)
 
 
 def _standing_scores(dataset: DataSet, profiles: Sequence[str]) -> dict[str, Any] | None:

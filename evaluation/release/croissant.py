@@ -4,6 +4,7 @@ Formats: MLCommons, "Croissant Format Specification", version 1.1; "Croissant RA
 version 1.0. A test has MLCommons' own library validate it and read records through it.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,8 @@ CONTEXT: dict[str, Any] = {
 }
 
 
-def metadata(facts: Facts, root: Path) -> dict[str, Any]:
-    """The JSON-LD of a release whose tables lie under `root`."""
+def metadata(facts: Facts, root: Path, columns: Collection[str]) -> dict[str, Any]:
+    """The JSON-LD of a release whose tables lie under `root`. columns: that its telemetry has."""
     content: dict[str, Any] = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -77,7 +78,7 @@ def metadata(facts: Facts, root: Path) -> dict[str, Any]:
         "isLiveDataset": False,
         "prov:wasGeneratedBy": {"@type": "prov:Activity", "prov:label": "trainwreck generate plan.json"},
         "distribution": _files(root),
-        "recordSet": [_splits(facts), _runs(), _telemetry()],
+        "recordSet": [_splits(facts), _runs(), _telemetry(columns)],
     }
     content |= _responsible(facts)
     given = {"datePublished": facts.published, "url": facts.url}
@@ -177,14 +178,14 @@ def _runs() -> dict[str, Any]:
     }
 
 
-def _telemetry() -> dict[str, Any]:
+def _telemetry(columns: Collection[str]) -> dict[str, Any]:
     source = {"fileSet": {"@id": "telemetry-files"}}
     fields = [
         # No "references" to the runs table: tools take it as an order to join the two.
         _column("telemetry", "run_id", "sc:Text", "The run; its label is the row of the runs table.", source),
         _column("telemetry", "step", "sc:Integer", "Training step, from 0.", source),
     ]
-    for signal in SIGNALS:
+    for signal in (signal for signal in SIGNALS if signal.name in columns):
         field = _column("telemetry", signal.name, "sc:Float", f"{signal.meaning} ({signal.unit})", source)
         if signal.axis is not Axis.SCALAR:
             field |= {"isArray": True, "arrayShape": "-1"}

@@ -5,13 +5,15 @@ telemetry/split=SPLIT/kind=KIND/part-NNNNN.parquet: pyarrow, pandas and DuckDB g
 says nothing, and a reader that wants one run finds its row group by the statistics of run_id.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from trainwreck.evaluation.dataset.dataset import DataSet
+from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS
 from trainwreck.evaluation.files import write_parquet
 
 GROUP_ROWS = 4096  # a row group has at least so many where it can: each costs 46 columns' pages to open
@@ -21,19 +23,34 @@ Progress = Callable[[int], object]
 """Called with the number of runs written so far."""
 
 
+def empty_columns(dataset: DataSet, run_ids: Iterable[str]) -> tuple[str, ...]:
+    """Columns that no run has a value in, of those that a telemetry file may lack; a file without them says the same.
+
+    Each would cost every row group of every file a page of its own.
+    """
+    left = list(ADDED_SIGNALS)
+    for run_id in run_ids:
+        signals = dataset.trace(run_id).signals
+        left = [name for name in left if (values := signals.get(name)) is None or np.isnan(values).all()]
+        if not left:
+            break
+    return tuple(left)
+
+
 def write_partitions(
     dataset: DataSet, rows: list[dict[str, Any]], out: Path, progress: Progress
 ) -> list[dict[str, Any]]:
-    """Write the runs' telemetry under `out`; the rows again, each with its new file."""
+    """Write the runs' telemetry under `out`, without `empty_columns`; the rows again, each with its new file."""
     parts: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         parts.setdefault((row["split"], row["kind"]), []).append(row["run_id"])
     lengths = {row["run_id"]: row["last_step"] + 1 for row in rows}
     homes: dict[str, str] = {}
+    empty = empty_columns(dataset, lengths)
     for (split, kind), ids in sorted(parts.items()):
         for number, chunk in enumerate(_files(sorted(ids), lengths)):
             name = f"telemetry/split={split}/kind={kind}/part-{number:05}.parquet"
-            write_parquet(out / name, _groups(dataset, chunk))
+            write_parquet(out / name, _groups(dataset, chunk, empty))
             homes |= dict.fromkeys(chunk, name)
             progress(len(homes))
     return [row | {"file": homes[row["run_id"]]} for row in rows]
@@ -52,12 +69,12 @@ def _files(ids: list[str], lengths: dict[str, int]) -> Iterator[list[str]]:
     yield chunk
 
 
-def _groups(dataset: DataSet, ids: list[str]) -> Iterator[pa.Table]:
-    """Telemetry of the runs, a table a row group; a run is never cut."""
+def _groups(dataset: DataSet, ids: list[str], empty: Sequence[str]) -> Iterator[pa.Table]:
+    """Telemetry of the runs without the columns of `empty`, a table a row group; a run is never cut."""
     held: list[pa.Table] = []
     total = 0
     for run_id in ids:
-        held.append(dataset.trace(run_id).to_table())
+        held.append(dataset.trace(run_id).to_table().drop_columns(list(empty)))
         total += len(held[-1])
         if total >= GROUP_ROWS:
             yield pa.concat_tables(held).combine_chunks()

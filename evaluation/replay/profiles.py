@@ -6,6 +6,8 @@ standard  scalars every k steps, per-layer and other list signals every 10 k ste
 minimal   loss and LR, every k steps: what a progress bar shows
 filtered  scalars averaged over the last k steps, a non-finite loss replaced by the running mean of
           those k: what the Transformers Trainer logs by default
+trainer   what the usual trainer of the run's objective logs, every step (`trainer.py` has which and from where);
+          of a run on next tokens that is `common`
 logged    as a log of that run might have it: interval, signals, unit and digits, and what becomes of NaN, are
           drawn for each run from its id (`logged/config.py` has the shares); the others are the same for all
 
@@ -31,14 +33,17 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.replay.logged.visible import Labels
 
 Rows = Iterator[dict[str, Any]]
-LOGGED = "logged"
+LOGGED, TRAINER = "logged", "trainer"
 
 
-def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY, run_id: str | None = None) -> Rows:
+def observe(
+    rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY, run_id: str | None = None, objective: str = ""
+) -> Rows:
     """The rows that a detector sees of a run under a profile.
 
     rows: full rows in the order of their steps. profile: one of `ALL_PROFILES`.
-    k: steps between two rows, at least 1; full and common have every row. run_id: of the run, which `logged` draws by.
+    k: steps between two rows, at least 1; full, common and trainer have every row. run_id: of the run, which `logged`
+    draws by. objective: of the run, which says what `trainer` shows; "" is the next token.
     Raises InputError for another profile or k, or without the run_id that it takes.
 
     >>> rows = [{"step": step, "loss": 4.0 - step, "grad_norm": 1.0} for step in range(4)]
@@ -58,16 +63,20 @@ def observe(rows: Iterable[Row], profile: str, *, k: int = LOG_EVERY, run_id: st
         from trainwreck.evaluation.replay.logged.rows import logged_rows
 
         return logged_rows(rows, config_of(run_id))
+    if profile == TRAINER:
+        from trainwreck.evaluation.replay.trainer import signals_of
+
+        return _only(rows, signals_of(objective))
     return PROFILES[profile](rows, k)
 
 
 def shown_steps(profile: str, last: int, k: int = LOG_EVERY) -> range:
-    """Steps of the rows that `observe` hands out of a run of steps 0 to `last`; of `PROFILES` alone.
+    """Steps of the rows that `observe` hands out of a run of steps 0 to `last`; not of `logged`.
 
     >>> list(shown_steps("filtered", 5, k=2)), list(shown_steps("minimal", 5, k=2))
     ([1, 3, 5], [0, 2, 4])
     """
-    first, every = {"full": (0, 1), "common": (0, 1), "filtered": (k - 1, k)}.get(profile, (0, k))
+    first, every = {"full": (0, 1), "common": (0, 1), TRAINER: (0, 1), "filtered": (k - 1, k)}.get(profile, (0, k))
     return range(first, last + 1, every)
 
 
@@ -93,6 +102,10 @@ def visible_step(run: "Labels", profile: str) -> int | None:
         from trainwreck.evaluation.replay.logged.visible import visible_in_log
 
         return visible_in_log(run)
+    if profile == TRAINER:
+        from trainwreck.evaluation.replay.trainer import visible_to_trainer
+
+        return visible_to_trainer(run)
     by_profile = json.loads(run["visible_profiles"] or "{}")
     return step_of(by_profile.get(profile) if by_profile else run["visible_step"])
 
@@ -117,7 +130,11 @@ def _full(rows: Iterable[Row], k: int) -> Rows:
 
 
 def _common(rows: Iterable[Row], k: int) -> Rows:
-    return (blank(row) | {name: row.get(name) for name in COMMON_SIGNALS} for row in rows)
+    return _only(rows, COMMON_SIGNALS)
+
+
+def _only(rows: Iterable[Row], names: Sequence[str]) -> Rows:
+    return (blank(row) | {name: row.get(name) for name in names} for row in rows)
 
 
 def _standard(rows: Iterable[Row], k: int) -> Rows:
@@ -192,4 +209,4 @@ PROFILES: dict[str, Callable[[Iterable[Row], int], Rows]] = {
     "filtered": _filtered,
 }
 """The profiles that show every run in the same way."""
-ALL_PROFILES = (*PROFILES, LOGGED)
+ALL_PROFILES = (*PROFILES, LOGGED, TRAINER)

@@ -55,7 +55,7 @@ def replay(
     built-in detectors. Whatever the detector does ends this replay only and shows in `status`.
     Raises InputError for a wrong profile.
     """
-    observed = observe(rows(trace), profile, k=k, run_id=trace.run_id)
+    observed = observe(rows(trace), profile, k=k, run_id=trace.run_id, objective=trace.objective)
     allowed = AllowedCauses() if known is None else known
     if is_isolated(detector):
         return detector.replay(trace, profile, context, k=k, known=allowed)

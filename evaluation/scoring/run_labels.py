@@ -13,13 +13,13 @@ import pandas as pd
 from trainwreck.evaluation.constants import CALIBRATION, DEFAULT_PROFILE, TUNING_SPLITS
 from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, RunKind
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.replay.profiles import LOGGED, visible_step
+from trainwreck.evaluation.replay.profiles import LOGGED, TRAINER, visible_step
 from trainwreck.evaluation.short_forms import WIDTH, AsText
 
 VISIBLE_BY = (
-    "run_id", "visible_step", "visible_steps", "visible_profiles", "outcome", "last_step", "planned_steps",
+    "run_id", "visible_step", "visible_steps", "visible_profiles", "outcome", "last_step", "planned_steps", "context",
 )  # fmt: skip
-WITHOUT_SCALE = ("common", LOGGED)  # profiles that show the gradient norm, and not the loss scale
+WITHOUT_SCALE = ("common", LOGGED, TRAINER)  # profiles that show the gradient norm, and not the loss scale
 NEGATIVES = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
 
 

@@ -13,7 +13,7 @@ from trainwreck.evaluation.errors import unknown
 
 # The modules that these are taken from load torch or numpy; a test holds that both agree.
 PROFILES = ("full", "common", "standard", "minimal", "filtered")
-ALL_PROFILES = (*PROFILES, "logged")
+ALL_PROFILES = (*PROFILES, "logged", "trainer")
 TRACKS = ("blind", "informed")
 AT = ("5%", "1%", "default", "none")
 SPLITS = ("calibration", "train", "test", "private")

@@ -39,7 +39,7 @@ def batches(trace: Trace, profile: str, k: int, size: int) -> Iterator[Batch]:
         for start in range(0, len(trace), BLOCK - BLOCK % size):
             yield from _of_trace(trace, widths, head, range(start, min(start + BLOCK - BLOCK % size, len(trace))), size)
         return
-    shown = observe(rows(trace), profile, k=k, run_id=trace.run_id)
+    shown = observe(rows(trace), profile, k=k, run_id=trace.run_id, objective=trace.objective)
     while batch := list(islice(shown, size)):
         yield of_rows(batch, widths, head)
 

@@ -110,7 +110,8 @@ class Remote:
             yield from batches(request.trace, request.profile, request.k, self._limits.batch)
             return
         trace = request.trace
-        for seen in observe(rows(trace), request.profile, k=request.k, run_id=trace.run_id):
+        about = {"run_id": trace.run_id, "objective": trace.objective}
+        for seen in observe(rows(trace), request.profile, k=request.k, **about):
             step = seen["step"]
             yield [step], messages.row({"step": step} | {name: seen[name] for name in self._signals})
 

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
-from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.dataset.schema import SIGNALS
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.labels.labelling import relabel
@@ -39,6 +40,32 @@ def test_the_runs_are_the_same_but_for_their_files(source: Path, released: Path)
         np.testing.assert_array_equal(new.evaluated, old.evaluated)
         for signal in SIGNALS:
             np.testing.assert_array_equal(new[signal.name].view(np.uint32), old[signal.name].view(np.uint32))
+
+
+def test_columns_without_a_value_in_any_run_are_left_out(source: Path, released: Path) -> None:
+    empty = {"kl"}
+    assert set(partitions.empty_columns(load(source), load(source).runs.index)) == empty
+    names = ["run_id", "step", *(signal.name for signal in SIGNALS if signal.name not in empty)]
+    for name in set(load(released).runs["file"]):
+        assert sorted(pq.read_schema(released / name).names) == sorted(names)
+    for name in set(load(source).runs["file"]):
+        assert empty < set(pq.read_schema(source / name).names)
+    page = (released / "COLUMNS.md").read_text("utf-8")
+    assert "| `kl` |" not in page
+    assert "no columns: `kl`." in page
+    fields = json.loads((released / "croissant.json").read_text("utf-8"))["recordSet"][-1]["field"]
+    assert [field["name"] for field in fields] == names
+
+
+def test_a_column_that_one_run_has_stays(source: Path) -> None:
+    data = load(source)
+    with_one = {run_id: data.trace(run_id) for run_id in data.runs.index}
+    with_one[data.runs.index[-1]]["kl"][-1] = 0.0
+
+    class Held:
+        trace = staticmethod(with_one.__getitem__)
+
+    assert partitions.empty_columns(cast("DataSet", Held()), with_one) == ()
 
 
 def test_it_scores_as_the_data_set_does(source: Path, released: Path) -> None:

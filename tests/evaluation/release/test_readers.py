@@ -18,7 +18,8 @@ from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.dataset.schema import RUN_FIELDS, SIGNALS, Axis
 from trainwreck.evaluation.release import release
 
-COLUMNS = ["run_id", "step", *(signal.name for signal in SIGNALS), "split", "kind"]
+HERE = [signal for signal in SIGNALS if signal.name != "kl"]  # no run of the small data set has a value of it
+COLUMNS = ["run_id", "step", *(signal.name for signal in HERE), "split", "kind"]
 
 
 def with_pandas(root: Path) -> pa.Table:
@@ -43,7 +44,7 @@ def test_every_number_and_the_folders_names(read: Any, released: Path) -> None:
     assert table["run_id"].to_pylist() == [run_id for run_id in ids for _ in range(40)]
     for name in ("split", "kind"):
         assert [str(v) for v in table[name].to_pylist()[::40]] == data.runs.loc[ids, name].tolist()
-    for signal in SIGNALS:
+    for signal in HERE:
         made = np.concatenate([data.trace(run_id)[signal.name] for run_id in ids])
         column = table[signal.name].combine_chunks()
         if signal.axis is not Axis.SCALAR:

@@ -37,6 +37,18 @@ OUTER = {"embedding.weight": "transformer.wte.weight", "positions.weight": "tran
          "head.weight": "lm_head.weight"}  # fmt: skip
 
 
+# Signals of the profile `trainer` and what TRL's trainers call them.
+PAIRED = {
+    "margin": "rewards/margins", "chosen_logp": "rewards/chosen", "rejected_logp": "rewards/rejected",
+    "preference_accuracy": "rewards/accuracies",
+}  # fmt: skip
+SCALED = ("rewards/margins", "rewards/chosen", "rewards/rejected")  # times beta
+REWARDED = {
+    "reward": "reward", "kl": "kl", "policy_entropy": "entropy", "answer_length": "completions/mean_length",
+    "groups_without_variance": "frac_reward_zero_std",
+}  # fmt: skip
+
+
 def theirs(name):
     """The name in Transformers of a parameter; None for the head's bias, which is 0 here and which GPT-2 has not."""
     layer, _, rest = name.partition(".")
@@ -111,6 +123,19 @@ def arguments(kind, folder, **settings):
     )  # fmt: skip
 
 
+def logged(trainer):
+    """What a trainer has to log so far, as it averages it."""
+    return {name: float(np.mean(values)) for mode in trainer._metrics.values() for name, values in mode.items()}
+
+
+def logged_as(trainer, signals, names, factor=1.0):
+    """The signals that the profile `trainer` shows are logged under their names, with the same values."""
+    found = logged(trainer)
+    for name, theirs in names.items():
+        wanted = float(signals[name]) * (factor if theirs in SCALED else 1.0)
+        assert found[theirs] == pytest.approx(wanted, rel=1e-3, abs=1e-5), name
+
+
 def test_the_loss_of_pairs_is_that_of_trl(make_job, tmp_path):
     trl = pytest.importorskip("trl")
     from datasets import Dataset
@@ -134,6 +159,8 @@ def test_the_loss_of_pairs_is_that_of_trl(make_job, tmp_path):
     )
     wanted = trainer.compute_loss(trainer.model, trainer.data_collator(examples))
     found = preferences.losses(bundle, block, 0, 1, None)
+    logged_as(trainer, found.signals, PAIRED, BETA)
+    assert {"logps/chosen", "logps/rejected"} <= set(logged(trainer)), "of an evaluation, the held-out losses"
     assert float(found.signals["margin"].abs()) > 0.1
     assert float(found.loss) == pytest.approx(float(wanted), rel=1e-5)
     same_gradients(bundle, found.objective, trainer.model, wanted)
@@ -192,6 +219,8 @@ def test_the_loss_of_rewarded_answers_is_that_of_trl(make_job, tmp_path):
     advantages, _ = policy.advantage(bundle.rollouts.rewards(answers[None]), GROUP, bundle.rollouts.mixed)
     torch.testing.assert_close(advantages[0], batch["advantages"], rtol=1e-4, atol=1e-5)
     wanted = trainer.compute_loss(trainer.model, batch | {"old_per_token_logps": old})
+    logged_as(trainer, found.signals, REWARDED)
+    assert 0.0 <= logged(trainer)["clip_ratio/region_mean"] <= float(found.signals["clip_share"])  # of one side
     assert 0.1 < float(found.signals["clip_share"]) < 0.9
     assert float(found.signals["kl"]) > 0.001
     assert float(found.loss) == pytest.approx(float(wanted), rel=1e-4, abs=1e-6)

@@ -13,7 +13,7 @@ from trainwreck.evaluation.detectors.registry import known_detectors
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.replay.logged.config import LoggingConfig, config_of
 from trainwreck.evaluation.replay.logged.rows import logged_rows
-from trainwreck.evaluation.replay.profiles import ALL_PROFILES, LOGGED, PROFILES, nonfinite_losses, observe
+from trainwreck.evaluation.replay.profiles import ALL_PROFILES, LOGGED, PROFILES, TRAINER, nonfinite_losses, observe
 from trainwreck.evaluation.replay.replay import replay, rows
 
 SHOWN = ("loss", "validation_loss", "grad_norm", "lr")
@@ -152,9 +152,9 @@ def test_a_prefix_is_seen_the_same_whatever_follows(run: int, cut: int, future: 
 
 
 def test_the_other_profiles_are_the_same_for_every_run(make_trace: Any) -> None:
-    assert (*PROFILES, LOGGED) == ALL_PROFILES
+    assert (*PROFILES, LOGGED, TRAINER) == ALL_PROFILES
     trace = make_trace("r")
-    for profile in PROFILES:
+    for profile in (*PROFILES, TRAINER):
         first, second = (list(map(repr, observe(rows(trace), profile, run_id=run_id))) for run_id in ("a", "b"))
         assert first == second
     first, second = (list(map(repr, observe(rows(trace), LOGGED, run_id=run_id))) for run_id in ("a", "b"))

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.detectors.registry import load_detector
-from trainwreck.evaluation.replay.profiles import PROFILES
+from trainwreck.evaluation.replay.profiles import PROFILES, TRAINER
 from trainwreck.evaluation.replay.replay import replay
 from trainwreck.evaluation.replay.sandbox.isolated import Isolated
 from trainwreck.evaluation.replay.sandbox.opening import isolated_builtin, open_detector
+from trainwreck.evaluation.replay.trainer import LOGGED_BY_TRAINER
 
 FILE = Path(__file__).with_name("misbehaving.py")
 BUILTIN = ("any_zscore", "olmo_stability", "playbook", "random")
@@ -57,11 +58,14 @@ def same(one: Any, other: Any) -> None:
 
 
 @settings(max_examples=12)
-@given(data=st.data(), profile=st.sampled_from(sorted(PROFILES)), k=st.integers(1, 7), steps=st.integers(0, 90))
+@given(
+    data=st.data(), profile=st.sampled_from(sorted((*PROFILES, TRAINER))), k=st.integers(1, 7), steps=st.integers(0, 90)
+)
 def test_in_this_process_and_in_its_own(
     pairs: Any, data: Any, profile: str, k: int, steps: int, make_trace: Any
 ) -> None:
     trace = make_trace("r", steps=steps, seed=data.draw(st.integers(0, 3)))
+    trace.objective = data.draw(st.sampled_from(["", *LOGGED_BY_TRAINER]))
     for name in ("loss", "grad_norm", "head_entropy", "fresh_loss"):
         for at in data.draw(st.lists(st.integers(0, max(0, steps - 1)), max_size=3)) if steps else ():
             trace[name][at] = data.draw(ODD)
