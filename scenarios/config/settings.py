@@ -367,14 +367,19 @@ def get(setup: Setup, path: str) -> Any:
 
 
 def replace(setup: Setup, path: str, value: Any) -> Setup:
-    """A copy with the value at a dotted path replaced; the rest is shared."""
+    """A copy with the value at a dotted path replaced; the rest is shared. InputError for one that a part refuses."""
 
     def rebuild(node: Any, names: list[str]) -> Any:
         _check_field(node, names[0], path)
         inner = value if len(names) == 1 else rebuild(getattr(node, names[0]), names[1:])
         return dataclasses.replace(node, **{names[0]: inner})
 
-    changed: Setup = rebuild(setup, path.split("."))
+    try:
+        changed: Setup = rebuild(setup, path.split("."))
+    except InputError:
+        raise
+    except ValueError as error:  # a part of the model's configuration says so
+        raise InputError(str(error)) from error
     return changed
 
 

@@ -264,6 +264,13 @@ def test_replace_changes_a_copy_in_one_place(path):
     assert all(getattr(changed, f.name) is getattr(setup, f.name) for f in dataclasses.fields(Setup) if f.name != group)
 
 
+def test_a_value_that_the_model_refuses_is_bad_input():
+    """A fault may set a width that goes with its own base's heads, and not with a user's."""
+    six = replaced(Setup(), model__width=48, model__heads=6)
+    with pytest.raises(InputError, match=r"^model\.width: 16 is not allowed with 6 heads; allowed: multiples of 12$"):
+        replace(six, "model.width", 16)
+
+
 def test_replaced_takes_several_paths():
     setup = replaced(Setup(), optimizer__lr=0.5, steps=7, model__init__head_std=1.0)
     assert (setup.optimizer.lr, setup.steps, setup.model.init.head_std) == (0.5, 7, 1.0)
