@@ -17,7 +17,7 @@ from trainwreck.evaluation.replay.profiles import LOGGED, TRAINER, visible_step
 from trainwreck.evaluation.short_forms import WIDTH, AsText
 
 VISIBLE_BY = (
-    "run_id", "visible_step", "visible_steps", "visible_profiles", "outcome", "last_step", "planned_steps", "context",
+    "run_id", "visible_step", "visible_steps", "visible_profiles", "outcome", "last_step", "planned_steps",
 )  # fmt: skip
 WITHOUT_SCALE = ("common", LOGGED, TRAINER)  # profiles that show the gradient norm, and not the loss scale
 NEGATIVES = (RunKind.HEALTHY.value, RunKind.LOOK_ALIKE.value)
@@ -173,7 +173,7 @@ def overflows(runs: pd.DataFrame, profile: str) -> np.ndarray:
 
 def _visible(runs: pd.DataFrame, profile: str) -> np.ndarray:
     """The first visible step of a profile. [N]"""
-    table = runs[list(VISIBLE_BY)]
+    table = runs[[*VISIBLE_BY, *(("context",) if profile == TRAINER else ())]]  # a quiz's key has no context
     cells = table.astype(object).where(table.notna(), None).to_dict("records")
     found = (visible_step(run, profile) for run in cells)
     return np.array([np.inf if step is None else step for step in found], dtype=np.float64)
