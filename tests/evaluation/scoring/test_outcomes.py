@@ -82,7 +82,7 @@ def test_overflows_set_no_threshold_where_the_loss_scale_is_not_shown(make_run: 
         make_run("c", context=scaled), make_run("d", split="calibration", kind="look-alike", context=scaled),
     )  # fmt: skip
     found = run_labels(runs, profile)
-    hidden = profile in ("common", "logged")
+    hidden = profile in ("common", "logged", "trainer")
     assert found.calibration.tolist() == [True, not hidden, False, not hidden]
     assert found.negative.all()  # and is measured as any other
     made = baseline(runs, profile, resamples=2)
