@@ -19,11 +19,8 @@ CERTAIN = frozenset({
     "ddp_same_data", "ddp_gradients_not_averaged", "document_mask_missing", "padding_attended", "mask_missing",
     "mask_off_by_one", "loss_scale_stuck_high", "loss_detached", "effective_lr_zero", *LOG_FAULTS,
 })  # fmt: skip
-POORER = {
-    "common": "minimal",
-    "trainer": "minimal",
-    "full": "standard",
-}  # whose sets are taken where those of a profile are not measured
+# Whose sets are taken where those of a profile are not measured.
+POORER = {"common": "minimal", "trainer": "minimal", "full": "standard"}
 RICHER = tuple(reversed([name for name in PROFILES if name != "filtered"]))  # the poorest first
 
 

@@ -30,7 +30,7 @@ from trainwreck.scenarios.spec.run_spec import CALIBRATION_SEEDS, Role, RunSpec,
 from trainwreck.scenarios.spec.scenario import Severity
 
 FAULTY, HEALTHY = 4, 8  # runs of a setup
-SPECIAL = {False: 1, True: 2}  # of the faulty runs, by `has_own_rows`: few setups do
+SPECIAL, OF_ROWS = 1, 2  # of the faulty runs, that need what only such a setup has; with rows of another kind
 CALIBRATION = 4  # of the healthy ones of a test setup
 FIRST_SEED = 4000  # of the first setup
 LOOK_ALIKES = 0.2  # of the runs under a change
@@ -75,12 +75,13 @@ def group(place: int, name: str, often: Mapping[str, float] | None = None) -> li
 
 
 def cases(name: str, split: Split, seed: int, often: Mapping[str, float] | None = None) -> list[Case]:
-    """The faults and look-alikes of a setup: up to `SPECIAL` that need what only such a setup has, and others."""
+    """The faults and look-alikes of a setup: first those that need what only such a setup has, then others."""
     setup, draw = drawn.drawn_setup(name), generator(seed, "wild/cases")
     found: list[Case] = []
     possible = [id for id in fitting(setup) if not (split is Split.TRAIN and _held_out(id))]
     if special := [id for id in possible if needs(id)]:
-        found += list(islice(_drawn(special, name, split, seed, draw, None), SPECIAL[has_own_rows(setup)]))
+        most = OF_ROWS if has_own_rows(setup) else SPECIAL
+        found += list(islice(_drawn(special, name, split, seed, draw, None), most))
     usual = [id for id in possible if not needs(id)]
     for look_alike in (draw.random(FAULTY) < LOOK_ALIKES).tolist():
         taken = {case.id for case in found}
