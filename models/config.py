@@ -112,10 +112,10 @@ class Init:
 # Of each size: above what a machine's memory holds, and small enough that the memory needed can be computed.
 LARGEST = {
     "layers": 4096, "width": 2**16, "heads": 2**12, "mlp_ratio": 256, "vocab_size": 2**22, "context": 2**16,
-    "experts_per_token": 64, "expert_units": 2**16,
+    "experts_per_token": 64, "expert_units": 2**16, "frame_width": 2**16,
 }  # fmt: skip
 
-MOST_EXPERTS = 4096
+MOST_EXPERTS, MOST_ENCODER_LAYERS = 4096, 4096
 CAPACITY = 0.25, 64.0  # with less three tokens in four are dropped, and more
 
 
@@ -131,9 +131,12 @@ class ModelConfig:
     causal: a token sees itself and those before it; without, all of its document.
     lora_rank: of the adapters on every matrix of the layers, 0 for none. With them a matrix W computes as
     W + (lora_alpha / lora_rank) A B, where B starts at 0 (LoRA, Hu et al. 2021).
+    encoder_layers: of an encoder of frames, which every layer then attends to as well; 0 for no encoder
+    (`models.encoding`). frame_width: features of a frame.
     experts: of every layer, in the place of its MLP; 0 for an MLP. Each is an MLP of expert_units, and a router sends a
     token to experts_per_token of them (Shazeer et al. 2017). One takes capacity times an even share of the tokens, and
     those that come after are dropped: nothing is added to their residual stream (Switch, Fedus et al. 2021).
+    value_head: a column of weights beside the head, which starts at 0, and reads a number off each final state.
     """
 
     layers: int = 2
@@ -162,6 +165,9 @@ class ModelConfig:
     experts_per_token: int = field(default=1, metadata=LATER)
     expert_units: int = field(default=64, metadata=LATER)
     capacity: float = field(default=1.25, metadata=LATER)
+    value_head: bool = field(default=False, metadata=LATER)
+    encoder_layers: int = field(default=0, metadata=LATER)
+    frame_width: int = field(default=16, metadata=LATER)
     init: Init = field(default_factory=Init)
 
     def __post_init__(self) -> None:
@@ -188,6 +194,14 @@ class ModelConfig:
             raise ValueError(f"model.lora_alpha: {self.lora_alpha} is not allowed; allowed: finite numbers")
         if not 0 <= self.experts <= MOST_EXPERTS:
             raise ValueError(f"model.experts: {self.experts} is not allowed; allowed: 0 to {MOST_EXPERTS}")
+        if not 0 <= self.encoder_layers <= MOST_ENCODER_LAYERS:
+            raise ValueError(
+                f"model.encoder_layers: {self.encoder_layers} is not allowed; allowed: 0 to {MOST_ENCODER_LAYERS}"
+            )
+        if self.encoder_layers and (self.experts or self.placement is Placement.POST):
+            raise ValueError(
+                f"model.encoder_layers: {self.encoder_layers} is not allowed with experts or Post-LN; allowed: 0"
+            )
         low, high = CAPACITY
         if not low <= self.capacity <= high:
             raise ValueError(f"model.capacity: {self.capacity} is not allowed; allowed: {low:g} to {high:g}")

@@ -86,6 +86,11 @@ def forward(model: Model, tokens_NBT: Tensor, documents_NBT: Tensor) -> Tensor:
 
     tokens: int64. documents: int64, the document of each token, -1 for padding.
     """
+    return logits(model, states(model, tokens_NBT, documents_NBT))
+
+
+def states(model: Model, tokens_NBT: Tensor, documents_NBT: Tensor) -> Tensor:
+    """The residual stream after the last layer, [N, M, D]; tokens and documents as in `forward`."""
     mask = model.tables.mask(documents_NBT)
     x = embed(model.params["embedding.weight"], tokens_NBT.flatten(1))
     if model.config.positions is not Positions.ROTARY:
@@ -94,7 +99,21 @@ def forward(model: Model, tokens_NBT: Tensor, documents_NBT: Tensor) -> Tensor:
     layer = block if model.config.recompute is Recompute.NONE or not torch.is_grad_enabled() else recomputed
     for i in range(model.config.layers):
         x = layer(model, x, f"layer_{i}", mask)
-    return model.hooks.branch(norm_linear(model, x, "final_norm", "head"), "head")
+    return x
+
+
+def logits(model: Model, x_NMD: Tensor) -> Tensor:
+    """What the head makes of the last layer's residual stream, [N, M, V]."""
+    return model.hooks.branch(norm_linear(model, x_NMD, "final_norm", "head"), "head")
+
+
+def values(model: Model, x_NMD: Tensor) -> Tensor:
+    """What a value head makes of it, [N, M]; in float32 and wider, as the norm before it is.
+
+    No matrix product: with one column its sums would depend on how many runs there are beside each other.
+    """
+    x = widen(x_NMD) if model.config.placement is Placement.POST else normalise(model, x_NMD, "final_norm")
+    return (x * model.params["head.value.weight"].transpose(1, 2)).sum(2)
 
 
 def block(model: Model, x_NMD: Tensor, layer: str, mask: Mask) -> Tensor:

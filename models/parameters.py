@@ -121,6 +121,13 @@ def layout(config: ModelConfig) -> Layout:
         if config.norm is not Norm.RMS and config.bias:
             add(f"{name}.bias", d)
 
+    def self_attention(layer: str) -> None:
+        norm(f"{layer}.attention_norm")
+        matrix(f"{layer}.qkv", d, 3 * d, init.matrix_std)
+        if config.qk_norm:
+            add(f"{layer}.qk_gain", 2, config.head_width, mean=1.0)
+        matrix(f"{layer}.attention_out", d, d, out_std)
+
     def close(name: str) -> None:
         start = result.segments[-1][2] if result.segments else 0
         result.segments.append((name, start, result.slots[-1].stop))
@@ -128,13 +135,23 @@ def layout(config: ModelConfig) -> Layout:
     add("embedding.weight", config.vocab_size, d, std=init.embedding_std)
     if config.positions is not Positions.ROTARY:
         add("positions.weight", config.context, d, std=init.embedding_std)
+    if config.encoder_layers:
+        matrix("frames", config.frame_width, d, init.matrix_std)
+    for i in range(config.encoder_layers):
+        self_attention(f"encoder_{i}")
+        norm(f"encoder_{i}.mlp_norm")
+        matrix(f"encoder_{i}.mlp_in", d, fan_in, init.matrix_std, init.mlp_bias)
+        matrix(f"encoder_{i}.mlp_out", hidden, d, out_std)
+    if config.encoder_layers:
+        norm("encoder_norm")
     close("embedding")
     for i in range(config.layers):
-        norm(f"layer_{i}.attention_norm")
-        matrix(f"layer_{i}.qkv", d, 3 * d, init.matrix_std)
-        if config.qk_norm:
-            add(f"layer_{i}.qk_gain", 2, config.head_width, mean=1.0)
-        matrix(f"layer_{i}.attention_out", d, d, out_std)
+        self_attention(f"layer_{i}")
+        if config.encoder_layers:
+            norm(f"layer_{i}.cross_norm")
+            matrix(f"layer_{i}.cross_q", d, d, init.matrix_std)
+            matrix(f"layer_{i}.cross_kv", d, 2 * d, init.matrix_std)
+            matrix(f"layer_{i}.cross_out", d, d, out_std)
         norm(f"layer_{i}.mlp_norm")
         if config.experts:
             add(f"layer_{i}.router.weight", d, config.experts, std=init.router_std, decay=True)
@@ -150,6 +167,8 @@ def layout(config: ModelConfig) -> Layout:
         matrix("head", d, config.vocab_size, init.head_std)
     elif config.bias:
         add("head.bias", config.vocab_size)
+    if config.value_head:
+        add("head.value.weight", d, 1)
     close("head")
     return result
 

@@ -60,7 +60,8 @@ def kept() -> list[Path]:
 
 def results() -> list[Path]:
     """The pages of committed results, those of benchmarks last. Runs under results/ are not in git."""
-    return [*sorted((ROOT / "results").glob("*/README.md")), *sorted((ROOT / "results" / "bench").glob("*/README.md"))]
+    found = sorted((ROOT / "results").glob("*/README.md"))
+    return [*found, *sorted((ROOT / "results" / "bench").glob("*/*/README.md"))]
 
 
 def linked(page: Path) -> list[Path]:

@@ -53,6 +53,11 @@ class DataSet:
         """Whether its runs are someone else's logs."""
         return IMPORTED in self.manifest
 
+    def rows(self) -> list[dict[str, Any]]:
+        """The runs table as it lies on disk."""
+        rows: list[dict[str, Any]] = read_runs(self.path).to_pylist()
+        return rows
+
     def run(self, run_id: str) -> pd.Series:
         """The row of a run."""
         if run_id not in self.runs.index:

@@ -179,6 +179,10 @@ SIGNALS: tuple[Signal, ...] = (
     # Of runs on pictures with captions.
     _scalar("picture_loss", "nats/token", "held-out loss of tokens of pictures; empty without pictures"),
     _scalar("caption_loss", "nats/token", "held-out loss of tokens of captions; empty without pictures"),
+    # Of runs that transcribe, on held-out utterances, of the cross-attention head with the most on a word's own frames.
+    _scalar("alignment_mass", "share", "cross-attention that is on the word's own frames; empty without frames"),
+    _scalar("alignment_entropy", "nats", "entropy of a word's cross-attention over frames; empty without frames"),
+    _scalar("alignment_order", "share", "words whose mean frame is past that of the word before; empty without frames"),
     # Of runs that are trained by rewards: their validation_loss is 1 less the true reward of held-out prompts' answers.
     _scalar("reward", "1", "mean reward of the step's answers by the reward model; empty without rewards"),
     _scalar("true_reward", "1", "mean true reward of the step's answers, 0 to 1, which the training does not know"),
@@ -188,6 +192,8 @@ SIGNALS: tuple[Signal, ...] = (
     _scalar("answer_length", "tokens", "mean length of the step's answers, their end included; empty without rewards"),
     _scalar("groups_without_variance", "share", "groups of answers whose rewards are all the same"),
     _scalar("sampler_log_ratio", "nats", "mean change of a token's log-probability from sampler to policy, as drawn"),
+    _scalar("value_loss", "1", "half the squared error of values, the larger one by the clip; empty without a critic"),
+    _scalar("explained_variance", "1", "1 less the variance of returns less values over that of returns, as drawn"),
     # Of weights and updates.
     Signal(
         "spectral_norm",
@@ -225,12 +231,14 @@ REWARDED = (
     "reward", "true_reward", "kl", "policy_entropy", "clip_share", "answer_length", "groups_without_variance",
     "sampler_log_ratio",
 )  # fmt: skip
-OF_OBJECTIVES = (*PREFERRED, *REWARDED)
+CRITIC = ("value_loss", "explained_variance")  # of those with a value head
+OF_OBJECTIVES = (*PREFERRED, *REWARDED, *CRITIC)
 PAIRED = ("validation_rejected_loss", "validation_accuracy")
 DENOISING = ("denoise_early", "denoise_middle", "denoise_late", "raw_loss", "sample_violations")
 RETRIEVAL = ("hit_rate", "hit_loss", "miss_loss", "index_age")
 MODALITIES = ("picture_loss", "caption_loss")
-EVALUATED = (*DECODING, *PAIRED, *DENOISING, *RETRIEVAL, *MODALITIES)  # of one objective each
+ALIGNED = ("alignment_mass", "alignment_entropy", "alignment_order")
+EVALUATED = (*DECODING, *PAIRED, *DENOISING, *RETRIEVAL, *MODALITIES, *ALIGNED)  # of one objective each
 EVALUATIONS = ("validation_loss", "fresh_loss", *EVALUATED)  # known at evaluated steps only
 EVALUATED_LISTS = ("spectral_norm", "qk_spectral_entropy")  # so are these
 # Columns that a telemetry file of this version may lack, since they were added within it. They are missing where a run

@@ -91,12 +91,15 @@ SYNONYMS: dict[str, Names] = {
         others=("learning_rate_learning_rate",),
     ),
     "loss_scale": Names(("loss_scale", "lossscale"), _TRAIN, others=("loss_scale_loss_scale",)),
-    # TRL's GRPO and DPO trainers; in TensorBoard and W&B with `train/`. docs/logs.md has what is left out, and why.
+    # TRL's GRPO, PPO and DPO trainers and PPO of Stable-Baselines3; in TensorBoard and W&B with `train/`.
+    # docs/logs.md has what is left out, and why.
     "reward": Names(("reward",), ("train",)),
     "kl": Names(("kl",), ("train",)),
     "answer_length": Names(("completions_mean_length", "completion_length"), ("train",)),
     "groups_without_variance": Names(("frac_reward_zero_std",), ("train",)),
     "sampler_log_ratio": Names(("sampling_sampling_logp_difference_mean",), ("train",)),
+    "value_loss": Names(("loss_value_avg",), ("train",)),
+    "explained_variance": Names(("explained_variance",), ("train",)),
     "preference_accuracy": Names(("rewards_accuracies",), ("train",)),
 }  # fmt: skip
 

@@ -35,6 +35,13 @@ UNITS = {  # of the schema: in words
     "share": "share, 0 to 1",
     "tokens/s": "tokens per second",
 }
+OWN_UNITS = {  # of an objective, where they are others: signal to words
+    "policy": {
+        "loss": "nats per token, then policy loss",
+        "validation_loss": "1 less the mean reward",
+        "fresh_loss": "1 less the mean reward",
+    }
+}
 
 
 @dataclass
@@ -106,10 +113,11 @@ def caption(name: str) -> str:
     return name.replace("_", " ") + (", ranks with another" if signal.role is Role.HASH else WORDS[signal.axis])
 
 
-def unit(name: str) -> str:
-    """The unit of a signal's one curve, in words."""
+def unit(name: str, objective: str = "") -> str:
+    """The unit of a signal's one curve, in words. objective: of the run."""
     signal = BY_NAME[name]
-    return "ranks" if signal.role is Role.HASH else UNITS.get(signal.unit, signal.unit)
+    usual = "ranks" if signal.role is Role.HASH else UNITS.get(signal.unit, signal.unit)
+    return OWN_UNITS.get(objective, {}).get(name, usual)
 
 
 def save(story: Story, path: Path) -> None:
@@ -194,7 +202,8 @@ def _panel(axis: "Axes", story: Story, name: str) -> None:
         axis.set_ylim(-0.03, max(0.1, 1.06 * float(values.max())))
     if name in ("loss", *EVALUATIONS) and name.endswith("loss") and story.floor is not None:
         axis.axhline(story.floor, color="#999999", lw=0.8, ls="-.")
-    axis.set_title(f"{caption(name)} ({unit(name)})", fontsize=8, loc="left")
+    trained_for = next(iter(story.traces.values())).objective
+    axis.set_title(f"{caption(name)} ({unit(name, trained_for)})", fontsize=8, loc="left")
     axis.tick_params(which="both", labelsize=7)
     axis.grid(alpha=0.2, lw=0.5)
 

@@ -21,7 +21,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from trainwreck.evaluation.constants import COMMON_SIGNALS
 from trainwreck.evaluation.dataset.dataset import SUMS, DataSet, load, write_manifest, write_runs
+from trainwreck.evaluation.dataset.joined import Joined, joined
 from trainwreck.evaluation.dataset.schema import document
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import locked, read_json, sha256, write_json, write_text
@@ -36,6 +38,7 @@ from trainwreck.evaluation.release.selection import plan_of, released_rows, scen
 from trainwreck.evaluation.replay.profiles import ALL_PROFILES
 from trainwreck.evaluation.replay.unlabelled import refuse_imported
 
+LOG_PROFILES = ("common", "minimal", "logged")  # which show nothing but the signals of `common`
 BESIDE = (SCORES, "report.html")  # what `leaderboard` and `report` leave in a data set
 TIMED = "update_us"  # the one column of the leaderboard that no two runs share
 
@@ -56,29 +59,39 @@ def release(
     folder: Path,
     out: Path,
     *,
+    parts: Sequence[Path] = (),
     private: bool = False,
     published: str | None = None,
     url: str | None = None,
-    profiles: Sequence[str] = ("full",),
+    profiles: Sequence[str] = (),
+    logs: bool = False,
     tick: Tick | None = None,
     workers: int = 1,
 ) -> DataSet:
     """Write the released form of a data set and open it.
 
-    private: only the private runs, with the calibration runs, instead of all but the private ones.
+    parts: further parts of its plan, released with it as one. private: only the private runs, with the calibration
+    runs, instead of all but the private ones.
     published: the day, YYYY-MM-DD; url: the data's page; both for the metadata, which leaves out what
-    is not known. profiles: of the baseline table, which is taken from the data set's leaderboard where
-    that is at hand. workers: processes to score in.
+    is not known. profiles: of the baseline table, `full` or of logs `common` where there are none; it is taken from the
+    data set's leaderboard where that is at hand. logs: only the signals of `common`, a small part of the bytes, for
+    detectors that read logs; `profiles` are of `LOG_PROFILES` then. workers: processes to score in.
 
-    InputError for a data set that is damaged, imported or has nothing to release, a day or page that is none,
-    and an `out` that holds something else than an earlier release.
+    InputError for a data set that is damaged, imported or has nothing to release, parts that do not fit, a day or page
+    that is none, profiles that show more than is released, and an `out` that holds something else than an earlier
+    release.
     """
-    _check_words(published, url, profiles)
-    dataset = load(folder)
-    refuse_imported(dataset, "released")
+    profiles = profiles or (LOG_PROFILES[0] if logs else "full",)
+    _check_words(published, url, profiles, logs)
+    opened = [load(part) for part in (folder, *parts)]
+    for part in opened:
+        refuse_imported(part, "released")
+        _check_signals(part, logs)
+    dataset = joined(opened)
     rows = released_rows(dataset, private=private)
-    _check_place(out, folder)
-    facts = Facts(rows, dataset.manifest, private, published, url)
+    for part in opened:
+        _check_place(out, part.path)
+    facts = Facts(rows, dataset.manifest, private, published, url, COMMON_SIGNALS if logs else ())
     lock, building = out.with_name(f".tmp-{out.name}.lock"), out.with_name(f".tmp-{out.name}")
     try:
         with locked(lock, out):
@@ -98,25 +111,31 @@ def _build(
     dataset: DataSet, facts: Facts, root: Path, profiles: Sequence[str], tick: Tick | None, workers: int
 ) -> None:
     """Everything, under `root`."""
+    parted = isinstance(dataset, Joined)
     rows = write_partitions(
-        dataset, facts.rows, root, lambda done: tick(done, len(facts.rows), "runs written") if tick else None
+        dataset,
+        facts.rows,
+        root,
+        lambda done: tick(done, len(facts.rows), "runs written") if tick else None,
+        facts.signals,
     )
     write_runs(root, rows)
     for split in facts.splits:
         write_runs(root, [row for row in rows if row["split"] == split], f"runs/{split}.parquet")
     names = scenario_names(rows)
-    pages = dataset.pages if (dataset.path / "catalogue.json").exists() else {}
+    pages = dataset.pages if parted or (dataset.path / "catalogue.json").exists() else {}
     write_json(root / "catalogue.json", {name: page for name, page in pages.items() if name in names})
     write_json(root / "plan.json", plan_of(rows, facts.plan))
-    whole = len(rows) == len(dataset)
+    whole = len(rows) == len(dataset) and not parted
     # A hash over runs that stay behind would let a guess at them be checked.
     dropped = ("files", "format", "schema_version", *(() if whole else ("plan_hash",)))
     known = {name: value for name, value in dataset.manifest.items() if name not in dropped}
     counts = {split: facts.count(split=split) for split in facts.splits}
     also = [f"runs/{split}.parquet" for split in facts.splits] + ["plan.json"]
-    write_manifest(root, known | {"release": {"splits": counts, "private": facts.private}}, also)
+    shown = {"signals": list(facts.signals)} if facts.signals else {}
+    write_manifest(root, known | {"release": {"splits": counts, "private": facts.private, **shown}}, also)
 
-    scores = _standing_scores(dataset, profiles) if whole else None
+    scores = _standing_scores(dataset, profiles) if whole and not facts.signals else None
     if scores is None:
         scores = scores_of(load(root), (), profiles, tick, workers)
     table = [{name: value for name, value in row.items() if name != TIMED} for row in scores["rows"]]
@@ -183,10 +202,18 @@ def _is_release(out: Path) -> bool:
     return isinstance(manifest, dict) and "release" in manifest
 
 
-def _check_words(published: str | None, url: str | None, profiles: Sequence[str]) -> None:
+def _check_signals(part: DataSet, logs: bool) -> None:
+    """InputError for a release of logs that is to be released with every signal."""
+    if part.manifest.get("release", {}).get("signals") and not logs:
+        raise InputError(f"{part.path}: has the signals of logs alone; allowed: with --logs")
+
+
+def _check_words(published: str | None, url: str | None, profiles: Sequence[str], logs: bool) -> None:
     for profile in profiles:
         if profile not in ALL_PROFILES:
             raise unknown("profile", profile, ALL_PROFILES)
+        if logs and profile not in LOG_PROFILES:
+            raise InputError(f"profile: {profile!r} is not allowed for logs; allowed: {', '.join(LOG_PROFILES)}")
     if published is not None:
         try:
             right = datetime.date.fromisoformat(published).isoformat() == published

@@ -21,13 +21,17 @@ TAGS = ("transformers", "training-dynamics", "instability", "anomaly-detection",
 
 @dataclass(frozen=True)
 class Facts:
-    """rows: the released runs. manifest: of the data set they come from. published, url: as the releaser gave them."""
+    """rows: the released runs. manifest: of the data set they come from. published, url: as the releaser gave them.
+
+    signals: those that are released; none where all are.
+    """
 
     rows: list[dict[str, Any]]
     manifest: dict[str, Any]
     private: bool = False
     published: str | None = None
     url: str | None = None
+    signals: tuple[str, ...] = ()
 
     @property
     def plan(self) -> str:
@@ -99,9 +103,14 @@ class Facts:
         return (
             f"Telemetry of {len(self.rows)} training runs of small transformers: {len(self.failing)} that fail, broken "
             f"on purpose in a documented way, with {beside} ({scenarios} scenario{'s' if scenarios != 1 else ''}). "
-            f"{self.steps:,} steps with every signal that a practitioner logs; cause and onset of each failure come "
-            "from the injection."
+            f"{self.steps:,} steps with {self._signals()}; cause and onset of each failure come from the injection."
         )
+
+    def _signals(self) -> str:
+        if not self.signals:
+            return "every signal that a practitioner logs"
+        *others, last = (name.replace("_", " ") for name in self.signals)
+        return f"{', '.join(others)} and {last} of each, which most logs have"
 
     def roles(self) -> str:
         """What each split is for."""

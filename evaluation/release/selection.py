@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from trainwreck.evaluation.dataset.dataset import DataSet, read_runs
+from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.schema import PUBLIC_SEEDS
 from trainwreck.evaluation.errors import InputError
 
@@ -21,7 +21,7 @@ def released_rows(dataset: DataSet, *, private: bool) -> list[dict[str, Any]]:
     the private ones and the calibration runs on seeds of their salt. InputError where nothing is left, or a twin
     stays behind.
     """
-    table = read_runs(dataset.path).to_pylist()
+    table = dataset.rows()
     if private and not any(row["split"] == PRIVATE for row in table):
         raise InputError(f"{dataset.path}: has no run of split {PRIVATE!r}, so there is no private release of it")
     secret = any(row["split"] == PRIVATE for row in table)

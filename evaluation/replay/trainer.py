@@ -1,6 +1,7 @@
 """The profile `trainer`: at every step the signals that the usual trainer of a run's objective logs.
 
 next_token, retrieval, modalities  Transformers' Trainer (5.23.0): loss, grad_norm, learning_rate, eval_loss
+transcription  its Seq2SeqTrainer, as for speech: the same
 decoding     Seq2SeqTrainer: the same, and its eval_loss is of true tokens, which is `forced_loss`
 preferences  TRL's DPOTrainer (1.16.0): these three of training; rewards/chosen, rewards/rejected and rewards/margins
              (beta times `chosen_logp`, `rejected_logp`, `margin`), rewards/accuracies; of an evaluation logps/chosen
@@ -8,8 +9,9 @@ preferences  TRL's DPOTrainer (1.16.0): these three of training; rewards/chosen,
              of losses it logs the sum: no `dpo_loss`
 policy       TRL's GRPOTrainer (1.16.0): these three of training; reward, kl, entropy, clip_ratio/region_mean,
              completions/mean_length, frac_reward_zero_std. PPOTrainer, which TRL had before, logs objective/scores,
-             objective/kl, policy/entropy_avg, policy/clipfrac_avg and lr (its documentation, `ppo_trainer.md`). The
-             true reward is not known to a trainer, on held-out prompts neither; the sampler is compared with vLLM alone
+             objective/kl, policy/entropy_avg, policy/clipfrac_avg, loss/value_avg and lr (its documentation,
+             `ppo_trainer.md`); of what its values explain it logs nothing. The true reward is not known to a trainer,
+             on held-out prompts neither; the sampler is compared with vLLM alone
 diffusion    the training examples of diffusers (`examples/text_to_image/train_text_to_image.py`): train_loss, lr
 
 `kl` is shown where its coefficient is 0, too: PPOTrainer logs it then, GRPOTrainer does not, and its absence would
@@ -33,7 +35,10 @@ LOGGED_BY_TRAINER: dict[str, tuple[str, ...]] = {
     "preferences": (
         *COMMON_SIGNALS, "margin", "chosen_logp", "rejected_logp", "preference_accuracy", "validation_rejected_loss",
     ),
-    "policy": (*TRAINED, "reward", "kl", "policy_entropy", "clip_share", "answer_length", "groups_without_variance"),
+    "policy": (
+        *TRAINED, "reward", "kl", "policy_entropy", "clip_share", "answer_length", "groups_without_variance",
+        "value_loss",
+    ),
     "diffusion": ("loss", "lr"),
 }  # fmt: skip
 """Objective to the signals that its trainer logs; any other's are `COMMON_SIGNALS`."""

@@ -5,7 +5,7 @@ from importlib import import_module
 from trainwreck.evaluation.errors import unknown
 from trainwreck.evaluation.progress import Tick
 from trainwreck.scenarios.bench import record as committed
-from trainwreck.scenarios.bench.table import Table
+from trainwreck.scenarios.bench.table import SPEED, Table
 from trainwreck.scenarios.training.environment import RESULTS
 
 # Module of this folder and function of each; only the one that is asked for is imported.
@@ -36,10 +36,10 @@ def measure(what: str, tick: Tick, *, record: bool = False) -> Table:
     module, function = MEASUREMENTS[what]
     table: Table = getattr(import_module(f"trainwreck.scenarios.bench.{module}"), function)(tick)
     if record:
-        table.record(RESULTS)
+        folder = table.record(RESULTS)
         if table.picture:
-            committed.save_picture(table, RESULTS / table.name / table.picture)
-        if table.name.startswith("bench/"):
+            committed.save_picture(table, folder / table.picture)
+        if table.name.startswith(SPEED):
             committed.write_index(RESULTS / "bench")
         if table.name.startswith("reproducers/"):
             import_module("trainwreck.scenarios.bench.claims.reproducers").write_index(RESULTS / "reproducers")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainwreck.evaluation.files import read_json, write_atomically, write_text
 from trainwreck.scenarios.bench.attention_cuda import CUDNN, FLASH, FLEX, MATERIALISED, OFF, ON
-from trainwreck.scenarios.bench.table import Goal, Table, markdown
+from trainwreck.scenarios.bench.table import ON_CUDA, SPEED, Goal, Table, markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,10 +20,10 @@ STYLES = {
     OFF: ("#999999", "x"),
     ON: ("#D55E00", "D"),
 }
-ON_CUDA = ("attention", "cuda")
 HEAD = """# Speed: what was asked for, and what is measured
 
-Every ratio was taken in one run beside its peer. Each page says how far it is from what the machine could do at
+Every ratio was taken in one run beside its peer, and holds for the processor or GPU that it was taken on: there is a
+record for each, and none replaces another's. Each page says how far it is from what the machine could do at
 best, and why, with the measurement that shows it."""
 
 
@@ -100,39 +100,43 @@ def _panel(axis: Any, rows: list[dict[str, Any]]) -> None:
 
 
 def write_index(folder: Path) -> None:
-    """Write README.md over the records in the folder's folders."""
-    found = {path.parent.name: path.parent for path in sorted(folder.glob("*/result.json"))}
-    write_text(folder / "README.md", page({name: read(path) for name, path in found.items()}))
+    """Write README.md over the records in the folder, of which there is one by measurement and device."""
+    write_text(folder / "README.md", page(records(folder)))
 
 
-def read(folder: Path) -> dict[str, Any]:
-    """What a record says, and where it was taken."""
-    record: dict[str, Any] = read_json(folder / "result.json")
-    return record | {"environment": read_json(folder / "environment.json")}
+def records(folder: Path) -> dict[str, dict[str, Any]]:
+    """What each record says and where it was taken, by its path from the folder: measurement/device."""
+    paths = sorted(path.parent for path in folder.glob("*/*/result.json"))
+    return {
+        str(path.relative_to(folder).as_posix()): read_json(path / "result.json")
+        | {"environment": read_json(path / "environment.json")}
+        for path in paths
+    }
 
 
-def page(records: dict[str, dict[str, Any]]) -> str:
-    """records: of `read`, by the name of the measurement."""
+def page(found: dict[str, dict[str, Any]]) -> str:
+    """found: of `records`."""
     rows = []
-    for name, record in records.items():
+    for place, record in found.items():
+        name, _, device = place.partition("/")
         for goal in (Goal(**facts) for facts in record.get("goals", ())):
-            rows.append(
-                (f"[{name}]({name}/README.md)", goal.what, goal.bound, f"{goal.measured:.2f} x", _word(goal.met))
-            )
+            page = f"[{name}]({place}/README.md)"
+            rows.append((page, device, goal.what, goal.bound, f"{goal.measured:.2f} x", _word(goal.met)))
     parts = [HEAD]
     if rows:
-        parts.append(markdown(("page", "what", "asked for", "measured", "met"), rows))
-    parts += ["## All pages", "\n".join(_line(name, record) for name, record in records.items())]
-    missing = [f"`{name}`" for name in ON_CUDA if name not in records]
+        parts.append(markdown(("page", "device", "what", "asked for", "measured", "met"), rows))
+    parts += ["## All pages", "\n".join(_line(place, record) for place, record in found.items())]
+    known = {SPEED + place.partition("/")[0] for place in found}
+    missing = [f"`{name.removeprefix(SPEED)}`" for name in ON_CUDA if name not in known]
     if missing:
         parts.append(f"Not measured yet, since they need a CUDA device (`make gpu`): {', '.join(missing)}.")
     return "\n\n".join(parts) + "\n"
 
 
-def _line(name: str, record: dict[str, Any]) -> str:
-    where = record["environment"]
-    device = ", ".join(where["gpus"]) if name in ON_CUDA else where["processor"]
-    return f"- [{name}]({name}/README.md): {record['title']} ({device})."
+def _line(place: str, record: dict[str, Any]) -> str:
+    name, where = place.partition("/")[0], record["environment"]
+    device = ", ".join(where["gpus"]) if SPEED + name in ON_CUDA else where["processor"]
+    return f"- [{name}]({place}/README.md): {record['title']} ({device})."
 
 
 def _word(met: bool) -> str:

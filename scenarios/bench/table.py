@@ -5,9 +5,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from trainwreck.evaluation.files import write_json, write_text
 from trainwreck.evaluation.short_forms import AsText, few
-from trainwreck.scenarios.training.environment import environment
+from trainwreck.scenarios.training.environment import environment, processor_kind, slug
+
+SPEED = "bench/"  # how the names of measurements of speed begin
+ON_CUDA = (f"{SPEED}attention", f"{SPEED}cuda")
 
 
 @dataclass(frozen=True)
@@ -109,15 +114,21 @@ class Table(AsText):
             facts["limit"] = {"text": self.limit.text, "rows": _by_column(self.limit.columns, self.limit.rows)}
         return facts
 
-    def record(self, results: Path) -> None:
-        """Write README, numbers and environment to a folder of the table's name."""
+    def record(self, results: Path) -> Path:
+        """Write README, numbers and environment to a folder of the table's name, and return it.
+
+        A measurement of speed has one by device, so that no record replaces another's.
+        """
         folder = results / self.name
+        if self.name.startswith(SPEED):
+            folder /= slug(torch.cuda.get_device_name()) if self.name in ON_CUDA else processor_kind()
         text = self.text() + "\n"
         if self.picture:
             text += f"\n![{self.title}]({self.picture})\n"
         write_text(folder / "README.md", text)
         write_json(folder / "result.json", self.to_dict())
         write_json(folder / "environment.json", environment())
+        return folder
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

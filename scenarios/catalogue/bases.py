@@ -62,6 +62,14 @@ def chain_epochs(setup: Setup) -> Setup:
     return replaced(chain(setup), data__pool=400, evaluation__rows=16, evaluation__fresh=True)
 
 
+def chain_rare_words(setup: Setup) -> Setup:
+    """Two narrow layers on the chain dialect, whose rows begin with twelve pairs of a rare word and a token.
+
+    The words are of a table of 1,024, and not scored; held-out rows have none. There is no weight decay.
+    """
+    return replaced(chain(setup), data__rare_words=12, model__vocab_size=1024, optimizer__weight_decay=0.0)
+
+
 def chain_grown(setup: Setup) -> Setup:
     """Two narrow layers on the chain dialect, whose token table is doubled in mid-run.
 
@@ -519,6 +527,15 @@ def policy(setup: Setup) -> Setup:
     )
 
 
+def policy_critic(setup: Setup) -> Setup:
+    """Two narrow layers that learn text, and then, by rewards and a critic, to answer better than the text does.
+
+    A value head on the same layers says what an answer will be worth, and rewards have a constant of each topic for it
+    to learn. The rest is as in the base without one.
+    """
+    return replaced(policy(setup), model__value_head=True, policy__offset=2.0)
+
+
 def denoiser(setup: Setup) -> Setup:
     """A narrow layer, trained by Muon, that predicts the masked tokens of a Markov chain from the others.
 
@@ -564,6 +581,24 @@ def speech(setup: Setup) -> Setup:
     return replaced(chain(setup), data__dialect=Dialect.SPEECH, model__positions=Positions.DOCUMENT, data__rows=16)
 
 
+def transcripts(setup: Setup) -> Setup:
+    """Two narrow layers that write down what an encoder of one layer hears, at a low rate without weight decay.
+
+    Positions are learned.
+    """
+    return replaced(
+        chain(setup),
+        data__dialect=Dialect.SPEECH,
+        data__rows=16,
+        steps=500,
+        optimizer__lr=3e-3,
+        optimizer__weight_decay=0.0,
+        model__positions=Positions.DOCUMENT,
+        model__encoder_layers=1,
+        objective=ObjectiveKind.TRANSCRIPTION,
+    )
+
+
 def captions(setup: Setup) -> Setup:
     """Two narrow layers on pictures with captions. Positions are learned."""
     return replaced(
@@ -580,6 +615,15 @@ def require_objective(setup: Setup, kind: ObjectiveKind) -> None:
     """InputError where a run has another objective, so that a fault of this one has nothing to be in."""
     if setup.objective is not kind:
         raise InputError(f"objective: {setup.objective.value!r} is not allowed for this fault; allowed: {kind.value!r}")
+
+
+def require_rotary(setup: Setup) -> None:
+    """InputError where positions are learned, so that a fault of the rotation has nothing to be in."""
+    positions = setup.model.positions
+    if positions is not Positions.ROTARY:
+        raise InputError(
+            f"model.positions: {positions.value!r} is not allowed for this fault; allowed: {Positions.ROTARY.value!r}"
+        )
 
 
 def facts(setup: Setup) -> Setup:

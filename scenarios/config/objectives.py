@@ -19,6 +19,7 @@ class ObjectiveKind(Enum):
     DIFFUSION = "diffusion"  # tokens that are masked, as many as a timestep says
     RETRIEVAL = "retrieval"  # answers to questions, after passages that the model finds by itself
     MODALITIES = "modalities"  # pictures and their captions, with a weight on pictures
+    TRANSCRIPTION = "transcription"  # what is said in acoustic frames, by an encoder and a decoder
     POLICY = "policy"  # the reward of answers that the model draws by itself
 
 
@@ -82,8 +83,22 @@ class ModalitiesConfig:
 
 
 @dataclass(kw_only=True)
+class TranscriptionConfig:
+    """Transcripts of acoustic frames, which an encoder reads and a decoder attends to (Vaswani et al. 2017).
+
+    noise: standard deviation of what is added to each feature of a frame.
+    """
+
+    noise: float = 0.3
+
+
+@dataclass(kw_only=True)
 class PolicyConfig:
     """Answers that the model draws by itself, by their rewards: group-relative policy optimisation (Shao et al. 2024).
+
+    With `model.value_head` advantages are not those of groups, but generalised advantage estimates (Schulman et al.
+    2016), of which value_weight, gae_lambda and value_clip are settings: the coefficient of the value loss, the decay
+    of later errors, and how far a value counts from the one when answers were drawn. The discount is 1.
 
     kl: coefficient of the divergence from the reference. clip, clip_high: how far under and over 1 the ratio of
     probabilities counts (Schulman et al. 2017; Yu et al. 2025). entropy: coefficient of an entropy bonus. updates:
@@ -112,6 +127,9 @@ class PolicyConfig:
     length_bias: float = 0.0
     offset: float = field(default=0.0, metadata=LATER)
     one_draw: bool = field(default=False, metadata=LATER)
+    value_weight: float = field(default=0.1, metadata=LATER)
+    gae_lambda: float = field(default=0.95, metadata=LATER)
+    value_clip: float = field(default=0.2, metadata=LATER)
     begun: bool = False
 
 
@@ -122,8 +140,10 @@ SECTIONS = {
     ObjectiveKind.DIFFUSION: "diffusion",
     ObjectiveKind.RETRIEVAL: "retrieval",
     ObjectiveKind.MODALITIES: "modalities",
+    ObjectiveKind.TRANSCRIPTION: "transcription",
     ObjectiveKind.POLICY: "policy",
 }
+CRITICS = ("value_weight", "gae_lambda", "value_clip")  # settings of a policy that are of its value head
 PAIRS = "pairs"  # the dialect that has them
 TASKS = "tasks"  # the dialect that has prompts whose answers are rewarded
 # What a run has to be to decode, by setting: the cache knows no other.
@@ -194,6 +214,30 @@ ILLUSTRATES: dict[str, tuple[Any, ...]] = {
     "growth.rows": (0,),
     "adapters.rank": (0,),
 }
+# What a run has to be to transcribe: the first positions of its rows are frames, and an encoder has them.
+TRANSCRIBES: dict[str, tuple[Any, ...]] = {
+    "model.causal": (True,),
+    "model.positions": ("document",),
+    "model.placement": ("pre",),
+    "model.norm": ("layer", "rms"),
+    "model.attention": ("reference",),
+    "model.experts": (0,),
+    "model.recompute": ("none",),
+    "data.source": ("language",),
+    "data.dialect": ("speech",),
+    "data.padded": (False,),
+    "data.one_token_every": (0,),
+    "data.padding_every": (0,),
+    "data.short_every": (0,),
+    "precision.format": ("fp32",),
+    "dropout": (0.0,),
+    "evaluation.dropout": (False,),
+    "z_loss": (0.0,),
+    "reduction": ("mean",),
+    "distributed.ranks": (1,),
+    "growth.rows": (0,),
+    "adapters.rank": (0,),
+}
 # What a run has to be to draw answers as it trains: through a cache, each to a row's first tokens.
 REWARDED: dict[str, tuple[Any, ...]] = {
     **PREFERS,
@@ -208,6 +252,7 @@ ALLOWED = {
     ObjectiveKind.DIFFUSION: DENOISES,
     ObjectiveKind.RETRIEVAL: RETRIEVES,
     ObjectiveKind.MODALITIES: ILLUSTRATES,
+    ObjectiveKind.TRANSCRIPTION: TRANSCRIBES,
     ObjectiveKind.POLICY: REWARDED,
 }
 PAIRED = ("data.rows", "evaluation.rows")  # which pairs need an even number of
@@ -233,12 +278,30 @@ def check_objective(setup: Any) -> None:
         if value not in allowed:
             words = ", ".join(map(repr, allowed))
             raise InputError(f"{path}: {value!r} is not allowed with objective={kind.value}; allowed: {words}")
+    if (setup.model.encoder_layers > 0) != (kind is ObjectiveKind.TRANSCRIPTION):
+        transcribes = kind is ObjectiveKind.TRANSCRIPTION
+        raise InputError(
+            f"model.encoder_layers: {setup.model.encoder_layers} is not allowed with objective={kind.value}; "
+            f"allowed: {'1 or more' if transcribes else '0, or objective=transcription'}"
+        )
     paired = kind is ObjectiveKind.PREFERENCES
     for path in PAIRED if paired else ():
         if attrgetter(path)(setup) % 2:
             value = attrgetter(path)(setup)
             raise InputError(f"{path}: {value} is not allowed with objective={kind.value}; allowed: even numbers")
     grouped = kind is ObjectiveKind.POLICY
+    if setup.model.value_head and not grouped:
+        raise InputError(
+            f"model.value_head: True is not allowed with objective={kind.value}; "
+            f"allowed: with objective={ObjectiveKind.POLICY.value}"
+        )
+    for name in CRITICS if grouped and not setup.model.value_head else ():
+        value, usual = getattr(setup.policy, name), getattr(PolicyConfig(), name)
+        if value != usual:
+            raise InputError(
+                f"policy.{name}: {value!r} is not allowed without model.value_head; "
+                f"allowed: {usual!r}, or model.value_head=True"
+            )
     if grouped and setup.data.rows % setup.policy.group:
         raise InputError(
             f"data.rows: {setup.data.rows} is not allowed with objective={kind.value}; "

@@ -22,6 +22,7 @@ from trainwreck.scenarios.config.objectives import (
     PolicyConfig,
     PreferencesConfig,
     RetrievalConfig,
+    TranscriptionConfig,
     check_objective,
 )
 
@@ -85,6 +86,8 @@ class DataConfig:
     padded: a row has one document and then padding, in place of packed documents.
     short_every: of so many rows of a training batch the last has two tokens, one of them to be predicted, and then
     padding; 0 for none.
+    rare_words: so many of a training row's first tokens, every second one, are rare words: of ids that the source does
+    not use, and not scored.
     one_token_every, padding_every: of so many training batches one, drawn, repeats a single token, or has a row
     that ends in padding; 0 for none.
     """
@@ -100,6 +103,7 @@ class DataConfig:
     one_token_every: int = field(default=0, metadata=LATER)
     padding_every: int = field(default=0, metadata=LATER)
     short_every: int = field(default=0, metadata=LATER)
+    rare_words: int = field(default=0, metadata=LATER)
 
 
 @dataclass(kw_only=True)
@@ -234,6 +238,7 @@ class Setup:
     diffusion: DiffusionConfig = field(default_factory=DiffusionConfig, metadata=LATER)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig, metadata=LATER)
     modalities: ModalitiesConfig = field(default_factory=ModalitiesConfig, metadata=LATER)
+    transcription: TranscriptionConfig = field(default_factory=TranscriptionConfig, metadata=LATER)
     policy: PolicyConfig = field(default_factory=PolicyConfig, metadata=LATER)
     steps: int = 400
     dropout: float = 0.0
@@ -248,6 +253,22 @@ class Setup:
 UNDER_ONE = 0.999999  # Adam divides by 1 - beta
 # What a CPU's cache line holds: other shapes are summed in an order that depends on the bundle.
 ALIGNED, MULTIPLE = ("model.width", "model.context", "model.vocab_size"), 16
+
+# What a run has to be to have rare words, by setting: they are drawn in each step, and nothing else has their ids.
+WITH_RARE_WORDS: dict[str, tuple[Any, ...]] = {
+    "objective": (ObjectiveKind.NEXT_TOKEN,),
+    "data.source": (SourceKind.LANGUAGE,),
+    "data.dialect": (
+        Dialect.FULL, Dialect.CHAIN, Dialect.RECALL, Dialect.ECHO, Dialect.FAR_ECHO, Dialect.WALK, Dialect.RULES,
+    ),
+    "data.pool": (0,),
+    "data.padded": (False,),
+    "data.one_token_every": (0,),
+    "data.padding_every": (0,),
+    "growth.rows": (0,),
+    "adapters.rank": (0,),
+}  # fmt: skip
+LARGEST = 60  # ids of a dialect
 
 KEPT = ("precision.weights", "precision.second_moments")  # without the scales that float8 needs
 
@@ -274,6 +295,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "data.one_token_every": (0, 10**6, True),
     "data.padding_every": (0, 10**6, True),
     "data.short_every": (0, 10**5, True),
+    "data.rare_words": (0, 2**15, True),
     "distributed.ranks": (1, 64, True),
     "adapters.rank": (0, 2**16, True),
     "adapters.language_seed": (0, 2**62, True),
@@ -285,6 +307,7 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "diffusion.emphasis": (0, 100, True),
     "retrieval.refresh": (0, 10**6, True),
     "modalities.picture_weight": (0, 1e6, True),
+    "transcription.noise": (0, 1e3, True),
     "policy.kl": (0, 1e3, True),
     "policy.clip": (0, 1, True),
     "policy.clip_high": (0, 1e3, True),
@@ -296,6 +319,9 @@ RANGES: dict[str, tuple[float, float, bool]] = {
     "policy.comparisons": (1, 10**6, True),
     "policy.length_bias": (-1e3, 1e3, True),
     "policy.offset": (0, 1e3, True),
+    "policy.value_weight": (0, 1e6, True),
+    "policy.gae_lambda": (0, 1, True),
+    "policy.value_clip": (0, 1e6, False),
     "optimizer.lr": (0, 1e4, True),
     "optimizer.beta1": (0, UNDER_ONE, True),
     "optimizer.beta2": (0, UNDER_ONE, True),
@@ -352,9 +378,25 @@ def check(setup: Setup) -> None:
     if setup.data.short_every and setup.data.dialect is Dialect.CHAT:
         every = setup.data.short_every  # a row's first tokens are a prompt's, which is not scored
         raise InputError(f"data.short_every: {every} is not allowed with data.dialect=chat; allowed: 0")
+    if setup.data.rare_words:
+        _check_rare_words(setup)
     if setup.data.rows % setup.distributed.ranks:
         ranks = f"distributed.ranks, {setup.distributed.ranks}"
         raise InputError(f"data.rows: {setup.data.rows} is not allowed; allowed: multiples of {ranks}")
+
+
+def _check_rare_words(setup: Setup) -> None:
+    words, table = setup.data.rare_words, setup.model.vocab_size
+    for path, possible in WITH_RARE_WORDS.items():
+        if get(setup, path) not in possible:
+            other = as_dict(get(setup, path))
+            raise InputError(f"data.rare_words: {words} is not allowed with {path}={other}; allowed: 0")
+    if table <= LARGEST:
+        tables = f"model.vocab_size={table}; allowed: 0, or a table over {LARGEST}"
+        raise InputError(f"data.rare_words: {words} is not allowed with {tables}")
+    if 2 * words > setup.model.context:
+        most = f"0 to half of model.context, {setup.model.context // 2}"
+        raise InputError(f"data.rare_words: {words} is not allowed; allowed: {most}")
 
 
 def get(setup: Setup, path: str) -> Any:

@@ -162,6 +162,8 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
         block = _prompts(key, seed, steps, data.rows, context, setup.policy.group)
     else:
         block = (_pairs if setup.preferences.begun else _block)(key, seed, steps, data.rows, context)
+    if data.rare_words:
+        block = with_rare_words(block, setup, seed, steps)
     if data.padded:
         block = one_document(block, source(key).vocabulary)
     block = cut(block, data.longest) if data.longest else block
@@ -169,6 +171,18 @@ def training_block(setup: Setup, seed: int, steps: range) -> Batch:
     if data.one_token_every or data.padding_every:
         block = _some_odd(block, setup, seed, steps)
     return noised(block, setup, seed, steps) if setup.objective is ObjectiveKind.DIFFUSION else block
+
+
+def with_rare_words(block: Batch, setup: Setup, seed: int, steps: range) -> Batch:
+    """A block of steps [S, B, T] whose rows begin with pairs of a rare word, which is not scored, and a token."""
+    rows, count = block.inputs.shape[1], setup.data.rare_words
+    ids = source(source_key(setup.data)).vocabulary, setup.model.vocab_size
+    words = [generator(seed, "data/rare_words", step).integers(*ids, (rows, count)) for step in steps]
+    inputs, targets, weights = np.array(block.inputs), np.array(block.targets), np.array(block.weights)
+    inputs[..., : 2 * count : 2] = np.stack(words)
+    targets[..., :-1] = inputs[..., 1:]
+    weights[..., 1 : 2 * count - 1 : 2] = 0.0
+    return replace(block, inputs=inputs, targets=targets, weights=weights)
 
 
 def _some_odd(block: Batch, setup: Setup, seed: int, steps: range) -> Batch:

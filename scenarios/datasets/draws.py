@@ -15,7 +15,7 @@ from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.spec.run_spec import family_of
 from trainwreck.scenarios.spec.scenario import Scenario, Severity
 
-PLANS = 2  # version of the plans; a scenario that came later is in them when they are regenerated
+PLANS = 3  # version of the plans; a scenario that came later is in them when they are regenerated
 SPLIT_VERSION = 1
 HELD_OUT = 5  # one cause in so many is in no training run, and one severity of every so many others
 PAIRS = 24

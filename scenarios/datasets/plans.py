@@ -1,6 +1,7 @@
 """Plans by name, as a sweep, or from a file."""
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
@@ -40,13 +41,14 @@ def resolve(
     runs: int | None = None,
     mix: str | None = None,
     products: str = PRODUCTS[0],
+    part: str | None = None,
 ) -> tuple[str, list[RunSpec]]:
     """Name and runs of a plan: a named one, a plan.json, or a sweep such as `scenario=high_lr seed=range(8)`.
 
     A sweep's keys are scenario, seed, severity, size, and settings of the runs. salt: of the private plan. text: of a
     sweep, a file whose bytes its runs are trained on. runs, mix: of the plan `wild`, how many runs, and the shares of
     how its failures end (see `wild.outcomes`), as "0.4,0.3,0.3" or "even". products: "bf16" for those of the runs that
-    have float32 (`with_products`).
+    have float32 (`with_products`). part: as of `part_of`.
     """
     if products not in PRODUCTS:
         raise unknown("products", products, PRODUCTS)
@@ -77,7 +79,24 @@ def resolve(
             spec.check_steps()
             if spec.file:  # of a plan.json too, which nothing has checked so far
                 spec.check_code()
-    return name, specs
+    return name, specs if part is None else part_of(specs, part)
+
+
+def part_of(specs: list[RunSpec], part: str) -> list[RunSpec]:
+    """The runs of some of the healthy setups, in their order, "2/8" for those of the second eighth.
+
+    All runs of a setup are in one part: labels and tolerances rest on its healthy ones.
+    """
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", part)
+    bases = list(dict.fromkeys(spec.base for spec in specs))
+    number, parts = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= number <= parts <= len(bases):
+        raise InputError(
+            f"part: {part!r} is not allowed; allowed: K/N with K of 1 to N, and N at most {len(bases)}, the setups of "
+            "the plan"
+        )
+    own = set(bases[(number - 1) * len(bases) // parts : number * len(bases) // parts])
+    return [spec for spec in specs if spec.base in own]
 
 
 def with_products(specs: Sequence[RunSpec], products: str) -> list[RunSpec]:

@@ -27,6 +27,7 @@ from trainwreck.scenarios.training import telemetry
 from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.evaluation import held_out_logits
 from trainwreck.scenarios.training.loop import fresh_state, train
+from trainwreck.scenarios.training.objectives import transcription
 from trainwreck.scenarios.training.step import train_step
 
 IGNORED = -100
@@ -80,7 +81,10 @@ class Run(nn.Module):
         bundle.leaves = {"flat": torch.cat([w.flatten(1) for w in named.values()], 1)} if parametrized else named
         rows = input_ids[None], input_ids[None], torch.ones_like(input_ids[None], dtype=torch.float32), documents[None]
         bundle.held_out = rows
-        logits = torch.cat([part for part, _ in held_out_logits(bundle, self.at)], 1)
+        if bundle.program.objective is ObjectiveKind.TRANSCRIPTION:
+            logits = transcription.logits_of_rows(bundle, self.at, rows)
+        else:
+            logits = torch.cat([part for part, _ in held_out_logits(bundle, self.at)], 1)
         return logits[0].view(*input_ids.shape, -1)
 
     @torch.no_grad()
@@ -153,8 +157,8 @@ def _view(job: Job, state: State, step: int) -> Preflight:
     fp32, mixed = _precisions(job, state, step)
     end = end_token(setup.data)
     fills = setup.objective is ObjectiveKind.DIFFUSION
-    # Padding's id, and the mask's, is a token's like any other.
-    pads = setup.data.padded or setup.data.padding_every or end is not None or fills
+    # Padding's id, the mask's and a rare word's is a token's like any other.
+    pads = setup.data.padded or setup.data.padding_every or setup.data.rare_words or end is not None or fills
     run = Run(job, state, step)
     grown = setup.growth.rows == setup.model.vocab_size
     return Preflight(
@@ -189,6 +193,8 @@ def _frozen(job: Job, step: int) -> tuple[str, ...]:
 def _precisions(job: Job, state: State, step: int) -> tuple[Run | None, Any]:
     """The run in full precision, None where it is; and in low precision: its own, or bfloat16."""
     setup = job.segment(step).setup
+    if setup.objective is ObjectiveKind.TRANSCRIPTION:  # full precision alone, so autocast from outside
+        return None, torch.bfloat16
 
     def with_(*settings: Setting) -> Run:
         changes = (*job.changes, *(At(step, setting) for setting in settings))

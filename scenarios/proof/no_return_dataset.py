@@ -37,8 +37,8 @@ from trainwreck.scenarios.training.environment import prepare
 # that it is worth twenty cores.
 LOT = {"cpu": 300.0, "cuda": 6000.0}
 
-# Told (runs done, runs in all).
-Progress = Callable[[int, int], None]
+# Told (runs done, runs in all, seconds left by what the searches cost, None where that is not known yet).
+Progress = Callable[[int, int, float | None], None]
 
 
 def measure(
@@ -87,7 +87,7 @@ def _search_all(
     backend = recorded(dataset.manifest)
     pieces, engine = _pieces(dataset, specs, workers, backend)
     if progress:
-        progress(done, total)
+        progress(done, total, None)
     if not pieces:
         return
     found = in_workers(
@@ -102,7 +102,7 @@ def _search_all(
         for result in found:
             done += result.value
             if progress:
-                progress(done, total)
+                progress(done, total, result.left)
 
 
 def _pieces(

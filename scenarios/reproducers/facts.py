@@ -3,13 +3,14 @@
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from trainwreck.evaluation.dataset.schema import EVALUATIONS
+from trainwreck.evaluation.dataset.schema import ALIGNED, EVALUATIONS
 from trainwreck.models.config import Activation
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Dialect
 from trainwreck.scenarios.data.batches import PADDING, SHORT, SPECS
 from trainwreck.scenarios.data.captions import PLACES
 from trainwreck.scenarios.data.chat import Chat
+from trainwreck.scenarios.data.frames import COARTICULATION
 from trainwreck.scenarios.data.language import LanguageSpec
 from trainwreck.scenarios.data.masking import SAMPLING_STEPS
 from trainwreck.scenarios.reproducers import signals as lines
@@ -61,6 +62,8 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
     tied, recompute = some("tied", False), some("recompute", "none")
     if tied and some("format", "fp32"):
         raise NotPlainError("reproducer: a tied head in float16 is not in the plain program")
+    if {"fp16", "bf16"} <= set(values["format"]):
+        raise NotPlainError("reproducer: float16 and bfloat16 in one run is not in the plain program")
     if recompute and (not dropout or varied & {"branch_gain", "shortcut_gain"}):
         raise NotPlainError("reproducer: recomputation without dropout or with gains is not in the plain program")
     if "gradient_rows" in varied and (scaled or any(some(k, v) for k, v in OF_ALL_ROWS.items())):
@@ -81,6 +84,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "decoding": decoding,
         "pairs": program.base.objective is ObjectiveKind.PREFERENCES,
         "repeated": "updates" in varied,
+        "critic": _critic(program, signals, {"updates", "mixed"} & varied),
         "bonus": some("entropy_bonus", 0.0),
         "one_draw": "one_draw" in varied,
         "mixed": "mixed" in varied,
@@ -94,6 +98,8 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "retrieval": program.base.objective is ObjectiveKind.RETRIEVAL,
         "places": repr(PLACES.tolist()),
         "modalities": program.base.objective is ObjectiveKind.MODALITIES,
+        "transcription": _transcription(program, signals),
+        "coarticulation": COARTICULATION,
         "keeps_cache": "flush" in varied,
         "cache_slots": "cache_slots" in varied,
         "cache_places": "cache_places" in varied,
@@ -108,6 +114,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "cut_short": some("longest", 0),
         "some_short": some("short_every", 0),
         "short": SHORT,
+        "rare_words": some("rare_words", 0),
         "one_token": one_token,
         "end_padded": end_padded,
         "padding": PADDING,
@@ -115,7 +122,7 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "residual_std": some("residual_std", 0.0),
         "feeds": "training_batch" in known
         or bool(pooled)
-        or any((padded, some("longest", 0), some("short_every", 0), one_token, end_padded)),
+        or any((padded, some("longest", 0), some("short_every", 0), some("rare_words", 0), one_token, end_padded)),
         "evaluates": evaluates,
         "held_out": "validation(c)" if evaluates else "held_out",
         "fresh": some("fresh_rows", False),
@@ -125,7 +132,8 @@ def gathered(program: "Program", places: dict[str, str]) -> dict[str, Any]:
         "learned": some("positions", "rotary"),
         "qk_norm": some("qk_norm", False),
         "placement": values["placement"],
-        "half": how_often("format", "fp16"),
+        "half": how_often("format", "fp16") or how_often("format", "bf16"),
+        "narrow": "bfloat16" if "bf16" in values["format"] else "half",
         "float8": values["format"] == ["fp8"],
         "amax_stops": "amax_updates" in varied,
         "experts": experts,
@@ -231,6 +239,26 @@ def _experts(program: "Program", losses: set[str], more: bool) -> bool:
     plain = model.experts_per_token == 1 and model.activation is Activation.GELU and not model.init.mlp_bias
     if not plain or losses or more or any(t["router_z_loss"] or t["gradient_rows"] is not None for t in told):
         raise NotPlainError("reproducer: several experts a token, or another loss, are not in the plain program")
+    return True
+
+
+def _critic(program: "Program", signals: set[str], others: set[str]) -> bool:
+    """Whether there is a value head. others: settings that are told and do not go with it in the plain program."""
+    if not program.base.model.value_head:
+        return False
+    if others or "explained_variance" in signals:
+        raise NotPlainError("reproducer: old values of a critic, and what they explain, are not in the plain program")
+    return True
+
+
+def _transcription(program: "Program", signals: set[str]) -> bool:
+    """Whether frames are transcribed. Of its signals the program has one."""
+    if program.base.objective is not ObjectiveKind.TRANSCRIPTION:
+        return False
+    missing = signals & (lines.SEEN | {*ALIGNED} - {"alignment_mass"})
+    if missing or program.base.model.qk_norm or program.base.model.activation is not Activation.GELU:
+        what = min(missing, default="another activation or qk-norm")
+        raise NotPlainError(f"reproducer: {what} with an encoder is not in the plain program")
     return True
 
 

@@ -145,7 +145,11 @@ def head(program: "Program", body: str, facts: dict[str, Any]) -> str:
         text += f"PREFERRED = {literal(PREFERRED)}\n"
         return text + f"EVALUATED = {literal(('validation_loss', *PAIRED))}\n"
     if facts["rewarded"]:
-        optional = {"clip_share": facts["repeated"], "groups_without_variance": facts["evenness"]}
+        optional = {
+            "clip_share": facts["repeated"],
+            "value_loss": facts["critic"],
+            "groups_without_variance": facts["evenness"],
+        }
         known = [*REWARDED[:4], *(name for name, there in optional.items() if there)]
         return text + _sizes_of_tasks() + f"REWARDED = {literal(tuple(known))}\n"
     if facts["diffusion"]:

@@ -15,6 +15,7 @@ PARTS = {
     "diffuse": "diffusion",
     "retrieve": "retrieval",
     "weigh": "modalities",
+    "transcribe": "transcription",
     "ranks": "ranks",
 }  # template, and who has it
 LONGEST = 249  # lines of a file

@@ -38,6 +38,7 @@ LONGER = {
     "growth.share": "share_anew",
     "adapters.rank": "adapter_rank",
     "adapters.language_seed": "adapted_language",
+    "transcription.noise": "frame_noise",
     "policy.clip": "clip_low",
     "policy.entropy": "entropy_bonus",
     "policy.begun": "rewarded",
@@ -47,7 +48,7 @@ GIVEN = {
     "source": "language", "bias": True, "residual_gain": 1.0, "text": "",
 }  # fmt: skip
 POSSIBLE = {
-    "norm": ("layer", "batch"), "activation": ("gelu", "relu"), "format": ("fp32", "fp16", "fp8"),
+    "norm": ("layer", "batch"), "activation": ("gelu", "relu"), "format": ("fp32", "fp16", "bf16", "fp8"),
     "attention": ("reference", "fp16_scores", "softmax_unshifted"), "decay": ("cosine", "constant"),
 }  # fmt: skip
 

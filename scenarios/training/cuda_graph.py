@@ -66,7 +66,8 @@ class CudaGraph:
 def capturable(bundle: Bundle) -> bool:
     """Whether every number of a bundle's step comes from the device."""
     drawn = bundle.program.dropout or bundle.program.scheduled_sampling or bundle.tables.noise_N is not None
-    drawn = drawn or bundle.program.objective is ObjectiveKind.RETRIEVAL  # the store is the host's
+    # The store and the noise of frames are the host's.
+    drawn = drawn or bundle.program.objective in (ObjectiveKind.RETRIEVAL, ObjectiveKind.TRANSCRIPTION)
     drawn = drawn or bundle.program.rewarded > 0
     return not drawn and bundle.group is None and bundle.setup.model.recompute is Recompute.NONE
 
@@ -80,8 +81,8 @@ class CapturedStep:
     def __init__(self, bundle: Bundle, make: Callable[[], Graph] | None = None) -> None:
         if not capturable(bundle):
             raise ValueError(
-                "graphs: dropout, noise, own tokens, rewards, retrieval, recomputation and several ranks are not "
-                "allowed; allowed: none of them"
+                "graphs: dropout, noise, own tokens, rewards, retrieval, frames, recomputation and several ranks are "
+                "not allowed; allowed: none of them"
             )
         self.bundle, self.graph, self.warm = bundle, (make or CudaGraph)(), 0
         self.inputs: Inputs | None = None

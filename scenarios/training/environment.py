@@ -3,6 +3,7 @@
 import ctypes
 import os
 import platform
+import re
 import subprocess
 import sys
 from functools import cache
@@ -37,6 +38,8 @@ def _keep_freed_memory() -> None:
 
 
 RESULTS = Path("results")  # of the current directory: where proofs and measurements are recorded
+# Of the processor itself, whatever it is limited to; where the system lists none, what PyTorch says is taken.
+INSTRUCTIONS = {"amx_tile": "AMX", "avx512f": "AVX512", "avx2": "AVX2"}
 PACKAGES = ("torch", "numpy", "pyarrow", "pandas", "safetensors", "hydra-core")
 
 
@@ -76,6 +79,19 @@ def processor_flags() -> set[str]:
     except OSError:
         return set()
     return set(next((line.partition(":")[2] for line in lines if line.startswith("flags")), "").split())
+
+
+def processor_kind() -> str:
+    """Processor and widest instructions, as a folder may be named: `intel-xeon-amx`."""
+    flags = processor_flags()
+    widest = next((name for flag, name in INSTRUCTIONS.items() if flag in flags), None)
+    name = re.sub(r"\(\w+\)|@.*|\b(processor|cpu)\b", " ", processor(), flags=re.IGNORECASE)
+    return slug(f"{name} {widest or torch.backends.cpu.get_cpu_capability()}")
+
+
+def slug(words: str) -> str:
+    """The words in lower case, all but letters, digits and points as hyphens."""
+    return re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-")
 
 
 def revision() -> str:

@@ -261,7 +261,8 @@ def _end_after_nonfinite(run: Run) -> None:
 def _result(run: Run, record: bool) -> Result:
     trace = _recorded(run, run.parts if record else [], run.entered, run.stop)
     kept = {step: state for step, state in run.kept.items() if step <= run.stop}
-    return Result(Trace(run.job.run_id, trace.signals, trace.evaluated), run.entered, kept)
+    objective = run.job.setup.objective.value
+    return Result(Trace(run.job.run_id, trace.signals, trace.evaluated, objective=objective), run.entered, kept)
 
 
 def logged(job: Job, columns: Mapping[str, np.ndarray], first: int) -> dict[str, np.ndarray]:

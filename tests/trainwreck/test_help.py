@@ -125,7 +125,7 @@ def test_every_command_with_a_data_set_takes_the_sample(call):
         "gallery", "quiz play", "quiz grade", "score", "leaderboard", "compare", "report", "submit", "confirm",
         "rescore", "rescue", "label", "reproduce", "diff", "export", "release", "audit", "equivalence", "learn",
     }  # fmt: skip
-    folders = {"dir", "dirs", "other", "data", "source"}
+    folders = {"dir", "dirs", "other", "data", "source", "parts"}
     for name, command in EVERY.items():
         for parameter in command.params:
             assert isinstance(parameter.type, DataSetFolder) == (parameter.name in folders), (name, parameter.name)

@@ -65,6 +65,18 @@ def test_again_it_trains_nothing_and_changes_nothing(call, labelled, monkeypatch
     assert {path: sha256(path) for path in labelled.rglob("*.*") if path.is_file()} == before
 
 
+def test_what_is_left_is_of_what_searches_cost(copied, monkeypatch):
+    """Not of how many runs are done: the costly searches come first."""
+    calls = []
+    monkeypatch.setitem(no_return_dataset.LOT, "cpu", 0.0)
+    no_return_dataset.measure(copied, workers=1, progress=lambda *call: calls.append(call))
+    searched = [call for call in calls if call[2] is not None]
+    assert calls[0] == (0, calls[-1][1], None)
+    assert [done for done, _, _ in searched] == list(range(1, calls[-1][1] + 1))
+    assert searched[-1][2] == 0.0
+    assert all(left >= 0 for _, _, left in searched)
+
+
 def test_stopped_between_two_bundles_it_goes_on(call, copied, labelled, monkeypatch):
     real, calls = no_return_dataset.search, []
 

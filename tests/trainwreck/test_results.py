@@ -49,7 +49,7 @@ def test_short_forms_are_short_and_say_what_it_is(data, run, card):
         "onset at step": wreck,
         "runs are bitwise identical": trainwreck.diff(data, data),
         "nothing tells that a run will fail": trainwreck.audit(data),
-        "192: ": trainwreck.catalogue(),
+        "200: ": trainwreck.catalogue(),
         "clip_too_loose, ": trainwreck.scenarios(),
         "zclip": trainwreck.detectors(),
         "Mechanism: ": trainwreck.show("high_lr"),

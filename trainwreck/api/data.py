@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainwreck.evaluation.constants import DEFAULT_PROFILE
 from trainwreck.evaluation.dataset.sample import folder_of
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.short_forms import Facts
@@ -33,6 +32,7 @@ def generate(
     runs: int | None = None,
     mix: str | None = None,
     products: str = "fp32",
+    part: str | None = None,
 ) -> "DataSet":
     """Train the runs of a plan as a labelled data set; goes on where an earlier call stopped.
 
@@ -41,7 +41,8 @@ def generate(
     core, or one for a GPU. engine: another place to train, as `scenarios.datasets.engines.engine`
     makes it. minutes: begin no bundle after so long; UnfinishedError then. device: cpu by default. impl: kernels, by
     default what suits the device. text: of a sweep, a file whose bytes the runs are trained on. runs, mix: of the plan
-    `wild`, as its options. products: "bf16" for those of runs that have float32.
+    `wild`, as its options. products: "bf16" for those of runs that have float32. part: "2/8" for the second of eight
+    parts, which `release` joins.
     """
     from trainwreck.dataset import load
     from trainwreck.scenarios.datasets.engines import Local
@@ -51,7 +52,7 @@ def generate(
 
     if engine is not None and workers is not None:
         raise InputError(f"workers: {workers} is not allowed beside engine; allowed: one of them")
-    name, specs = resolve(plan, salt, text, runs, mix, products)
+    name, specs = resolve(plan, salt, text, runs, mix, products, part)
     where = backend(device, impl)
     local = Local(1 if workers is None and where.device != "cpu" else workers)
     return load(train(specs, Path(out), engine=engine or local, name=name, backend=where, minutes=minutes))
@@ -152,16 +153,20 @@ def release(
     data: "Data",
     out: str | Path,
     *,
+    parts: Sequence["Data"] = (),
     private: bool = False,
     published: str | None = None,
     url: str | None = None,
-    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    profiles: Sequence[str] = (),
+    logs: bool = False,
     workers: int = 1,
 ) -> "DataSet":
     """Write a data set in the form for publication: Parquet by split, card, Croissant metadata, checksums.
 
-    private: only the private runs, with those to calibrate on. published: the day, as 2026-01-31. url: the data's page.
-    profiles: of the table of baselines.
+    parts: further parts of its plan, which become one release with it. private: only the private runs, with those to
+    calibrate on. published: the day, as 2026-01-31. url: the data's page.
+    profiles: of the table of baselines; `full` where none is given, of logs `common`. logs: only loss, validation loss,
+    gradient norm and learning rate.
     """
     from trainwreck.dataset import load
     from trainwreck.evaluation.release import release as write
@@ -169,10 +174,12 @@ def release(
     made = write(
         folder_of(data),
         Path(out),
+        parts=[folder_of(part) for part in parts],
         private=private,
         published=published,
         url=url,
         profiles=tuple(profiles),
+        logs=logs,
         workers=workers,
     )
     return load(made)

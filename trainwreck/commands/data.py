@@ -17,7 +17,6 @@ from trainwreck.commands.options import (
     data_set,
     engine_options,
     minutes_option,
-    profiles_option,
     text_option,
     workers_option,
 )
@@ -75,6 +74,11 @@ def demo(out: Path, workers: int | None, device: str | None, impl: str | None, a
     help="Format of matrix products where runs have float32, sums in float32; bf16 makes other runs, faster on "
     "processors that have it.  [default: fp32]",
 )
+@click.option(
+    "--part",
+    metavar="K/N",
+    help="The K-th of N parts of the plan, cut between healthy setups; `release` joins them.",
+)
 @text_option
 @minutes_option
 @engine_options
@@ -87,6 +91,7 @@ def generate(
     runs: int | None,
     mix: str | None,
     products: str,
+    part: str | None,
     text: Path | None,
     minutes: float | None,
     engine: EngineOptions,
@@ -102,7 +107,7 @@ def generate(
     """
     from trainwreck.scenarios.datasets.plans import SWEEP, planned, resolve
 
-    name, specs = resolve(plan, salt, text, runs, mix, products)
+    name, specs = resolve(plan, salt, text, runs, mix, products, part)
     where = as_backend(device, impl)
     chosen = engine.settings(out, where.device, minutes)
     counts = planned(specs) if name in (SWEEP, f"{SWEEP}-{products}") and not as_json else ""
@@ -201,7 +206,7 @@ def label(
                 dir,
                 splits=splits,
                 workers=workers,
-                progress=lambda done, total: tick(done, total, f"run {done}/{total}"),
+                progress=lambda done, total, left: tick(done, total, f"run {done}/{total}", left),
                 minutes=minutes,
             )
     shown = [r for r in rows if r["onset_step"] is not None]
@@ -302,25 +307,36 @@ def _short(value: float | None) -> str | None:
 
 @click.command()
 @data_set
+@click.argument("parts", nargs=-1, metavar="[PART ...]", type=DATA_SET)
 @click.option("--out", type=PATH, required=True, help="Folder of the release.")
 @click.option("--private", is_flag=True, help="Only the private runs, with those to calibrate on.")
 @click.option("--published", metavar="DAY", help="Day of publication for the metadata, as 2026-01-31.")
 @click.option("--url", help="The data's page, for the metadata.")
-@profiles_option
+@click.option(
+    "--profile",
+    "profiles",
+    type=OneOf(choices.ALL_PROFILES),
+    multiple=True,
+    help="May be repeated.  [default: full; of --logs common]",
+)
+@click.option("--logs", is_flag=True, help="Only loss, validation loss, gradient norm and LR.")
 @as_json
 def release(
     dir: Path,
+    parts: Sequence[Path],
     out: Path,
     private: bool,
     published: str | None,
     url: str | None,
     profiles: Sequence[str],
+    logs: bool,
     as_json: bool,
 ) -> None:
     """Write a data set in the form for publication.
 
     Parquet by split, a card with a table of baselines (under each --profile), Croissant metadata and checksums. Private
-    runs are left out.
+    runs are left out. With --logs it is for detectors that read logs alone, and a small part of the bytes. Each PART is
+    a data set, or a release, of another part of the same plan.
     """
     from joblib import cpu_count
 
@@ -330,10 +346,12 @@ def release(
         dataset = write(
             dir,
             out,
+            parts=parts,
             private=private,
             published=published,
             url=url,
             profiles=tuple(profiles),
+            logs=logs,
             tick=tick,
             workers=cpu_count(),
         )

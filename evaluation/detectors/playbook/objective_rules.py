@@ -16,8 +16,10 @@ import math
 from trainwreck.evaluation.detectors.playbook.evidence import both, ratio
 from trainwreck.evaluation.detectors.playbook.rules import (
     CACHES,
+    CRITICS,
     DIFFUSION,
     EXPOSURE,
+    GROUPS,
     INDEXES,
     PAIRS,
     REWARDS,
@@ -45,6 +47,10 @@ FLATTER = 0.4  # nats of entropy over the first level; healthy 0, failing 0.85
 PULLED_BACK = 0.2  # share of the largest divergence that is left; healthy 0.7, failing 0.02
 REWARD_LOST = 1.0  # standard deviation of the text's rewards; healthy 0.57, failing 1.45
 CLIPPED = 0.05  # share of tokens past the clip; healthy 0, failing 0.12
+ALIKE = 0.9  # share of groups without variance; healthy 0, failing 1
+VARIED = 0.1  # standard deviations of the text's rewards between rows; where a task is solved rows are alike, too
+OUTWEIGHED = 4.0  # times the value loss that the whole loss is; healthy 1.3, failing 88
+JUMPED = 5.0  # times the least gradient norm; healthy 1.8, failing 88
 RAW = 2  # evaluations; the first one of an average that starts again is that of the raw weights
 
 
@@ -122,6 +128,14 @@ def _past_the_clip(s: Seen) -> float:
     return both(s.rewarded.clipped / CLIPPED, s.rewarded.lost / REWARD_LOST)
 
 
+def _nothing_to_learn_from(s: Seen) -> float:
+    return both(s.rewarded.alike / ALIKE, s.rewarded.spread / VARIED)
+
+
+def _critic_alone(s: Seen) -> float:
+    return both(s.criticised.weighed / OUTWEIGHED, s.criticised.norm_risen / JUMPED)
+
+
 OBJECTIVE_RULES: tuple[Rule, ...] = (
     Rule(
         "kv_cache_leak", 1, _others_matter,
@@ -189,6 +203,11 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
         DIFFUSION, (), ("sample_violations",),
     ),
     Rule(
+        "ppo_value_weight_too_high", 1, _critic_alone,
+        "the loss is several times the value loss, and the gradient norm its least: the critic outweighs the policy",
+        CRITICS, (), ("value_loss",),
+    ),
+    Rule(
         "rl_entropy_runs_away", 1, _flattens,
         "the policy's entropy is over that of its first answers, and goes on rising: answers become noise",
         REWARDS, ("rlhf_kl_too_weak",), ("policy_entropy",),
@@ -207,5 +226,10 @@ OBJECTIVE_RULES: tuple[Rule, ...] = (
         "rlhf_kl_too_strong", 1, _pulled_back,
         "the policy is back at its reference, and what it had gained in reward is lost",
         REWARDS, (), ("kl",),
+    ),
+    Rule(
+        "rl_zero_advantage_groups", 1, _nothing_to_learn_from,
+        "answers of a group are all rewarded alike, and those of other groups otherwise: no answer has an advantage",
+        GROUPS, (), ("groups_without_variance",),
     ),
 )  # fmt: skip

@@ -110,12 +110,14 @@ class Denoised:
 class Rewarded:
     """Of answers that a model draws and is rewarded for; all are means of `REWARDED_ROWS` rows.
 
-    kl, clipped: divergence from the reference in nats a token, and share of tokens past the clip. entropy_risen: nats
-    over its first level. kl_left: kl over its largest level. lost: reward under its highest level.
+    kl, clipped: divergence from the reference in nats a token, and share of tokens past the clip. alike: share of
+    groups whose rewards have no variance, NaN where it is not logged. spread: of the rows' rewards, largest less least.
+    entropy_risen: nats over its first level. kl_left: kl over its largest level. lost: reward under its highest level.
     """
 
     def __init__(self) -> None:
-        self.kl = self.clipped = self.entropy_risen = self.kl_left = self.lost = math.nan
+        self.kl = self.clipped = self.alike = self.spread = math.nan
+        self.entropy_risen = self.kl_left = self.lost = math.nan
         self.first_entropy, self.most_kl, self.most_reward = math.nan, 0.0, -math.inf
         self.recent: deque[tuple[float, ...]] = deque(maxlen=REWARDED_ROWS)
 
@@ -124,14 +126,39 @@ class Rewarded:
         values = tuple(number(row.get(name)) for name in ("kl", "clip_share", "policy_entropy", "reward"))
         if not all(map(math.isfinite, values)):
             return
-        self.recent.append(values)
+        self.recent.append((*values, number(row.get("groups_without_variance"))))
         if len(self.recent) < REWARDED_ROWS:
             return
-        self.kl, self.clipped, entropy, reward = (
-            sum(column) / REWARDED_ROWS for column in zip(*self.recent, strict=True)
-        )
+        columns = list(zip(*self.recent, strict=True))
+        self.kl, self.clipped, entropy, reward, self.alike = (sum(column) / REWARDED_ROWS for column in columns)
+        self.spread = max(columns[3]) - min(columns[3])
         self.first_entropy = entropy if math.isnan(self.first_entropy) else self.first_entropy
         self.entropy_risen = entropy - self.first_entropy
         self.most_kl, self.most_reward = max(self.most_kl, self.kl), max(self.most_reward, reward)
         self.kl_left = self.kl / self.most_kl if self.most_kl > 0.0 else math.nan
         self.lost = self.most_reward - reward
+
+
+class Criticised:
+    """Of a critic that shares weights with its policy; both are of means of `REWARDED_ROWS` rows.
+
+    weighed: the loss over the value loss. norm_risen: the gradient norm over its least.
+    """
+
+    def __init__(self) -> None:
+        self.weighed = self.norm_risen = math.nan
+        self.least_norm = math.inf
+        self.recent: deque[tuple[float, ...]] = deque(maxlen=REWARDED_ROWS)
+
+    def see(self, row: Row) -> None:
+        """Take in a row, whatever it holds."""
+        values = tuple(number(row.get(name)) for name in ("loss", "value_loss", "grad_norm"))
+        if not all(map(math.isfinite, values)):
+            return
+        self.recent.append(values)
+        if len(self.recent) < REWARDED_ROWS:
+            return
+        loss, missed, norm = (sum(column) / REWARDED_ROWS for column in zip(*self.recent, strict=True))
+        self.least_norm = min(self.least_norm, norm)
+        self.weighed = loss / missed if missed > 0.0 else math.nan
+        self.norm_risen = norm / self.least_norm if self.least_norm > 0.0 else math.nan

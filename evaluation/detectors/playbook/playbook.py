@@ -13,12 +13,14 @@ from trainwreck.evaluation.detectors.playbook.objective_rules import OBJECTIVE_R
 from trainwreck.evaluation.detectors.playbook.rules import (
     ADAPTERS,
     CACHES,
+    CRITICS,
     CURVES,
     DIFFUSION,
     DIVERGENCE,
     EXPOSURE,
     FLOAT8,
     GRADIENTS,
+    GROUPS,
     INDEXES,
     INSTABILITY,
     LOGS,
@@ -54,7 +56,7 @@ class Playbook(Detector):
     rule = f"an ordered list of {len(RULES)} rules that debugging guides teach, each naming a cause"
     source = "; ".join((
         CURVES, INSTABILITY, TRAINING, SYMPTOMS, DIVERGENCE, LOGS, MASKS, GRADIENTS, ADAPTERS, FLOAT8, CACHES, EXPOSURE,
-        PAIRS, ROUTERS, INDEXES, DIFFUSION, REWARDS,
+        PAIRS, ROUTERS, INDEXES, DIFFUSION, REWARDS, GROUPS, CRITICS,
     ))  # fmt: skip
     blind_spots = (
         "Causes without a rule; faults that leave a lower or slower curve of the usual shape, since it knows no "
@@ -71,7 +73,7 @@ class Playbook(Detector):
         "end_probability", "adapter_norm", "float8_saturated", "forced_loss", "free_first_loss", "free_early_loss",
         "free_late_loss", "cache_gap", "neighbour_gap", "dpo_loss", "margin", "chosen_logp", "balance_loss",
         "expert_dropped", "hit_rate", "index_age", "raw_loss", "denoise_early", "denoise_late", "sample_violations",
-        "kl", "clip_share", "policy_entropy", "reward",
+        "kl", "clip_share", "policy_entropy", "reward", "groups_without_variance", "value_loss",
     )  # fmt: skip
 
     def reset(self, context: Context | None) -> None:

@@ -9,6 +9,7 @@ from trainwreck.evaluation.detectors.playbook.bookkeeping import Bookkeeping
 from trainwreck.evaluation.detectors.playbook.evidence import Evidence
 from trainwreck.evaluation.detectors.playbook.integrity import Integrity
 from trainwreck.evaluation.detectors.playbook.objectives import (
+    Criticised,
     Decoded,
     Denoised,
     Preferred,
@@ -34,6 +35,8 @@ ROUTERS = "Fedus et al. 2021, Switch Transformers"
 INDEXES = "Guu et al. 2020, REALM"
 DIFFUSION = "Ho et al. 2020, Denoising diffusion probabilistic models; Hang et al. 2023, Min-SNR weighting"
 REWARDS = "Gao et al. 2022, Scaling laws for reward model overoptimization; Schulman et al. 2017, PPO"
+GROUPS = "Shao et al. 2024, DeepSeekMath; a thread on groups that are rewarded alike (modelscope/ms-swift#5890)"
+CRITICS = "Cobbe et al. 2021, Phasic policy gradient"
 EXPOSURE = "Bengio et al. 2015, Scheduled sampling"
 
 STRONGEST = 100.0
@@ -52,6 +55,7 @@ class Seen:
     retrieved: Retrieved = field(default_factory=Retrieved)
     denoised: Denoised = field(default_factory=Denoised)
     rewarded: Rewarded = field(default_factory=Rewarded)
+    criticised: Criticised = field(default_factory=Criticised)
 
     def see(self, row: Row) -> None:
         """Take in a row, whatever it holds."""

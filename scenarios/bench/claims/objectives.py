@@ -22,10 +22,12 @@ BASES: tuple[tuple[Callable[[Setup], Setup], str], ...] = (
     (bases.refrain, "the true tokens of rows that the model goes on with by itself"),
     (bases.preferences, "right answers"),
     (bases.policy, "1 less the true reward of answers that the model draws"),
+    (bases.policy_critic, "1 less the true reward, where advantages are a critic's"),
     (bases.denoiser, "the evidence bound, over masked tokens"),
     (bases.facts, "answers after passages that the model finds"),
     (bases.speech, "what is said in frames of speech"),
     (bases.captions, "pictures and captions"),
+    (bases.transcripts, "what an encoder hears"),
 )
 HOW = (
     "Healthy runs of each base at the size {size}, seeds {first} to {last}: the validation loss at step 0 and at the "

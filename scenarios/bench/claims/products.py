@@ -9,7 +9,6 @@ import pandas as pd
 
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.diff import NO_RETURN_WITHIN, VISIBLE_WITHIN
-from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.progress import Tick
 from trainwreck.scenarios.bench.claims.machines import made
 from trainwreck.scenarios.bench.table import Table
@@ -24,7 +23,7 @@ HOW = (
     "both. The same kind: as the labels call a run, whether the fault harmed it and its signature held. First visible "
     "steps are the same within {steps} steps and points of no return within {share:.0%} of the run, of the runs that "
     "have one in either. Final loss: the median and the largest difference of the last validation loss, in nats, of "
-    "runs whose loss is finite in both. Training took {seconds:.2f} times the seconds of a core that float32 took."
+    "runs whose loss is finite in both. `bench train` has the speed."
 )
 
 
@@ -38,17 +37,11 @@ def beside_float32(tick: Tick) -> Table:
         tick(done, 2, side)
         sets[side] = made((PLAN, "--products", side), KEPT / side, {})
     tick(2, 2, "compared")
-    return table(sets[FLOAT32], sets[BFLOAT16], seconds(KEPT / BFLOAT16) / seconds(KEPT / FLOAT32))
+    return table(sets[FLOAT32], sets[BFLOAT16])
 
 
-def seconds(folder: Path) -> float:
-    """Seconds of a core that the runs of a data set took to train."""
-    parts = [read_json(file) for file in sorted((folder / "bundles").glob("[!.]*.json"))]
-    return float(sum(part["seconds_per_run"] * len(part["rows"]) for part in parts))
-
-
-def table(before: DataSet, after: DataSet, ratio: float) -> Table:
-    """A row for each kind that runs have with float32 products. ratio: of the seconds that training took."""
+def table(before: DataSet, after: DataSet) -> Table:
+    """A row for each kind that runs have with float32 products."""
     pairs = paired(before.runs, after.runs)
     kinds = [(kind, of_it) for kind, of_it in pairs.groupby("kind", sort=True)]
     environment = before.manifest["environment"]
@@ -63,7 +56,6 @@ def table(before: DataSet, after: DataSet, ratio: float) -> Table:
             changed=int(pairs["changed"].sum()),
             steps=VISIBLE_WITHIN,
             share=NO_RETURN_WITHIN,
-            seconds=ratio,
         ),
         command="trainwreck bench products --record",
         columns=("kind in float32", "runs", "same kind", "visible step", "point of no return", "final loss apart"),

@@ -1,13 +1,10 @@
 """Every scenario's exported program, run as anyone would run it, beside the lab's own runs; a record by processor."""
 
 import os
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from trainwreck.evaluation.files import read_json, write_text
 from trainwreck.evaluation.progress import Tick
@@ -15,14 +12,12 @@ from trainwreck.scenarios.bench.table import Table, markdown
 from trainwreck.scenarios.reproducers.agreement import Agreement, check
 from trainwreck.scenarios.reproducers.margin import CLOSE, OFF
 from trainwreck.scenarios.spec.registry import scenarios
-from trainwreck.scenarios.training.environment import processor, processor_flags
+from trainwreck.scenarios.training.environment import processor_kind, slug
 
 Rows = dict[str, dict[str, Any]]  # of a record, by scenario
 NAME = "reproducers"
 # Which instructions PyTorch's own kernels and oneDNN use: other ones round elsewhere, as another processor does.
 VARIABLES = {"ATEN_CPU_CAPABILITY": "aten", "ONEDNN_MAX_CPU_ISA": "onednn"}
-# Of the processor itself, whatever it is limited to; where the system lists none, what PyTorch says is taken.
-INSTRUCTIONS = {"avx512f": "AVX512", "avx2": "AVX2"}
 COLUMNS = (
     "scenario", "exit code", "gap", "steady", "seconds", "lines", "printed", "agreement", "steps within",
     "largest difference", "of the final loss",
@@ -67,11 +62,8 @@ SUMMARY = ("setting", "instructions", "programs run", "exit 0", "not steady", "l
 
 def setting() -> str:
     """Where programs run here: processor, instructions, and what the environment limits them to."""
-    flags = processor_flags()
-    own = next((name for flag, name in INSTRUCTIONS.items() if flag in flags), torch.backends.cpu.get_cpu_capability())
-    parts = [processor(), own]
-    parts += [f"{short}-{os.environ[name]}" for name, short in VARIABLES.items() if name in os.environ]
-    return re.sub(r"[^a-z0-9.]+", "-", " ".join(parts).lower()).strip("-")
+    limits = [f"{short}-{os.environ[name]}" for name, short in VARIABLES.items() if name in os.environ]
+    return slug(" ".join([processor_kind(), *limits]))
 
 
 def every_program(tick: Tick, ids: Sequence[str] | None = None) -> Table:

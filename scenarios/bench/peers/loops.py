@@ -7,6 +7,7 @@ log every step. None validates, saves or prints.
 
 import csv
 import logging
+import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
+from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.extras import require
 from trainwreck.models.config import ModelConfig
 from trainwreck.scenarios.config.schedule import learning_rate
@@ -29,6 +31,7 @@ from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 
 EXTRA = "monitors"
+COMPILERS = ("g++", "clang++")
 Train = Callable[[Setup, Batch], list[float]]
 """Trains a run on batches [S, B, T] from the model's making to its last step; gives the losses that it logged."""
 
@@ -93,6 +96,7 @@ class PlainLoop:
     """The loop: get a batch, forward, backward, clip, step.
 
     rate: learning rate of each step since the loop was made; by default 1e-2 at all. autocast: to bfloat16.
+    compiled: forward and backward by `torch.compile`; InputError where a CPU has no C++ compiler for it.
     """
 
     def __init__(
@@ -104,9 +108,13 @@ class PlainLoop:
         device: str = "cpu",
         rate: Callable[[int], float] | None = None,
         autocast: bool = False,
+        compiled: bool = False,
     ) -> None:
         self.model, self.rows, self.context = Plain(c, rotary).to(device), rows, c.context
         self.device = device
+        if compiled and device == "cpu" and not any(map(shutil.which, COMPILERS)):
+            raise InputError(f"a compiled loop on a CPU needs a C++ compiler; allowed: {' or '.join(COMPILERS)}")
+        self.network = torch.compile(self.model, dynamic=False) if compiled else self.model
         self.tokens = tokens
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2, betas=(0.9, 0.99), fused=True)
         self.draw = np.random.default_rng(0)
@@ -120,7 +128,7 @@ class PlainLoop:
             rows = torch.stack([torch.from_numpy(self.tokens[s : s + self.context + 1]) for s in starts])
             rows = rows.to(self.device, non_blocking=True)
             with self.autocast:
-                loss = self.model(rows[:, :-1], rows[:, 1:])
+                loss = self.network(rows[:, :-1], rows[:, 1:])
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             if self.rate is not None:

@@ -45,6 +45,7 @@ class RopeLowPrecision(Scenario):
         return bases.echo_long_rows(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
+        bases.require_rotary(setup)
         return [TableEdit(rounded)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

@@ -24,7 +24,7 @@ from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario, Severity
 
 if TYPE_CHECKING:
     from trainwreck.models.tables import Tables
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Slots(Knobs):
     """Positions that are read of another row."""
 
-    slots: int = 2
+    slots: int
 
     def __post_init__(self) -> None:
         if self.slots < 1:
@@ -51,7 +51,11 @@ class KvCacheLeak(Scenario):
     kinds = (FaultKind.TENSOR,)
     sources = (citations.TT_XLA_3899, citations.VLLM_39146)
     telling = "neighbour_gap"
-    knobs = Slots()
+    severities = {
+        Severity.SUBTLE: Slots(slots=1),
+        Severity.CLEAR: Slots(slots=2),
+        Severity.SEVERE: Slots(slots=4),
+    }
     onset = MidRun(0.6, 0.75)
     cure_after = 30
 

@@ -1,11 +1,11 @@
 """The noisiest timesteps dominate the loss of a diffusion model.
 
 Failure: Samples get worse in training. Losses by timestep drift apart: that of nearly clean rows rises most.
-Mechanism: Where the noisiest timesteps have nearly all of the loss, updates serve them alone, and what cleaner rows
-    need is overwritten. A batch is then worth a few of its rows, and its gradient is as noisy as theirs.
+Mechanism: Updates serve the timesteps that have nearly all of the loss, and what cleaner rows need is overwritten.
 Injection: From the onset on a row at timestep t counts (1 + emphasis) t ^ emphasis times in the training loss. How
     timesteps are drawn stays. At 20 the upper tenth of them has nine tenths of the weight.
 Also seen: The training loss jumps at the onset, since noisy rows cost more; it is on another scale from then on.
+    A batch is worth a few of its rows, and its gradient is as noisy as theirs.
 Cure: All timesteps count alike again.
 Realism: Stands for a weight of the loss that was made for another parametrization or another schedule. In a model of
     images the weights are over signal-to-noise ratios, here over shares of masked tokens.
@@ -22,14 +22,14 @@ from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario, Severity
 
 
 @dataclass(kw_only=True)
 class Emphasis(Knobs):
     """Power of the timestep in a row's weight."""
 
-    emphasis: float = 20.0
+    emphasis: float
 
 
 @register
@@ -42,7 +42,11 @@ class DiffusionTimestepImbalance(Scenario):
     kinds = (FaultKind.SETTING,)
     sources = (citations.MIN_SNR, citations.DDPM)
     telling = "denoise_early"
-    knobs = Emphasis()
+    severities = {
+        Severity.SUBTLE: Emphasis(emphasis=15.0),
+        Severity.CLEAR: Emphasis(emphasis=20.0),
+        Severity.SEVERE: Emphasis(emphasis=40.0),
+    }
     onset = MidRun(0.2, 0.35)
     cure_after = 50
     tolerance = 0.1

@@ -26,14 +26,14 @@ from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario, Severity
 
 
 @dataclass(kw_only=True)
 class Bonus(Knobs):
     """Coefficient of the entropy."""
 
-    entropy: float = 0.3
+    entropy: float
 
     def __post_init__(self) -> None:
         if not 0 < self.entropy <= 1e3:
@@ -50,7 +50,11 @@ class RlEntropyRunsAway(Scenario):
     kinds = (FaultKind.SETTING,)
     sources = (citations.VERL_2738, citations.VERL_651, citations.DAPO)
     telling = "policy_entropy"
-    knobs = Bonus()
+    severities = {
+        Severity.SUBTLE: Bonus(entropy=0.2),
+        Severity.CLEAR: Bonus(entropy=0.3),
+        Severity.SEVERE: Bonus(entropy=1.0),
+    }
     onset = MidRun(0.42, 0.5)
     cure_after = 20
     tolerance = 0.07  # 16 healthy runs of this base end 0.062 apart

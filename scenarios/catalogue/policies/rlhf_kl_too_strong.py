@@ -18,14 +18,14 @@ from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario, Severity
 
 
 @dataclass(kw_only=True)
 class Kl(Knobs):
     """Coefficient of the divergence from the reference."""
 
-    kl: float = 10.0
+    kl: float
 
     def __post_init__(self) -> None:
         if not 0.3 < self.kl <= 1e3:
@@ -42,7 +42,11 @@ class RlhfKlTooStrong(Scenario):
     kinds = (FaultKind.SETTING,)
     sources = (citations.HUMAN_PREFERENCES, citations.INSTRUCT_GPT, citations.OVER_OPTIMISATION)
     telling = "reward"
-    knobs = Kl()
+    severities = {
+        Severity.SUBTLE: Kl(kl=3.0),
+        Severity.CLEAR: Kl(kl=10.0),
+        Severity.SEVERE: Kl(kl=100.0),
+    }
     onset = MidRun(0.42, 0.5)
     cure_after = 50
     tolerance = 0.07  # 16 healthy runs of this base end 0.062 apart

@@ -22,14 +22,14 @@ from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register
-from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario
+from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario, Severity
 
 
 @dataclass(kw_only=True)
 class Kl(Knobs):
     """Coefficient of the divergence from the reference."""
 
-    kl: float = 0.03
+    kl: float
 
     def __post_init__(self) -> None:
         if not 0 <= self.kl < 0.3:
@@ -46,7 +46,11 @@ class RlhfKlTooWeak(Scenario):
     kinds = (FaultKind.SETTING,)
     sources = (citations.OVER_OPTIMISATION, citations.HUMAN_PREFERENCES, citations.INSTRUCT_GPT)
     telling = "kl"
-    knobs = Kl()
+    severities = {
+        Severity.SUBTLE: Kl(kl=0.07),
+        Severity.CLEAR: Kl(kl=0.03),
+        Severity.SEVERE: Kl(kl=0.0),
+    }
     onset = MidRun(0.42, 0.5)
     cure_after = 20
     tolerance = 0.07  # 16 healthy runs of this base end 0.062 apart

@@ -36,10 +36,10 @@ from trainwreck.scenarios.config.drawn import setup_of
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import MULTIPLE, Dialect, Setup, as_dict, leaves
 from trainwreck.scenarios.config.sizes import healthy
-from trainwreck.scenarios.datasets.draws import lot
+from trainwreck.scenarios.datasets.draws import lot, planned
 from trainwreck.scenarios.datasets.resources import core_seconds
 from trainwreck.scenarios.spec.proofs import proven_severities
-from trainwreck.scenarios.spec.registry import scenario, scenarios
+from trainwreck.scenarios.spec.registry import scenario
 
 SHAPES = 40
 SIDE_BY_SIDE = 8  # runs, as many as a setup has healthy ones
@@ -103,8 +103,8 @@ def shape(number: int) -> Shape:
 
 @cache
 def leaders() -> tuple[str, ...]:
-    """Scenarios that are proven at some severity and have a twin."""
-    return tuple(id for id, entry in scenarios().items() if proven_severities(id) and not entry.own_twin)
+    """Scenarios of this version of the plans that are proven at some severity and have a twin."""
+    return tuple(id for id, entry in planned().items() if proven_severities(id) and not entry.own_twin)
 
 
 @cache

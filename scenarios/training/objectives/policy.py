@@ -8,7 +8,9 @@
 with r = p_reference / p, as Shao et al. 2024 (DeepSeekMath, equations 3 and 4) have it, after the clip of Schulman et
 al. 2017. H is the entropy of the next token. The reference is the model as it was when rewards began; before that, runs
 are trained on the next token of text. The reward is that of `data.answers.reward`, learned from comparisons; the true
-one of `data.answers.tasks` is measured beside it, and no gradient comes from it.
+one of `data.answers.tasks` is measured beside it, and no gradient comes from it. A run whose model has a value head has
+the advantages of `objectives.critic` in the place of A, less their mean and over their standard deviation, and
+value_weight times its value loss in the same mean (PPO with a critic, Schulman et al. 2017).
 
 Shapes: N runs, B rows, T positions, R = T + 1 tokens of a row, M = B T tokens, P given tokens, W = R - P, V vocabulary.
 """
@@ -31,7 +33,7 @@ from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training.bundle import Bundle, HeldOut
 from trainwreck.scenarios.training.evaluation import evaluated, sampled
 from trainwreck.scenarios.training.inputs import Inputs
-from trainwreck.scenarios.training.objectives import next_token
+from trainwreck.scenarios.training.objectives import critic, next_token
 from trainwreck.scenarios.training.objectives.losses import Losses
 from trainwreck.scenarios.training.objectives.rollouts import Rollouts
 
@@ -42,7 +44,7 @@ HEAVIEST = 2.0  # weight of a token by importance
 def losses(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe | None) -> Losses:
     """Of the answers that were drawn last; before rewards begin, of the tokens of text."""
     if not bundle.program.rewarded:
-        return next_token.losses(bundle, block, index, step, probe)
+        return _on_text(bundle, block, index, step, probe)
     rollouts = _rollouts(bundle)
     with torch.no_grad():
         fresh_N = _draw(bundle, block.inputs[index][:, :, :GIVEN], step)
@@ -56,13 +58,17 @@ def losses(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe | 
         reference = bundle.plan.views(bundle.parametrization.apply(_there(bundle.reference)))
         logits = _cooled(gpt.forward(bundle.model(reference, step, bundle.running), inputs, documents), rollouts)
         reference_logp = -bundle.token_losses(logits, targets).nll_NM
-    logits = gpt.forward(bundle.model(bundle.parameters(), step, bundle.running, probe=probe), inputs, documents)
-    logits = _cooled(logits, rollouts)
+    model = bundle.model(bundle.parameters(), step, bundle.running, probe=probe)
+    states = gpt.states(model, inputs, documents)
+    logits = _cooled(gpt.logits(model, states), rollouts)
     nll, log_z, largest = bundle.token_losses(logits, targets, largest=probe is not None)
     rollouts.old_logp = torch.where(fresh_N.unsqueeze(1), -nll.detach(), rollouts.old_logp)
     ratio = torch.exp(-nll - rollouts.old_logp)
     low, high = 1 - rollouts.clip.unsqueeze(1), 1 + rollouts.clip_high.unsqueeze(1)
-    each = advantages.repeat_interleave(context, 1)
+    each, criticism = advantages.repeat_interleave(context, 1), None
+    judged: dict[str, Tensor] = {}
+    if rollouts.old_values is not None:
+        each, criticism, judged = _criticised(model, states, rollouts, rewards, weights, fresh_N)
     gain = torch.minimum(ratio * each, torch.clamp(ratio, low, high) * each)
     heavier = torch.exp(rollouts.old_logp - rollouts.sampler_logp).clamp(max=HEAVIEST)
     gain = torch.where(rollouts.importance.unsqueeze(1), heavier * gain, gain)
@@ -73,6 +79,8 @@ def losses(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe | 
     value = -gain + rollouts.kl.unsqueeze(1) * divergence
     if bundle.program.bonus:
         value = value - rollouts.entropy.unsqueeze(1) * entropy
+    if criticism is not None:
+        value = value + rollouts.value_weight.unsqueeze(1) * criticism
     loss = _mean_of_answers(value, bundle.updates.counted(weights, context), context)
     with torch.no_grad():
         past = ((ratio < low) | (ratio > high)).to(nll.dtype)
@@ -86,7 +94,7 @@ def losses(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe | 
             "groups_without_variance": even,
             "sampler_log_ratio": weighted_mean((rollouts.old_logp - rollouts.sampler_logp).abs(), weights),
         }
-    signals = {name: value.detach() for name, value in found.items()}
+    signals = {name: value.detach() for name, value in (found | judged).items()}
     return Losses(loss, loss, nll, log_z, largest, signals, weights)
 
 
@@ -132,6 +140,32 @@ def entropies(logits_NMV: Tensor, log_z_NM: Tensor) -> Tensor:
     wide = widen(logits_NMV)
     total: Tensor = log_z_NM - (torch.exp(wide - log_z_NM.unsqueeze(2)) * wide).sum(2)
     return total
+
+
+def _on_text(bundle: Bundle, block: Inputs, index: int, step: int, probe: Probe | None) -> Losses:
+    """Before rewards: a value head has no part in it, and a gradient of 0."""
+    found = next_token.losses(bundle, block, index, step, probe)
+    if _rollouts(bundle).old_values is None:
+        return found
+    unused = 0.0 * bundle.parameters()["head.value.weight"].sum((1, 2))
+    return found._replace(objective=found.objective + unused)
+
+
+def _criticised(
+    model: gpt.Model, states_NMD: Tensor, rollouts: Rollouts, rewards_NB: Tensor, weights_NM: Tensor, fresh_N: Tensor
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Advantages of tokens and their value losses, [N, M] each, and the signals of a critic."""
+    values, old = gpt.values(model, states_NMD), rollouts.old_values
+    assert old is not None, "the model has a value head"
+    rollouts.old_values = old = torch.where(fresh_N.unsqueeze(1), values.detach(), old)
+    context = values.shape[1] // rewards_NB.shape[1]
+    advantages, returns = critic.estimates(rewards_NB, old, weights_NM > 0, rollouts.gae_lambda, context)
+    missed = critic.errors(values, old, returns, rollouts.value_clip)
+    signals = {
+        "value_loss": weighted_mean(missed.detach(), weights_NM),
+        "explained_variance": critic.explained_variance(old, returns, weights_NM),
+    }
+    return critic.whitened(advantages, weights_NM), missed, signals
 
 
 def _draw(bundle: Bundle, prompts_NBP: Tensor, step: int) -> Tensor:

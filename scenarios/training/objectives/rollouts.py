@@ -18,16 +18,17 @@ from trainwreck.scenarios.spec.faults import State
 from trainwreck.scenarios.spec.job import Job, Segment
 
 KEPT = ("answers", "old_logp", "sampler_logp")  # of a run's state, as they are called there
+VALUES = "old_values"  # of those with a value head
 
 
 @dataclass
 class Rollouts:
     """Rewards and settings of each run, and the answers that are trained on, with their log-probabilities as drawn.
 
-    answers: rows with their prompts, int64 [N, B, R]. old_logp, sampler_logp: by the policy when drawn, and by
-    the sampler, [N, M]. sampler: the weights that answers are drawn with, [N, P]; None before rewards. worth: reward of
-    a topic's tokens, [N, G, V]; constant: added to them, [N, G]. right: which tokens are a topic's words, bool
-    [N, G, V]. first: the step at which rewards began.
+    answers: rows with their prompts, int64 [N, B, R]. old_logp, sampler_logp: by the policy when drawn, and by the
+    sampler, [N, M]. old_values: of a value head then, [N, M]; None without one. sampler: the weights that answers are
+    drawn with, [N, P]; None before rewards. worth: reward of a topic's tokens, [N, G, V]; constant: added to them, [N,
+    G]. right: which tokens are a topic's words, bool [N, G, V]. first: the step at which rewards began.
     """
 
     answers: Tensor
@@ -45,6 +46,10 @@ class Rollouts:
     mixed: Tensor
     importance: Tensor
     first: list[int]
+    old_values: Tensor | None
+    value_weight: Tensor
+    gae_lambda: Tensor
+    value_clip: Tensor
 
     @classmethod
     def made(cls, jobs: list[Job], segments: list[Segment], states: list[State], like: Tensor) -> "Rollouts":
@@ -64,14 +69,19 @@ class Rollouts:
             "old_logp": torch.zeros(rows * context, dtype=like.dtype),
             "sampler_logp": torch.zeros(rows * context, dtype=like.dtype),
         }
-        kept = {n: torch.stack([s.get(n, nothing[n]).to(like.device) for s in states]) for n in KEPT}
+        if setup.model.value_head:
+            nothing[VALUES] = torch.zeros(rows * context, dtype=like.dtype)
+        kept = {n: torch.stack([s.get(n, one).to(like.device) for s in states]) for n, one in nothing.items()}
         sampler = torch.stack([s.get("sampler", s["parameters"]).to(like.device) for s in states])
 
         def column(values: list[float]) -> Tensor:
             return torch.tensor(values, dtype=like.dtype, device=like.device)
 
         return cls(
-            **kept,
+            answers=kept["answers"],
+            old_logp=kept["old_logp"],
+            sampler_logp=kept["sampler_logp"],
+            old_values=kept.get(VALUES),
             sampler=sampler if begun else None,
             worth=sent(np.stack([m.weight for m in models]), like.device).to(like.dtype),
             constant=sent(np.stack([m.constant for m in models]), like.device).to(like.dtype),
@@ -84,13 +94,17 @@ class Rollouts:
             mixed=torch.tensor([p.mixed for p in policies], device=like.device),
             importance=torch.tensor([p.importance for p in policies], device=like.device),
             first=[_begun(job, s) for job, s in zip(jobs, segments, strict=True)],
+            value_weight=column([p.value_weight for p in policies]),
+            gae_lambda=column([p.gae_lambda for p in policies]),
+            value_clip=column([p.value_clip for p in policies]),
         )
 
     def state(self) -> dict[str, Tensor]:
         """What of it is part of a run's state, by name; nothing before rewards."""
         if self.sampler is None:
             return {}
-        return {name: getattr(self, name) for name in KEPT} | {"sampler": self.sampler}
+        values = {} if self.old_values is None else {VALUES: self.old_values}
+        return {name: getattr(self, name) for name in KEPT} | values | {"sampler": self.sampler}
 
     def rewards(self, tokens_NBR: Tensor) -> Tensor:
         """Of rows by the reward model, [N, B]."""

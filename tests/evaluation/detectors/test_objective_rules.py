@@ -86,16 +86,31 @@ def denoised(early: float, late: float, broken: float, raw: float) -> Signals:
     return evaluated(found)
 
 
-def rewarded(kl: float, entropy: float, clipped: float, reward: float) -> Signals:
-    """Rewards from step 30 on; a policy that leaves its reference slowly, and changes at the onset."""
+def rewarded(
+    kl: float, entropy: float, clipped: float, reward: float, alike: float = 0.0, spread: float = 0.0
+) -> Signals:
+    """Rewards from step 30 on; a policy that leaves its reference slowly, and changes at the onset.
+
+    alike: share of groups that are rewarded alike from there on. spread: of the reward from step to step, always.
+    """
     gain = np.clip((T - 30) / 20, 0, 1)
     found = {
         "kl": turned(0.02 + 0.2 * gain, kl),
         "policy_entropy": turned(2.8 - 0.2 * gain, entropy),
         "clip_share": turned(0.0, clipped),
-        "reward": turned(1.5 * gain, reward),
+        "reward": turned(1.5 * gain, reward) + spread / 2 * np.cos(np.pi * T),
+        "groups_without_variance": turned(0.0, alike),
     }
     return {name: np.where(T >= 30, values, np.nan) for name, values in found.items()}
+
+
+def criticised(weight: float, rise: float) -> Signals:
+    """Rewards from step 30 on; the coefficient of the value loss and the gradient norm change at the onset."""
+    missed = 0.3 + np.exp((30 - T) / 20.0)
+    found = {"value_loss": missed, "loss": 0.2 + turned(0.1, weight) * missed, "grad_norm": turned(0.4, 0.4 * rise)}
+    found |= rewarded(0.2, 2.5, 0.0, 1.5)
+    before = {"value_loss": np.nan, "loss": LOSS, "grad_norm": 1.0}
+    return {name: np.where(T >= 30, values, before.get(name, np.nan)) for name, values in found.items()}
 
 
 DECODES = {
@@ -119,15 +134,19 @@ PICTURES = {
     "retrieval_stale_index": (retrieved(0.5, 25.0), retrieved(0.8, 25.0)),
     "diffusion_no_ema": (denoised(0.5, 1.3, 0.1, 0.0), denoised(0.45, 1.3, 0.1, 1e-3)),
     "rl_entropy_runs_away": (rewarded(0.8, 3.6, 0.0, 0.0), rewarded(0.8, 3.1, 0.0, 0.0)),
+    "ppo_value_weight_too_high": (criticised(10.0, 20.0), criticised(1.0, 20.0)),
     "ppo_too_many_epochs": (rewarded(0.5, 2.4, 0.2, 0.3), rewarded(0.5, 2.4, 0.2, 0.8)),
     "rlhf_kl_too_weak": (rewarded(2.0, 0.5, 0.0, 4.0), rewarded(1.1, 1.5, 0.0, 2.0)),
     "rlhf_kl_too_strong": (rewarded(0.01, 2.8, 0.0, 0.1), rewarded(0.01, 2.8, 0.0, 0.8)),
+    "rl_zero_advantage_groups": (rewarded(0.1, 2.8, 0.0, 1.0, 1.0, 0.3), rewarded(0.1, 2.8, 0.0, 1.0, 0.85, 0.3)),
     "diffusion_timestep_imbalance": (denoised(0.7, 1.4, 0.1, 0.1), denoised(0.7, 2.0, 0.1, 0.1)),
 }
 OTHER = {
     **PICTURES,
     "samples alone": (denoised(0.4, 1.3, 0.2, 0.1), denoised(0.4, 1.3, 0.12, 0.1)),
+    "a task that is solved": (rewarded(0.1, 2.8, 0.0, 1.0, 1.0, 0.3), rewarded(0.1, 2.8, 0.0, 1.5, 1.0, 0.05)),
 }  # fmt: skip
+OF_OTHER = {"samples alone": "diffusion_timestep_imbalance", "a task that is solved": "rl_zero_advantage_groups"}
 
 
 def test_every_rule_has_a_picture() -> None:
@@ -137,7 +156,7 @@ def test_every_rule_has_a_picture() -> None:
 @pytest.mark.parametrize("name", OTHER)
 def test_a_picture_its_cause_and_its_harmless_neighbour(name: str, make_trace: Any) -> None:
     wrong, right = OTHER[name]
-    cause = name if name in PICTURES else "diffusion_timestep_imbalance"
+    cause = OF_OTHER.get(name, name)
     base = {"loss": LOSS, "validation_loss": np.where(EVALUATED, LOSS, np.nan)}
     alarms = replay(Playbook, make_trace("r", steps=S, **base | wrong))
     assert alarms.causes[:1] == (cause,)
@@ -205,11 +224,17 @@ def test_what_is_usual_for_experts_and_for_retrieval_is_no_failure_there(cause: 
 def test_the_loss_of_rewards_is_not_taken_for_one_of_tokens(make_trace: Any) -> None:
     loss = np.where(T >= 30, 1e-5 * np.cos(T), LOSS)
     shown = {"loss": loss, "position_loss": np.repeat(loss[:, None], 8, 1)} | rewarded(0.2, 2.5, 0.0, 1.5)
-    text = {name: np.full(S, np.nan) for name in ("kl", "clip_share", "policy_entropy", "reward", *RETRIEVAL)}
+    text = {name: np.full(S, np.nan) for name in (*rewarded(0.0, 0.0, 0.0, 0.0), *RETRIEVAL)}
     assert replay(Playbook, make_trace("r", steps=S, **shown)).first_alarm is None
     assert replay(Playbook, make_trace("r", steps=S, **shown | text)).first_alarm is not None
     broken = {"loss": np.where(T >= ONSET, np.nan, loss)}
     assert replay(Playbook, make_trace("r", steps=S, **shown | broken)).first_alarm == ONSET
+
+
+def test_a_critic_whose_weight_leaves_the_gradient_as_it_was_is_no_failure(make_trace: Any) -> None:
+    """With weights of its own, any coefficient of its loss is right."""
+    for shown, alarms in ((criticised(10.0, 20.0), True), (criticised(10.0, 2.0), False)):
+        assert ("ppo_value_weight_too_high" in replay(Playbook, make_trace("r", steps=S, **shown)).causes) is alarms
 
 
 def test_one_head_is_not_called_alike(make_trace: Any) -> None:

@@ -94,6 +94,16 @@ def test_every_signal_can_be_the_most_diagnostic(name: str, make_story: Callable
     assert_nothing_clipped(figure)
 
 
+def test_the_losses_of_runs_on_rewards_are_none_of_tokens(make_story: Callable[..., Story]) -> None:
+    story = make_story(telling="validation_loss", alarms={})
+    for trace in story.traces.values():
+        trace.objective = "policy"
+    titles = [axis.get_title(loc="left") for axis in draw(story).figure.axes]
+    assert titles[0] == "loss (nats per token, then policy loss)"
+    assert titles[-1] == "validation loss (1 less the mean reward)"
+    assert unit("loss") == "nats per token"
+
+
 def test_clocks_are_in_every_panel_and_the_legend_names_them(make_story: Callable[..., Story]) -> None:
     figure = draw(make_story())
     for axis in figure.axes:

@@ -31,6 +31,7 @@ SHOWN = {
     "": {"loss", "validation_loss", "grad_norm", "lr"},
     "next_token": {"loss", "validation_loss", "grad_norm", "lr"},
     "retrieval": {"loss", "validation_loss", "grad_norm", "lr"},
+    "transcription": {"loss", "validation_loss", "grad_norm", "lr"},
     "modalities": {"loss", "validation_loss", "grad_norm", "lr"},
     "decoding": {"loss", "grad_norm", "lr", "forced_loss"},
     "preferences": {
@@ -39,7 +40,7 @@ SHOWN = {
     },
     "policy": {
         "loss", "grad_norm", "lr", "reward", "kl", "policy_entropy", "clip_share", "answer_length",
-        "groups_without_variance",
+        "groups_without_variance", "value_loss",
     },
     "diffusion": {"loss", "lr"},
 }  # fmt: skip

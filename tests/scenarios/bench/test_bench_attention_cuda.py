@@ -162,9 +162,10 @@ def test_a_record_has_the_picture(monkeypatch, tmp_path, tick):
         "bench/attention", "Title", "How.", "command", attention.COLUMNS, tuple(rows_for({64: 1.0})), picture="a.png"
     )
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A GPU")
     monkeypatch.setattr("trainwreck.scenarios.bench.attention.against_peers", lambda tick: made)
     measure("attention", tick, record=True)
-    folder = tmp_path / "results" / "bench/attention"
+    folder = tmp_path / "results" / "bench/attention/a-gpu"
     assert "![Title](a.png)" in (folder / "README.md").read_text("utf-8")
     assert (folder / "a.png").read_bytes().startswith(PNG)
 

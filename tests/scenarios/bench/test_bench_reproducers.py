@@ -10,6 +10,7 @@ from trainwreck.scenarios.bench.claims import reproducers, starts
 from trainwreck.scenarios.reproducers.agreement import Agreement, Beside
 from trainwreck.scenarios.reproducers.margin import Starts
 from trainwreck.scenarios.spec.registry import scenarios
+from trainwreck.scenarios.training import environment
 
 ONE = Agreement("high_lr", 240, 0, 0.25, True, 12.5, "aaaa", "bbbb", Beside("float", 400, 400, 1e-6, 1e-7))
 
@@ -18,26 +19,26 @@ ONE = Agreement("high_lr", 240, 0, 0.25, True, 12.5, "aaaa", "bbbb", Beside("flo
 def machine(monkeypatch):
     for name in reproducers.VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(reproducers, "processor", lambda: "AMD EPYC (R)")
-    monkeypatch.setattr(reproducers, "processor_flags", lambda: {"fma", "avx2", "avx512f"})
+    monkeypatch.setattr(environment, "processor", lambda: "AMD EPYC (R)")
+    monkeypatch.setattr(environment, "processor_flags", lambda: {"fma", "avx2", "avx512f"})
     return monkeypatch
 
 
 def test_a_setting_has_processor_instructions_and_limits(machine):
-    assert reproducers.setting() == "amd-epyc-r-avx512"
+    assert reproducers.setting() == "amd-epyc-avx512"
     machine.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    assert reproducers.setting() == "amd-epyc-r-avx512-onednn-avx2"
+    assert reproducers.setting() == "amd-epyc-avx512-onednn-avx2"
 
 
 def test_two_processors_under_one_limit_are_two_settings(machine):
     """PyTorch gives the limit in the place of what the processor has."""
     machine.setenv("ATEN_CPU_CAPABILITY", "default")
     machine.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
-    assert reproducers.setting() == "amd-epyc-r-avx512-aten-default"
-    machine.setattr(reproducers, "processor_flags", lambda: {"fma", "avx2"})
-    assert reproducers.setting() == "amd-epyc-r-avx2-aten-default"
-    machine.setattr(reproducers, "processor_flags", set)
-    assert reproducers.setting() == "amd-epyc-r-default-aten-default"
+    assert reproducers.setting() == "amd-epyc-avx512-aten-default"
+    machine.setattr(environment, "processor_flags", lambda: {"fma", "avx2"})
+    assert reproducers.setting() == "amd-epyc-avx2-aten-default"
+    machine.setattr(environment, "processor_flags", set)
+    assert reproducers.setting() == "amd-epyc-default-aten-default"
 
 
 def test_records_of_two_settings_stand_side_by_side(tmp_path):

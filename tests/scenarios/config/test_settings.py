@@ -12,11 +12,14 @@ from trainwreck.models.config import Format, ModelConfig, Norm, OptimizerKind, R
 from trainwreck.scenarios.config.experts import BalanceAxis
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import (
+    LARGEST,
     OPTIONAL,
     RANGES,
+    WITH_RARE_WORDS,
     Decay,
     Dialect,
     Setup,
+    SourceKind,
     as_dict,
     check,
     fingerprint,
@@ -24,6 +27,8 @@ from trainwreck.scenarios.config.settings import (
     replace,
     replaced,
 )
+from trainwreck.scenarios.data.batches import SPECS
+from trainwreck.scenarios.data.language import Language
 
 NAN, INF = math.nan, math.inf
 REFUSED = {
@@ -40,6 +45,7 @@ REFUSED = {
     "growth.rows": (-1, 2**22 + 1, None),
     "growth.share": (-0.1, 1.1, None, NAN),
     "modalities.picture_weight": (-0.1, 1e6 + 1, None, NAN),
+    "transcription.noise": (-0.1, 1e3 + 1, None, NAN),
     "retrieval.refresh": (-1, 10**6 + 1, None),
     "decoding.scheduled_sampling": (-0.1, 1.1, None, NAN),
     "model.init.router_std": (-0.1, 1e3 + 1, None, NAN, INF),
@@ -59,6 +65,9 @@ REFUSED = {
     "policy.comparisons": (0, 10**6 + 1, None),
     "policy.length_bias": (-1e3 - 1, 1e3 + 1, None, NAN, INF),
     "policy.offset": (-0.1, 1e3 + 1, None, NAN, INF),
+    "policy.value_weight": (-0.1, 1e6 + 1, None, NAN, INF),
+    "policy.gae_lambda": (-0.1, 1.1, None, NAN),
+    "policy.value_clip": (0, -0.1, 1e6 + 1, None, NAN, INF),
     "data.rows": (0, -4, 10**5 + 1, None),
     "data.language_seed": (-1, 2**62 + 1, None),
     "data.pool": (-1, 10**6 + 1, None, NAN),
@@ -66,6 +75,7 @@ REFUSED = {
     "data.one_token_every": (-1, 10**6 + 1, None, NAN),
     "data.padding_every": (-1, 10**6 + 1, None, NAN),
     "data.short_every": (-1, 10**5 + 1, None, NAN),
+    "data.rare_words": (-1, 2**15 + 1, None, NAN),
     "label_smoothing": (-0.1, 1.1, None, NAN),
     "model.init.residual_std": (-0.1, 1e5 + 1, None, NAN, INF),
     "model.init.mlp_bias": (-1e3 - 1, 1e3 + 1, None, NAN, INF),
@@ -138,6 +148,41 @@ def test_short_rows_of_exchanges_are_refused():
         check(replaced(Setup(), data__short_every=2, data__dialect=Dialect.CHAT))
     assert str(error.value) == "data.short_every: 2 is not allowed with data.dialect=chat; allowed: 0"
     check(replaced(Setup(), data__dialect=Dialect.CHAT))
+
+
+RARE = {"data__rare_words": 12}
+NOT_WITH_RARE_WORDS = {
+    "objective": ObjectiveKind.DECODING, "data.source": SourceKind.TEXT, "data.dialect": Dialect.CHAT, "data.pool": 40,
+    "data.padded": True, "data.one_token_every": 3, "data.padding_every": 3, "growth.rows": 160, "adapters.rank": 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", WITH_RARE_WORDS)
+def test_what_does_not_go_with_rare_words_is_refused(path):
+    value = NOT_WITH_RARE_WORDS[path]
+    setup, refrain = replaced(Setup(), **RARE), {"data__dialect": Dialect.REFRAIN}
+    check(setup)
+    with pytest.raises(InputError) as error:
+        check(replace(replaced(setup, **refrain) if path == "objective" else setup, path, value))
+    assert str(error.value) == f"data.rare_words: 12 is not allowed with {path}={as_dict(value)}; allowed: 0"
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"model__vocab_size": 48}, "12 is not allowed with model.vocab_size=48; allowed: 0, or a table over 60"),
+        ({"model__context": 16}, "12 is not allowed; allowed: 0 to half of model.context, 8"),
+    ],
+)
+def test_rare_words_need_ids_and_room(values, line):
+    with pytest.raises(InputError) as error:
+        check(replaced(Setup(), **RARE | values))
+    assert str(error.value) == f"data.rare_words: {line}"
+
+
+def test_no_dialect_has_more_ids_than_rare_words_leave_it():
+    assert max(Language(spec(0)).vocabulary for spec in SPECS.values()) == LARGEST
+    assert set(SPECS) == set(WITH_RARE_WORDS["data.dialect"])
 
 
 EXPERTS = {"model__experts": 16, "model__expert_units": 16}

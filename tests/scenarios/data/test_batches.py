@@ -130,6 +130,29 @@ def test_the_last_of_so_many_rows_has_two_tokens(tiny):
     assert all(np.array_equal(getattr(whole, n), getattr(plain, n)) for n in FIELDS)
 
 
+def test_rows_begin_with_pairs_of_a_rare_word_and_a_token(tiny):
+    known = source(source_key(tiny.data)).vocabulary
+    rare = replaced(tiny, data__rare_words=3, model__vocab_size=512)
+    plain, block = (training_block(t, 3, range(40)) for t in (replaced(tiny, model__vocab_size=512), rare))
+    words = np.zeros(block.inputs.shape, bool)
+    words[..., :6:2] = True
+    assert np.array_equal(block.inputs >= known, words)
+    assert np.array_equal(block.inputs[~words], plain.inputs[~words])
+    assert np.array_equal(block.targets[..., :-1], block.inputs[..., 1:])
+    assert np.array_equal(block.targets[..., -1], plain.targets[..., -1])
+    unscored = np.roll(words, -1, -1)
+    unscored[..., -1] = False  # the last target is no input of the row
+    assert not block.weights[unscored].any()
+    assert np.array_equal(block.weights[~unscored], plain.weights[~unscored])
+    assert np.array_equal(block.documents, plain.documents)
+    drawn = block.inputs[words]
+    assert known <= drawn.min() < known + 10
+    assert 502 < drawn.max() < 512
+    part = training_block(rare, 3, range(7, 19))
+    assert all(np.array_equal(getattr(part, n), getattr(block, n)[7:19]) for n in FIELDS)
+    assert not np.array_equal(training_block(rare, 4, range(40)).inputs[words], drawn)
+
+
 def test_the_embedding_of_padding_is_zero_and_stays_zero(tiny, make_job):
     setup = replaced(tiny, data__padding_every=1, model__init__zero_padding=True)
     result = train([make_job(3, setup)], keep={"run-3": [20]})[0]

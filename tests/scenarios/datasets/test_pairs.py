@@ -18,11 +18,11 @@ from trainwreck.scenarios.datasets.standard_plan import FIRST_SEED, pair_cases
 from trainwreck.scenarios.spec.faults import StateEdit
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.run_spec import Role, Split, family_of
-from trainwreck.scenarios.training.loop import fresh_state, train
+from trainwreck.scenarios.training.loop import fresh_state, refitted, train
 
 pytestmark = pytest.mark.catalogue
 
-SMALL = ("model.width=32", "model.heads=2", "model.context=16", "data.rows=4", "evaluation.rows=4")
+SMALL = ("model.width=32", "model.heads=2", "model.context=16", "data.rows=8", "evaluation.rows=8")
 SEEDS = (3000, 3001)  # of all pairs; those of `standard` have seeds of their own as well
 LENGTH = 2  # steps: what is kept of a gradient tells in the second
 WAIT = 4  # steps from the later onset to the cure of either
@@ -54,11 +54,20 @@ def moving(job, made={}):  # noqa: B006
 
 def state_at(job, step, left_out):
     """A state, and what the state edits until a step make of it, but for those at some steps."""
-    state, other = moving(job)
+    states, before = moving(job), job.segment(0).setup.model
+
+    def refit(at):
+        nonlocal states, before
+        model = job.segment(at).setup.model
+        states, before = [refitted(state, before, model, job.seed) for state in states], model
+
     for at in job.changes:
         if isinstance(at.change, StateEdit) and at.step <= step and at.step not in left_out:
-            state = at.change.state(state, dict.fromkeys(at.change.needs(at.step), other), at.step)
-    return state
+            refit(at.step)
+            state, other = states
+            states[0] = at.change.state(state, dict.fromkeys(at.change.needs(at.step), other), at.step)
+    refit(step)
+    return states[0]
 
 
 @dataclass

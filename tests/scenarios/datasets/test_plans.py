@@ -117,6 +117,30 @@ def test_a_plan_file_is_the_same_runs(tmp_path):
     assert resolve([str(path)]) == ("mine", specs)
 
 
+def test_the_parts_of_a_plan_are_the_plan():
+    words = ["scenario=high_lr,mask_missing,no_warmup", "seed=range(2)", "steps=120"]
+    whole = resolve(words)[1]
+    parts = [resolve(words, part=f"{number}/3")[1] for number in (1, 2, 3)]
+    assert len({spec.base for spec in whole}) == 3
+    assert all(parts)
+    assert sorted(spec.run_id for part in parts for spec in part) == sorted(spec.run_id for spec in whole)
+    for part in parts:
+        ids = {spec.run_id for spec in part}
+        assert {spec.twin.run_id for spec in part} <= ids
+        others = [spec for spec in whole if spec.run_id not in ids]
+        assert not {spec.base for spec in part} & {spec.base for spec in others}
+        assert [spec for spec in whole if spec.run_id in ids] == part
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1/4", "1", "1/2/3", "-1/2", "a/b", "", "1/0", "1 / 2"])
+def test_a_part_that_is_none(part):
+    with pytest.raises(InputError) as refusal:
+        resolve(["scenario=high_lr,mask_missing,no_warmup", "steps=120"], part=part)
+    assert str(refusal.value).startswith(
+        f"part: {part!r} is not allowed; allowed: K/N with K of 1 to N, and N at most 3,"
+    )
+
+
 def test_member():
     assert member(Severity, "severity", None) is None
     assert member(Severity, "severity", "clear") is Severity.CLEAR

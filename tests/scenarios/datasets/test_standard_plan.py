@@ -9,6 +9,7 @@ from trainwreck.evaluation.constants import CALIBRATION_RUNS
 from trainwreck.evaluation.dataset.schema import HELD_OUT, JOINT, PUBLIC_SEEDS
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json
+from trainwreck.evaluation.labels.visible import FEWEST
 from trainwreck.scenarios.config.settings import SourceKind, fingerprint
 from trainwreck.scenarios.datasets import draws, plan_table, standard_plan
 from trainwreck.scenarios.datasets.draws import held_out_cause, held_out_severity
@@ -21,7 +22,7 @@ from trainwreck.scenarios.spec.run_spec import Role, Split
 
 LEARNT_OR_SCORED = (Split.TRAIN, Split.TEST)
 MOST_HOURS = 3.0  # to generate it on two cores
-MEASURED = 62.6 / 58.8  # minutes that version 1 took to generate, by results/standard, over the estimate for it
+MEASURED = 81.2 / 73.8  # minutes that version 3 took to generate, by results/standard, over the estimate for it
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def test_the_test_split_has_ten_seeds_or_more_with_many_scenarios_on_each(of):
         scenarios_on[spec.seed].add(spec.scenario)
     every = {spec.scenario for spec in failing(of[Split.TEST])}
     assert len(scenarios_on) >= 10
-    assert min(map(len, scenarios_on.values())) >= len(every) / 4
+    assert min(map(len, scenarios_on.values())) >= len(every) / 5
     assert max(map(len, scenarios_on.values())) <= 2 * min(map(len, scenarios_on.values()))
 
 
@@ -73,8 +74,8 @@ def test_each_scenario_is_on_several_seeds_and_two_scenarios_on_others(of):
     for spec in failing(of[Split.TEST]) + look_alikes(of[Split.TEST]):
         seeds[spec.scenario].add(spec.seed)
         cases[case_of(spec)].add(spec.seed)
-    assert min(map(len, seeds.values())) >= 4
-    assert min(map(len, cases.values())) >= 3
+    assert min(map(len, seeds.values())) >= 3
+    assert min(map(len, cases.values())) >= 2
     assert len({frozenset(found) for found in seeds.values()}) > 50  # not the same few seeds for all
 
 
@@ -92,11 +93,7 @@ def test_every_scenario_is_tested_at_every_severity_that_is_proven(of):
     assert found >= wanted
 
 
-def test_what_was_proven_after_a_plan_was_drawn_is_in_the_next_one(plan):
-    """The runs of `standard` are those whose labels are published."""
-    later = scenarios().keys() - draws.planned()
-    assert later
-    assert not {s.scenario for s in plan} & later
+def test_its_runs_are_those_whose_labels_are_published(plan):
     published = read_json(Path(__file__).parents[3] / "results/standard/manifest.json")
     assert fingerprint([[s.run_id, s.split.value, s.held_out] for s in plan]) == published["plan_hash"]
 
@@ -119,12 +116,13 @@ def test_calibration_runs_of_each_base_are_enough_and_worth_many_of_the_measured
     measured = Counter(s.base for s in healthy(of[Split.TEST]))
     ready = Counter(s.base for s in healthy(of[Split.CALIBRATION]))
     assert ready.keys() == measured.keys()
-    assert min(ready.values()) >= 20
+    assert min(ready.values()) >= 13
+    assert min(ready[base] + count for base, count in measured.items()) >= 2 * FEWEST  # for a check of labels
     share = {base: count / measured.total() for base, count in measured.items()}
     # Of a weighted mean: what so many runs drawn from the measured population would have for a variance.
     assert 1 / sum(share[base] ** 2 / ready[base] for base in share) >= 400 >= CALIBRATION_RUNS[0.01]
     for base in share:
-        if ready[base] > 20:  # then in proportion to the measured ones
+        if ready[base] > 13:  # then in proportion to the measured ones
             assert ready[base] / standard_plan.POPULATION == pytest.approx(share[base], abs=0.01)
 
 
@@ -156,8 +154,11 @@ def test_no_base_has_more_failing_runs_than_others(of, split):
     good = Counter(s.base for s in healthy(of[split]) + look_alikes(of[split]))
     assert len(bad) > 20
     assert all(good[base] >= count for base, count in bad.items())
-    # Nor clearly fewer, where there are any.
-    assert all(good[base] <= 1.2 * count for base, count in bad.items())
+    # Nor clearly fewer: a base with more of the others has none that is there for balance alone.
+    needed = {s.twin.run_id for s in of[split] if s.role is Role.FAULTY}
+    added = {s.base for s in healthy(of[split]) if s.run_id not in needed}
+    assert added
+    assert all(good[base] == count for base, count in bad.items() if base in added)
 
 
 # What is held out

@@ -23,7 +23,9 @@ def spec_of(name, role=Role.FAULTY, seed=3, more=()):
     return family_of(name, [seed], overrides=(*SMALL, *more), roles=(role,))[0]
 
 
-@pytest.mark.parametrize("name", ["mask_missing", "corrupt_tokens", "stale_optimizer_state", "high_lr"])
+@pytest.mark.parametrize(
+    "name", ["mask_missing", "corrupt_tokens", "stale_optimizer_state", "high_lr", "speech_misaligned_transcripts"]
+)
 @pytest.mark.parametrize("role", [Role.FAULTY, Role.TWIN])
 def test_a_step_of_the_view_is_the_loops_to_the_bit(name, role, monkeypatch):
     monkeypatch.setattr(module, "share", lambda step: 1.0)
@@ -78,6 +80,11 @@ def test_low_precision_is_the_runs_own_or_bfloat16():
     made = view(kernel, kernel.onset)
     assert made.fp32.job.segment(kernel.onset).setup.model.attention == "reference"
     assert made.mixed.job.segment(kernel.onset).setup.model.attention == "fp16_scores"
+
+
+def test_low_precision_of_transcripts_is_autocast():
+    made = view(spec_of("speech_misaligned_transcripts"), 0)
+    assert (made.fp32, made.mixed) == (None, torch.bfloat16)
 
 
 def test_of_several_ranks_the_first_ones_model_is_seen_in_one_process():

@@ -29,6 +29,7 @@ KINDS = (
 )  # fmt: skip
 OF_REWARDS = (
     "rlhf_kl_too_weak", "rlhf_kl_too_strong", "rl_reward_hacked", "ppo_too_many_epochs", "rl_entropy_runs_away",
+    "ppo_value_weight_too_high",
 )  # fmt: skip
 OF_PAIRS = ("dpo_chosen_falls", "dpo_stuck_at_log2", "benign_hard_pairs")
 STEPS = 30

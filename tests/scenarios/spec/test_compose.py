@@ -6,6 +6,7 @@ import pytest
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import OptimizerKind, Placement
+from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import RANGES, Dialect, Setup, SourceKind, get, replace, replaced
 from trainwreck.scenarios.spec.overrides import compose, describe, field_type, sweep
@@ -77,6 +78,8 @@ def test_every_range_holds_at_both_ends(path):
     setup = replaced(Setup(), data__rows=64)  # a row for each rank
     if path == "adapters.rank":  # at most the width
         setup = replaced(setup, model__width=high, model__context=16)
+    if path == "data.rare_words":  # each is the first of two tokens
+        setup = replaced(setup, model__context=2 * high)
     if path.startswith("decoding."):
         setup = replaced(setup, objective=ObjectiveKind.DECODING, data__dialect=Dialect.REFRAIN)
     if path.startswith("routing."):
@@ -87,10 +90,13 @@ def test_every_range_holds_at_both_ends(path):
         setup = replaced(setup, objective=ObjectiveKind.DIFFUSION, data__dialect=Dialect.WALK, model__causal=False)
     if path.startswith("retrieval."):
         setup = replaced(setup, objective=ObjectiveKind.RETRIEVAL, data__dialect=Dialect.FACTS)
+    if path.startswith("transcription."):
+        setup = bases.transcripts(setup)
     if path.startswith("modalities."):
         setup = replaced(setup, objective=ObjectiveKind.MODALITIES, data__dialect=Dialect.CAPTIONS)
     if path.startswith("policy."):
         setup = replaced(setup, objective=ObjectiveKind.POLICY, data__dialect=Dialect.TASKS, data__rows=10**4)
+        setup = replaced(setup, model__value_head=True)
     below = kind(low - 1) if inclusive else kind(low)
     for value in (below, kind(high * 2 + 1)):
         with pytest.raises(InputError) as refusal:

@@ -34,6 +34,7 @@ from trainwreck.scenarios.spec.faults import (
     Variant,
 )
 from trainwreck.scenarios.spec.registry import scenarios
+from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.training.loop import train
 
 
@@ -223,3 +224,11 @@ def test_a_schedule_at_another_position_has_the_rate_of_that_step(tiny, make_job
     assert [restarted.learning_rate(s) for s in range(7, 20)] == [plain.learning_rate(s) for s in range(13)]
     back = make_job(0, tiny, *restarted.changes, At(12, SchedulePosition(lambda step, start: step)))
     assert [back.learning_rate(s) for s in range(12, 20)] == [plain.learning_rate(s) for s in range(12, 20)]
+
+
+@pytest.mark.parametrize("id", ["rope_low_precision", "rope_on_keys_only", "rope_wrong_frequency", "rope_wrong_offset"])
+def test_a_fault_of_the_rotation_is_refused_where_positions_are_learned(id):
+    family_of(id, [0], roles=(Role.FAULTY,))
+    with pytest.raises(InputError) as refusal:
+        family_of(id, [0], overrides=("model.positions=document",), roles=(Role.FAULTY,))[0].job()
+    assert str(refusal.value) == "model.positions: 'document' is not allowed for this fault; allowed: 'rotary'"

@@ -116,6 +116,20 @@ def test_the_burst_is_four_batches_of_one_token():
     assert same(*batch("benign_huge_transient", onset + 4))
 
 
+def test_an_epoch_has_the_rows_of_the_first_in_another_order_and_then_there_are_new_ones():
+    name, onset = "benign_epoch_staircase", scenario("benign_epoch_staircase").onset_step(3, 300)
+    assert all(same(*batch(name, onset + step)) for step in (-1, 0, 7, 56, 60))
+
+    def rows(epoch):
+        read = [batch(name, onset + 8 * epoch + step)[0] for step in range(8)]
+        return [tuple(getattr(one, n)[b].tobytes() for n in FIELDS) for one in read for b in range(8)]
+
+    epochs = [rows(epoch) for epoch in range(7)]
+    assert all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 7
+    assert len(set(epochs[0])) == 64
+
+
 def test_one_step_is_slow():
     onset = scenario("benign_loader_hiccup").onset_step(3, 300)
     slow = job("benign_loader_hiccup")

@@ -21,12 +21,13 @@ ALONE = {
         "augmentation_noise bad_batch_document bad_batch_foreign bad_batch_repeats corrupt_tokens "
         "degenerate_batches distribution_shift gradient_dominated label_leak label_noise labels_detached "
         "labels_one_class labels_shifted sequence_length_explosion sequences_truncated shuffle_correlated "
-        "speech_noisy_transcripts "
+        "speech_noisy_transcripts speech_misaligned_transcripts "
         "token_to_empty tokenizer_mismatch unshuffled_epochs validation_leak vocabulary_drift catastrophic_forgetting "
         "eos_masked_as_padding grad_accumulation_token_mean prompt_scored targets_all_masked "
         "dpo_stuck_at_log2 benign_hard_pairs "
-        "benign_batch_ramp benign_bimodal_loss benign_curriculum benign_huge_transient benign_late_drop "
-        "benign_length_ramp benign_mixture_change benign_single_spike benign_spike_recovers"
+        "benign_batch_ramp benign_bimodal_loss benign_curriculum benign_epoch_staircase benign_hard_speakers "
+        "benign_huge_transient benign_late_drop benign_length_ramp benign_mixture_change benign_single_spike "
+        "benign_spike_recovers"
     ),
     "clock": "loader_stall benign_clean_resume benign_loader_hiccup",
     "data.pool": "overfit_small_set",
@@ -34,7 +35,7 @@ ALONE = {
     "decoding.scheduled_sampling": "teacher_forcing_mismatch",
     "diffusion.emphasis": "diffusion_timestep_imbalance benign_timestep_weights",
     "modalities.picture_weight": "multimodal_loss_imbalance benign_modality_weights",
-    "retrieval.refresh": "retrieval_stale_index",
+    "retrieval.refresh": "retrieval_stale_index benign_older_index",
     "dropout": "dropout_too_high eval_mode_in_training benign_dropout_gap",
     "evaluation.average": "ema_misused diffusion_no_ema",
     "evaluation.dropout": "dropout_on_at_eval",
@@ -76,9 +77,12 @@ ALONE = {
     "parametrization.shift_NP": "norm_bias_shifted",
     "policy.mixed": "rl_groups_mixed",
     "policy.one_draw": "rl_zero_advantage_groups",
-    "policy.entropy": "rl_entropy_runs_away",
+    "policy.entropy": "rl_entropy_runs_away benign_rl_entropy_fall",
+    "policy.group": "benign_rl_norm_growth",
+    "policy.value_weight": "ppo_value_weight_too_high",
     "policy.comparisons": "rl_reward_hacked",
     "policy.kl": "rlhf_kl_too_strong rlhf_kl_too_weak",
+    "precision.format": "benign_cache_rounding",
     "precision.second_moments": "fp16_adam_state",
     "precision.weights": "bf16_weight_rounding",
     "preferences.anchor": "dpo_chosen_falls",

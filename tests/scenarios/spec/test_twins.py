@@ -20,6 +20,8 @@ SHORT = (f"steps={STEPS}", "data.rows=4", "evaluation.every=10", "evaluation.row
 # The fault is in force from the onset on, and what a run records shows it a little later.
 LATER = {
     "benign_bimodal_loss": "the first batch may be of the usual kind",
+    "benign_older_index": "at the next evaluation",
+    "benign_epoch_staircase": "the first epoch is the twin's",
     "ddp_loss_scale_inconsistent": "from the first overflow on",
     "diffusion_no_ema": "at the next evaluation",
     "ema_misused": "at the next evaluation",

@@ -136,7 +136,7 @@ def test_what_the_host_draws_or_computes_again_is_not_captured(values, changes, 
     assert not capturable(bundle)
     with pytest.raises(
         ValueError,
-        match="graphs: dropout, noise, own tokens, rewards, retrieval, recomputation and several ranks are not allowed",
+        match="graphs: dropout, noise, own tokens, rewards, retrieval, frames, recomputation and several ranks are ",
     ):
         CapturedStep(bundle, noted)
 

@@ -57,6 +57,7 @@ BASES = {  # of cases that are no other setting of a small model, by their first
     "diffusion": bases.denoiser,
     "retrieval": bases.facts,
     "captions": bases.captions,
+    "transcripts": bases.transcripts,
     "rewards": bases.policy,
     "experts": bases.rules_experts,
 }
@@ -87,6 +88,7 @@ CASES = {
     "diffusion": ({}, ()),
     "retrieval": ({}, ()),
     "captions": ({"modalities__picture_weight": 3.0}, ()),
+    "transcripts": ({"transcription__noise": 0.5}, ()),
     "rewards": ({"policy__begun": True, "policy__group": 2, "policy__updates": 3, "policy__comparisons": 50}, ()),
     "rewards, on text": ({"policy__group": 2}, ()),
     "experts": ({}, ()),

@@ -29,6 +29,22 @@ def test_environment_names_no_path_and_no_user():
     assert str(environment.Path.cwd()) not in text
 
 
+@pytest.mark.parametrize(
+    ("name", "flags", "kind"),
+    [
+        ("AMD EPYC", {"avx2", "avx512f"}, "amd-epyc-avx512"),
+        ("Intel(R) Xeon(R) Processor", {"avx2", "avx512f", "amx_tile"}, "intel-xeon-amx"),
+        ("Intel(R) Core(TM) i7-9750H CPU @ 2.60GHz", {"avx2"}, "intel-core-i7-9750h-avx2"),
+        ("Apple M2", set(), "apple-m2-neon"),
+    ],
+)
+def test_the_kind_of_a_processor_names_a_folder(monkeypatch, name, flags, kind):
+    monkeypatch.setattr(environment, "processor", lambda: name)
+    monkeypatch.setattr(environment, "processor_flags", lambda: flags)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "NEON")
+    assert environment.processor_kind() == kind
+
+
 class Git:
     """Stands in for subprocess.run: a commit, and what git status prints."""
 

@@ -43,18 +43,20 @@ TRL = {
     "frac_reward_zero_std": "groups_without_variance",
     "sampling/sampling_logp_difference/mean": "sampler_log_ratio",
     "rewards/accuracies": "preference_accuracy",
+    "loss/value_avg": "value_loss",
+    "explained_variance": "explained_variance",
 }
 OTHER_QUANTITIES = (
     "entropy", "clip_ratio/region_mean", "clip_ratio", "rewards/margins", "rewards/chosen", "logps/chosen",
     "logps/rejected", "reward_std", "completions/clipped_ratio", "sampling/sampling_logp_difference/max",
-    "eval_rewards/accuracies", "eval_reward", "eval_kl", "rewards/length_reward/mean",
+    "eval_rewards/accuracies", "eval_reward", "eval_kl", "rewards/length_reward/mean", "train/value_loss",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("prefix", ["", "train/"])
 def test_of_trls_columns_those_are_read_that_are_the_same_quantity(prefix: str) -> None:
     known = {prefix + column: Target(signal) for column, signal in TRL.items()}
-    others = [column if column.startswith("eval") else prefix + column for column in OTHER_QUANTITIES]
+    others = [column if column.startswith(("eval", "train/")) else prefix + column for column in OTHER_QUANTITIES]
     choice = choose(["step", *known, *others], {}, "a log")
     assert choice.signals == known
     assert choice.ignored == dict.fromkeys(sorted(others), "no known signal")

@@ -33,7 +33,7 @@ def at_seven(step):
         while True:
             pass
     if MODE == "twice":
-        say(type="verdict", step=step, score=0)
+        print(json.dumps({"type": "verdict", "step": step, "score": 0}))  # goes out with the next one, at once
     texts = {
         "text": "yes",
         "nan": '{"type": "verdict", "step": 7, "score": NaN}',

@@ -31,6 +31,7 @@ for line in sys.stdin:
             )
         elif mode == "stop":
             answer["action"] = "stop"
-    print(json.dumps(answer), flush=True)
+    lines = [json.dumps(answer)]
     if kind == "observation" and step == 20 and mode in ("twice", "stop"):
-        print(json.dumps({"type": "action", "step": step, "action": "rate=0.5"}), flush=True)
+        lines.append(json.dumps({"type": "action", "step": step, "action": "rate=0.5"}))
+    print("\n".join(lines), flush=True)  # at once, so that the second one is there before anything is asked again
