@@ -32,6 +32,8 @@ __all__ = [
     "write_manifest", "write_runs", "write_telemetry",
 ]  # fmt: skip
 
+MOST_NAMED = 5  # files in one error
+
 
 class DataSet:
     """Runs and their telemetry. Use `load`."""
@@ -95,8 +97,9 @@ class DataSet:
 def load(path: str | Path | DataSet, *, verify: bool = True) -> DataSet:
     """Open a data set: a folder, or "sample". One that is open already is handed back as it is.
 
-    With `verify` every file is checked against its checksum first. Raises InputError that names every file that is
-    missing, truncated or edited, or says what else is wrong: not finished, not a data set, of another version.
+    With `verify` every file is checked against its checksum first. Raises InputError that names the first
+    files that are missing, truncated or edited, and how many more there are, or says what else is wrong: not finished,
+    not a data set, of another version.
     """
     if isinstance(path, DataSet):
         return path
@@ -113,7 +116,8 @@ def load(path: str | Path | DataSet, *, verify: bool = True) -> DataSet:
         if (complaint := _wrong(root / name, facts, verify))
     ]
     if wrong:
-        raise InputError("; ".join(wrong))
+        more = [f"and {len(wrong) - MOST_NAMED} more"] if len(wrong) > MOST_NAMED else []
+        raise InputError("; ".join([*wrong[:MOST_NAMED], *more]))
     return DataSet(root, manifest, _listed_runs(root, manifest))
 
 

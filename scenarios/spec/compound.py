@@ -166,7 +166,13 @@ def compound(*parts: Scenario) -> Compound:
     for part in parts:
         if part.own_twin:
             raise InputError(f"scenario: {named!r} is not allowed; {part.id} changes nothing that could be added")
-    return Compound(parts)
+    try:
+        return Compound(parts)
+    except InputError as refusal:
+        if all(part.id in str(refusal) for part in parts):
+            raise
+        # Said of one setting, as of two that the bases do not allow together.
+        raise InputError(f"scenario: {named!r} is not allowed; {refusal}") from refusal
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""How scenarios end on drawn setups: `python -m trainwreck.scenarios.datasets.wild.outcomes DIR ...` renews the file.
+"""How scenarios end: `python -m trainwreck.scenarios.datasets.wild.outcomes DIR ...` renews the file.
 
-Every run under a fault of the plan `wild` has one of five outcomes:
+Every run under a single fault of a labelled data set has one of five outcomes:
 
     non-finite   harmed, and its last loss is not finite
     stuck        harmed, and it ends half or more of its twin's progress above the twin; progress is from ln(vocabulary)
@@ -28,8 +28,8 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 
-from trainwreck.evaluation.dataset.dataset import load
-from trainwreck.evaluation.dataset.schema import FAILURES, UNDER_FAULT, Outcome, RunKind
+from trainwreck.evaluation.dataset.dataset import load_labels
+from trainwreck.evaluation.dataset.schema import FAILURES, JOINT, UNDER_FAULT, Outcome, RunKind
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json, sha256, write_json
 from trainwreck.evaluation.intervals import binomial_interval
@@ -69,8 +69,8 @@ def _at_the_start(context: Mapping[str, Any]) -> float:
 
 
 def table(runs: pd.DataFrame) -> pd.DataFrame:
-    """Counts of the outcomes, a row a scenario."""
-    found = outcomes(runs)
+    """Counts of the outcomes, a row a scenario; runs under two faults are left out."""
+    found = outcomes(runs[~runs["scenario"].str.contains(JOINT, regex=False) | ~runs["kind"].isin(UNDER_FAULT)])
     counts = pd.crosstab(runs.loc[found.index, "scenario"], found)
     return counts.reindex(columns=list(OUTCOMES), fill_value=0)
 
@@ -153,8 +153,8 @@ def families(counts: pd.DataFrame) -> pd.DataFrame:
 
 
 def measure(folders: list[Path]) -> pd.DataFrame:
-    """Count the outcomes of data sets of the plan, and write the file; counts by scenario."""
-    tables = [table(load(folder).runs) for folder in folders]
+    """Count the outcomes of labelled data sets, and write the file; counts by scenario."""
+    tables = [table(load_labels(folder).runs) for folder in folders]
     counts = pd.concat(tables).groupby(level=0).sum().astype(int)
     digits = families(counts).round(3)
     write_json(
@@ -170,6 +170,6 @@ def measure(folders: list[Path]) -> pd.DataFrame:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="data sets of the plan")
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="labelled data sets")
     measured = measure(parser.parse_args().folders)
     print(measured.to_string(), families(measured).to_string(float_format="{:.2f}".format), sep="\n\n")
