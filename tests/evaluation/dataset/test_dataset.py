@@ -13,7 +13,14 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
-from trainwreck.evaluation.dataset.dataset import DataSet, load, write_manifest, write_runs, write_telemetry
+from trainwreck.evaluation.dataset.dataset import (
+    MOST_NAMED,
+    DataSet,
+    load,
+    write_manifest,
+    write_runs,
+    write_telemetry,
+)  # fmt: skip
 from trainwreck.evaluation.dataset.schema import SCHEMA_VERSION, SIGNALS, Axis
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
@@ -113,6 +120,17 @@ def test_every_bad_file_is_named_in_one_line(root: Path) -> None:
     assert [part.split(": ")[0] for part in str(error.value).split("; ")] == [
         str(root / name) for name in ("catalogue.json", "telemetry/a.parquet", "telemetry/b.parquet")
     ]
+
+
+def test_of_many_bad_files_the_first_are_named_and_the_others_counted(root: Path) -> None:
+    facts = read_json(root / "manifest.json")
+    gone = {f"telemetry/lost{i}.parquet": {"bytes": 1, "sha256": "0"} for i in range(MOST_NAMED + 3)}
+    facts["files"] = facts["files"] | gone
+    (root / "manifest.json").write_text(json.dumps(facts))
+    with pytest.raises(InputError) as error:
+        load(root)
+    assert str(error.value).count("missing") == MOST_NAMED
+    assert str(error.value).endswith("lost4.parquet: missing; and 3 more")
 
 
 def replaced(name: str, content: bytes) -> Callable[[Path], None]:

@@ -210,6 +210,10 @@ def test_a_sample_of_pairs_trains_or_is_refused_in_one_line(names):
         ("mask_zeroed+fp16_attention_overflow", ["undo", "scale_N"]),
         ("high_lr+benign_warm_restart", ["benign_warm_restart coming second", "the learning rate"]),
         ("no_warmup+post_ln_depth", ["post_ln_depth sets is so in the base of the other"]),
+        (
+            "norm_eps_zero+benign_epoch_staircase",  # of two settings, each of one base
+            ["'benign_epoch_staircase+norm_eps_zero' is not allowed", "data.rare_words: 12", "data.padding_every=5"],
+        ),
     ],
 )
 def test_a_pair_that_can_not_be_is_refused_with_the_reason(name, parts):

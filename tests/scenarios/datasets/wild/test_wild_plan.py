@@ -2,13 +2,16 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from trainwreck.evaluation.dataset.schema import RunKind
+from trainwreck.evaluation.dataset.dataset import load_labels
+from trainwreck.evaluation.dataset.schema import UNDER_FAULT, RunKind
 from trainwreck.evaluation.errors import InputError
+from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.intervals import binomial_interval
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config import drawn
@@ -26,6 +29,7 @@ from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, Split
 
 GROUPS = 12
+STANDARD = Path(__file__).parents[4] / "results/standard"
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +188,33 @@ def test_the_mix_is_the_default_where_scenarios_were_tried_often_enough(monkeypa
         known = {id: {"stuck": each} for id in failing} | {"benign_single_spike": {"not shown": 10_000}}
         monkeypatch.setattr(outcomes, "_counts", lambda known=known: known)
         assert outcomes.shares_of(None) == expected
+
+
+def test_the_recorded_outcomes_are_those_of_the_published_labels():
+    runs = load_labels(STANDARD).runs
+    failing = runs[runs["kind"].isin(UNDER_FAULT)]
+    single = failing[~failing["scenario"].str.contains("+", regex=False)]
+    recorded = read_json(outcomes.FILE)["counts"]
+    assert len(single) < len(failing)  # a pair is none of either scenario
+    assert {id: sum(row.values()) for id, row in recorded.items()} == single["scenario"].value_counts().to_dict()
+    assert outcomes.table(runs).to_dict("index") == recorded
+
+
+def test_the_default_plan_has_the_mix_in_expectation():
+    mix = outcomes.shares_of(None)
+    drawn_ones = [spec for place, name in enumerate(list(drawn_setups())[:40]) for spec in faulty_of(place, name, mix)]
+    found = sum(outcomes._shares(spec.scenario) for spec in drawn_ones)[:3]
+    np.testing.assert_allclose(found / found.sum(), outcomes.MIX, atol=0.1)
+    even = [spec for place, name in enumerate(list(drawn_setups())[:40]) for spec in faulty_of(place, name, None)]
+    usual = sum(outcomes._shares(spec.scenario) for spec in even)[:3]
+    assert usual[0] / usual.sum() < 0.1
+
+
+def faulty_of(place, name, mix):
+    failing = [id for id in leaders() if not scenario(id).look_alike]
+    often = outcomes.weights(mix, failing) if mix else None
+    specs = wild_plan.group(place, name, often)
+    return [spec for spec in specs if spec.role is Role.FAULTY and not scenario(spec.scenario).look_alike]
 
 
 def test_families_with_their_exact_intervals():
