@@ -10,8 +10,10 @@ import references
 import vocabulary
 from words import escaped, link, slug, table
 
+from trainwreck.evaluation.pages.figures import gap_unit
+from trainwreck.scenarios.config.sizes import healthy
 from trainwreck.scenarios.spec.proofs import recorded, unproven
-from trainwreck.scenarios.spec.registry import scenarios
+from trainwreck.scenarios.spec.registry import scenario, scenarios
 from trainwreck.scenarios.views.page import page as facts_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -177,8 +179,10 @@ def proof(id: str) -> str:
         for row in recorded()
         if row["scenario"] == id
     ]
+    entry = scenario(id)
+    objective = entry.base(healthy(entry.sizes[0])).objective.value
     head = ("severity", "at", "proven", "seeds", "signature: faulty", "twin", "healthy", "cured", "shows first in",
-            "final gap (nats)")  # fmt: skip
+            f"final gap ({gap_unit(objective)})")  # fmt: skip
     return "## Proof\n\n" + table(head, rows) if rows else ""
 
 

@@ -120,6 +120,15 @@ def unit(name: str, objective: str = "") -> str:
     return OWN_UNITS.get(objective, {}).get(name, usual)
 
 
+def gap_unit(objective: str = "") -> str:
+    """What the difference of two validation losses is in, to be put behind the number. objective: of the runs.
+
+    >>> gap_unit(), gap_unit("policy")
+    ('nats', 'of mean reward')
+    """
+    return "of mean reward" if "reward" in unit("validation_loss", objective) else "nats"
+
+
 def save(story: Story, path: Path) -> None:
     """Draw and write a PNG."""
     from trainwreck.evaluation.files import write_atomically

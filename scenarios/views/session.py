@@ -13,7 +13,7 @@ from trainwreck.evaluation.dataset.schema import RunKind
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.labels.kinds import is_harmed, kind_of, outcome_of
-from trainwreck.evaluation.pages.figures import COLOURS, Story, curve_name, draw, png_url, reduced, save
+from trainwreck.evaluation.pages.figures import COLOURS, Story, curve_name, draw, gap_unit, png_url, reduced, save, unit
 from trainwreck.evaluation.pages.live_page import LivePage, Mark, Show
 from trainwreck.evaluation.progress import progress
 from trainwreck.scenarios.config.settings import Setup
@@ -198,6 +198,7 @@ def run_live(
     steps = {"s": faulty.onset, "cure": cured.cure_step if cured else None}
     save(Story(title, traces, entry.telling, steps, floor=floor, called=_called(entry)), picture)
     held = signatures(entry, traces["faulty"], traces["twin"], faulty) if entry.has_signature else {}
+    objective = traces["faulty"].objective
     if live:
         print(_plot({role: reduced(t, "loss") for role, t in traces.items()}, 72, 16))
     facts = {
@@ -213,6 +214,8 @@ def run_live(
         "kind": _kind(entry, traces, held) if held else None,
         "backend": backend.to_json(),
         "entropy_floor": floor,
+        "loss_unit": unit("validation_loss", objective),
+        "gap_unit": gap_unit(objective),
         "picture": str(picture),
         "runs": [_facts(by_role[role], trace, traces.get("twin")) for role, trace in traces.items()],
     }

@@ -50,6 +50,15 @@ def test_run_says_on_which_side_it_ended_and_what_kind_it_is(call, here):
     assert "kind:" not in benign.out
 
 
+def test_run_says_what_the_losses_of_runs_on_rewards_are_in(call, here):
+    result = call("run", "rl_entropy_runs_away", "steps=60", "evaluation.every=20", "evaluation.rows=4")
+    assert "final loss (1 less the mean reward)" in result.out
+    assert " of mean reward " in next(line for line in result.out.splitlines() if line.startswith("harm: "))
+    tokens = call("run", *WEAK)
+    assert "final loss (nats per token)" in tokens.out
+    assert " nats " in next(line for line in tokens.out.splitlines() if line.startswith("harm: "))
+
+
 def test_show_prints_knobs_as_they_are_set(call):
     def knobs(id):
         return " ".join(call("show", id).out.split()).partition("Knobs: ")[2]

@@ -214,7 +214,7 @@ def label(
         columns = ("run_id", "kind", "onset_step", "visible_step", "no_return_step", "no_return_monotone", "outcome")
         return print_json([{k: r[k] for k in columns} for r in rows])
     print_table(
-        ("run", "scenario", "kind", "onset", "visible", "no return", "outcome", "gap (nats)"),
+        ("run", "scenario", "kind", "onset", "visible", "no return", "outcome", "gap to twin"),
         [
             (r["run_id"], r["scenario"], r["kind"], r["onset_step"], r["visible_step"], r["no_return_step"],
              r["outcome"], number(r["final_gap"], "+"))

@@ -118,7 +118,7 @@ def print_run(facts: dict[str, Any]) -> None:
         (r["role"], r["run_id"], r["steps"], number(r["final_loss"]), number(r["final_gap"], "+"))
         for r in facts["runs"]
     ]
-    print_table(("run", "id", "steps", "final loss (nats)", "gap to twin"), rows)
+    print_table(("run", "id", "steps", f"final loss ({facts['loss_unit']})", "gap to twin"), rows)
     print(f"onset: step {facts['onset_step']}; cure: {facts['cure_step']}; signature: {facts['signature']}")
     if len(facts["causes"]) > 1:
         print(
@@ -135,7 +135,8 @@ def _harm(facts: dict[str, Any]) -> str:
     """Whether the faulty run ended off its twin, on which side, and on which it does where the failure is shown."""
     gap = next(run["final_gap"] for run in facts["runs"] if run["role"] == "faulty")
     side = {"either": "above or below"}.get(facts["harm"], facts["harm"])
-    end = "not finite" if gap is None else f"{abs(gap):.3f} nats {'above' if gap > 0 else 'below'} the twin"
+    off = "above" if (gap or 0.0) > 0 else "below"
+    end = "not finite" if gap is None else f"{abs(gap):.3f} {facts['gap_unit']} {off} the twin"
     return f"ended {end} (a failing run of it ends {side})"
 
 

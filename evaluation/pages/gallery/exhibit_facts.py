@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from trainwreck.evaluation.dataset.runs_table import objective_of
 from trainwreck.evaluation.dataset.schema import EVALUATIONS, SECTIONS, SIGNALS, RunKind
-from trainwreck.evaluation.pages.figures import unit
+from trainwreck.evaluation.pages.figures import gap_unit, unit
 from trainwreck.evaluation.pages.gallery.choose import Exhibit
 
 LOOK_ALIKE = RunKind.LOOK_ALIKE.value
@@ -76,6 +77,7 @@ def run_facts(
         "p": as_step(row["no_return_step"]),
         "cure": as_step(exhibit.cured["cure_step"]) if exhibit.cured is not None else None,
         "gap": _number(row["final_gap"]),
+        "gap_unit": gap_unit(objective_of(row["context"])),
         "cured_gap": _number(exhibit.cured["final_gap"]) if exhibit.cured is not None else None,
         "tolerance": _number(row["tolerance"]),
         "visible": [[name, visible[name]] for name in first],

@@ -30,8 +30,8 @@ function factsHtml(scenario, run) {
     ["onset", run.s ?? "none"], ["visible", run.v ?? "never"],
     ...(scenario.kind === "look-alike" ? [] : [["point of no return", lost]]),
     ...(run.cured ? [["cure from", run.cure]] : []),
-    ["final loss less the twin's", run.gap === null ? "not finite" : `${signed(run.gap)} nats (within ${run.tolerance} counts as none)`],
-    ...(run.cured ? [["of the cured run", `${signed(run.cured_gap)} nats`]] : []),
+    ["final loss less the twin's", run.gap === null ? "not finite" : `${signed(run.gap)} ${run.gap_unit} (within ${run.tolerance} counts as none)`],
+    ...(run.cured ? [["of the cured run", `${signed(run.cured_gap)} ${run.gap_unit}`]] : []),
     ["shows first in", run.visible.map(([name, step]) => `${name} (${step})`).join(", ") || "nothing"],
     ...(knobs ? [["injected", knobs]] : []),
   ];

@@ -95,7 +95,7 @@ function result(found) {
     together(html`<tr><th scope="row">${facts.roles[run.role]}</th><td>${run.steps}</td><td>${run.final_loss === null ? "not finite" : nats(run.final_loss)}</td>`,
     html`<td>${run.role === "twin" ? "" : nats(run.final_gap, "+")}</td></tr>`));
   fill(part("result"), verdicts(found),
-    html`<div class="scroll" tabindex="0" role="region" aria-label="final losses"><table><thead><tr><th scope="col">run</th><th scope="col">steps</th><th scope="col">final loss (nats)</th><th scope="col">gap to twin</th></tr></thead><tbody>${rows}</tbody></table></div>`,
+    html`<div class="scroll" tabindex="0" role="region" aria-label="final losses"><table><thead><tr><th scope="col">run</th><th scope="col">steps</th><th scope="col">final loss (${found.loss_unit})</th><th scope="col">gap to twin</th></tr></thead><tbody>${rows}</tbody></table></div>`,
     html`<p class="note">Picture: <code>${found.picture}</code>. The final loss is the last on held-out rows.</p>`);
   part("result").hidden = false;
 }

@@ -9,13 +9,14 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from trainwreck.evaluation.dataset.dataset import DataSet, load
+from trainwreck.evaluation.dataset.runs_table import objective_of
 from trainwreck.evaluation.dataset.schema import FAILURES, SECTIONS, RunKind
 from trainwreck.evaluation.files import write_text
 from trainwreck.evaluation.intervals import number_text
 from trainwreck.evaluation.leaderboard.cache import at_hand
 from trainwreck.evaluation.leaderboard.columns import TABLES, UPDATE, Table, ceilings, cells, having, heads, record
 from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
-from trainwreck.evaluation.pages.figures import Story, curve_name, draw, png_url
+from trainwreck.evaluation.pages.figures import Story, curve_name, draw, gap_unit, png_url
 from trainwreck.evaluation.pages.leaderboard.standings import breakable
 from trainwreck.evaluation.pages.templates import template
 from trainwreck.evaluation.progress import Tick
@@ -120,6 +121,7 @@ def section(row: pd.Series, page: dict[str, Any], image: str) -> dict[str, Any]:
         "visible": step(row["visible_step"]),
         "shows_in": [(name, visible[name]) for name in first],
         "gap": float(row["final_gap"]) if pd.notna(row["final_gap"]) else None,
+        "gap_unit": gap_unit(objective_of(row["context"])),
         "picture": image,
     }
 
