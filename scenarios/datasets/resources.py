@@ -33,6 +33,7 @@ STATE = 4  # of a state that is held: weights, two moments, and gaps between wha
 PER_STEP_AND_LAYER = 4.5e-3  # of runs stepped as one: what PyTorch does however small the tensors are
 PER_WIDTH_SQUARED = 1.2e-9  # a token and layer: matrix products
 PER_TOKEN = 9.3e-6
+OF_RANKS = 2.8  # times as much with several, which wait for each other: 12 runs of 1,650 steps on 4 ranks, two cores
 PROCESSES = 5.0  # seconds until the ranks of a group have started, each
 
 
@@ -45,7 +46,7 @@ def core_seconds(setups: Sequence[Setup], device: str = "cpu") -> float:
     bundles = -(-len(setups) // side)
     a_step = bundles * ranks * PER_STEP_AND_LAYER * model.layers
     a_step += len(setups) * tokens * (PER_WIDTH_SQUARED * model.layers * model.width**2 + PER_TOKEN)
-    return setup.steps * a_step + (PROCESSES * ranks if ranks > 1 else 0.0)
+    return setup.steps * a_step if ranks == 1 else setup.steps * a_step * OF_RANKS + PROCESSES * ranks
 
 
 def needed(setups: Sequence[Setup], width: int, device: str = "cpu", states: int = 0) -> int:

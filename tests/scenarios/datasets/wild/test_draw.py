@@ -45,6 +45,12 @@ def test_shapes_are_within_what_is_stated():
         assert core_seconds([stored.setup_of(s)] * 8) / 8 <= draw.MOST_SECONDS
 
 
+def test_no_setup_costs_more_than_is_stated(many):
+    costs = [core_seconds([setup] * draw.SIDE_BY_SIDE) / draw.SIDE_BY_SIDE for _, _, setup in many]
+    assert max(costs) <= draw.MOST_SECONDS
+    assert any(setup.distributed.ranks > 1 for _, _, setup in many)
+
+
 @pytest.mark.parametrize(
     ("what", "share"),
     [
