@@ -18,7 +18,7 @@ from trainwreck.evaluation.scoring.metrics.significance import holm
 from trainwreck.scenarios.bench.claims.machines import made
 from trainwreck.scenarios.bench.table import Limit, Table
 from trainwreck.scenarios.datasets.wild import outcomes
-from trainwreck.scenarios.datasets.wild.outcomes import HARMED, OUTCOMES
+from trainwreck.scenarios.datasets.wild.outcomes import EVEN, HARMED, OUTCOMES
 from trainwreck.scenarios.spec.registry import scenario
 
 PLAN = "wild"
@@ -51,7 +51,7 @@ FACTORS: dict[str, Callable[[Context, float], float]] = {
     "not AdamW": lambda c, steps: c["optimizer"]["kind"] != "adamw",
 }
 HOW = (
-    "Runs under a fault of the plan `wild`, whose setups are drawn from a distribution and tuned to no fault: "
+    "Runs under a fault of the plan `wild --mix even`, whose setups are drawn and tuned to no fault: "
     "{scenarios} scenarios on {setups} setups, trained and labelled on {processor}. Harmed: the run ends worse than "
     "its twin by more than healthy runs of the setup differ, or is not finite. Latent: not harmed, though the "
     "signature holds. Of the harmed runs, {ends}. Intervals of shares are exact ones of 95 %. First all faults, then "
@@ -84,10 +84,12 @@ class Effect:
 def which_setups(tick: Tick) -> Table:
     """Generate and label the plan, as many runs as there are setups for, and count. What is there is not made again.
 
+    Every scenario is in it as often as any other, whatever the plan's default mix: each is to be counted.
+
     InputError where `generate` or `label` ends with an error.
     """
     tick(0, 2, "trained and labelled")
-    made_here = made((PLAN,), KEPT, {})
+    made_here = made((PLAN, "--mix", EVEN), KEPT, {})
     tick(1, 2, "tested")
     found = table(made_here.runs, made_here.manifest["environment"]["processor"])
     tick(2, 2, "done")

@@ -1,6 +1,7 @@
 """`bench wild`: outcomes counted by hand, and factors of the setups of which one matters and the others do not."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from trainwreck.scenarios.bench.claims import wild
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.datasets.generate import declared
+from trainwreck.scenarios.datasets.plans import resolve
 
 SETUPS = 60
 
@@ -59,6 +61,20 @@ def test_the_factor_that_matters_stands_and_no_other(deep):
     assert mine.less < 0.5
     assert mine.more == 1.0
     assert f"{len(standing.rows)} of {len(found)} effects stand" in standing.text
+
+
+def test_the_plan_that_is_counted_has_every_scenario_as_often(deep, monkeypatch):
+    planned = []
+
+    def made(plan, folder, limits):
+        planned.append(resolve([str(plan[0])], runs=24, mix=plan[2])[1])
+        assert plan[1] == "--mix"
+        return SimpleNamespace(runs=deep, manifest={"environment": {"processor": "a processor"}})
+
+    monkeypatch.setattr(wild, "made", made)
+    found = wild.which_setups(lambda done, total, note: None)
+    assert planned == [resolve([wild.PLAN], runs=24, mix="even")[1]]
+    assert "of the plan `wild --mix even`" in found.how
 
 
 def test_where_no_setup_matters_none_stands_and_the_nearest_are_shown():
