@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 
-from trainwreck.kernels.norms import segment_statistics
+from trainwreck.kernels.norms import reference, segment_statistics
 
 FLAT = torch.zeros(2, 10)
 
@@ -77,6 +78,21 @@ def test_the_largest_finite_number_is_finite() -> None:
     flat[0, :3] = torch.tensor([torch.nan, torch.inf, -torch.inf])
     flat[1, 0] = torch.finfo(torch.float32).max
     assert segment_statistics(flat, ((0, 5),), counts=True).nonfinite_N.tolist() == [3, 0]
+
+
+def test_elements_of_finite_norms_are_not_counted_and_of_others_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[Tensor] = []
+    monkeypatch.setattr(reference, "count_nonfinite", lambda flat: counts.append(flat) or flat.new_ones(len(flat)))
+    flat = torch.randn(3, 10, generator=torch.Generator().manual_seed(0))
+    for dtype in (torch.float32, torch.float16, torch.float64):
+        found = segment_statistics(flat.to(dtype), ((0, 4), (4, 10)), counts=True, impl="reference").nonfinite_N
+        assert found.tolist() == [0, 0, 0]
+        assert found.dtype == (flat - flat).to(torch.promote_types(dtype, torch.float32)).sum(1).dtype
+    assert counts == []
+    for bad in (torch.nan, torch.inf, torch.finfo(torch.float32).max):  # of the last, whose square is infinite
+        flat[1, 8] = bad
+        assert segment_statistics(flat, ((0, 4), (4, 10)), counts=True).nonfinite_N.tolist() == [1, 1, 1]
+    assert len(counts) == 3
 
 
 def test_fewer_passes_give_the_bits_of_the_definitions() -> None:
