@@ -85,7 +85,9 @@ class Experiment:
         cure = "" if self.cure_step is None else f", cure at step {self.cure_step}"
         lines = [f"{self.title}: {self.kind or 'trained'}, onset at step {self.onset}{cure}{seen}"]
         for role, trace in self.traces.items():
-            lines.append(f"  {role:6}  {len(trace)} steps, last validation loss {trace.final_loss():.4g} nats")
+            in_nats = gap_unit(trace.objective) == "nats"
+            of = "nats" if in_nats else f"({unit('validation_loss', trace.objective)})"
+            lines.append(f"  {role:6}  {len(trace)} steps, last validation loss {trace.final_loss():.4g} {of}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -81,7 +81,7 @@ function say(now, more) {
   document.title = `${STATES[now]}: ${facts.title} - Trainwreck`;
 }
 
-const nats = (value, sign = "") => (value === null ? "-" : `${sign && value >= 0 ? "+" : ""}${value.toFixed(3)}`);
+const number = (value, sign = "") => (value === null ? "-" : `${sign && value >= 0 ? "+" : ""}${value.toFixed(3)}`);
 
 function verdicts({ signature, signatures }) {
   if (signature === null) return html`<p class="verdict">A look-alike: the run is healthy, so it has no signature.</p>`;
@@ -92,8 +92,8 @@ function verdicts({ signature, signatures }) {
 
 function result(found) {
   const rows = found.runs.map((run) =>
-    together(html`<tr><th scope="row">${facts.roles[run.role]}</th><td>${run.steps}</td><td>${run.final_loss === null ? "not finite" : nats(run.final_loss)}</td>`,
-    html`<td>${run.role === "twin" ? "" : nats(run.final_gap, "+")}</td></tr>`));
+    together(html`<tr><th scope="row">${facts.roles[run.role]}</th><td>${run.steps}</td><td>${run.final_loss === null ? "not finite" : number(run.final_loss)}</td>`,
+    html`<td>${run.role === "twin" ? "" : number(run.final_gap, "+")}</td></tr>`));
   fill(part("result"), verdicts(found),
     html`<div class="scroll" tabindex="0" role="region" aria-label="final losses"><table><thead><tr><th scope="col">run</th><th scope="col">steps</th><th scope="col">final loss (${found.loss_unit})</th><th scope="col">gap to twin</th></tr></thead><tbody>${rows}</tbody></table></div>`,
     html`<p class="note">Picture: <code>${found.picture}</code>. The final loss is the last on held-out rows.</p>`);
