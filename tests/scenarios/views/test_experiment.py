@@ -1,5 +1,6 @@
 """A scenario trained in Python: the same runs as the command's, as traces."""
 
+import copy
 import doctest
 
 import numpy as np
@@ -43,6 +44,14 @@ def test_a_run_does_not_depend_on_which_others_are_asked_for(wreck):
     assert alone.signature is alone.onset is alone.cure_step is None
     with pytest.raises(InputError, match="role: 'faulty' is not allowed; allowed: twin"):
         alone["faulty"]
+
+
+def test_what_the_losses_of_runs_on_rewards_are_in(wreck):
+    assert repr(wreck).endswith(" nats")
+    rewarded = copy.deepcopy(wreck)
+    for trace in rewarded.traces.values():
+        trace.objective = "policy"
+    assert repr(rewarded).endswith(" (1 less the mean reward)")
 
 
 def test_a_look_alike_has_neither_signature_nor_cure():
