@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 LORA_A, LORA_B = ".lora_a", ".lora_b"  # how the names of an adapter's matrices end; the second starts at 0
 
 
+class NoParameterError(ValueError):
+    """A parameter that a configuration has not: a mixture of experts has no single MLP, a tied model no head."""
+
+
 @dataclass(frozen=True)
 class Slot:
     """One parameter: where it lies in the flat buffer and how it starts."""
@@ -76,8 +80,15 @@ class Layout:
         """Where a parameter's elements lie in the flat buffer: int64, of the parameter's shape."""
         import torch
 
-        slot = next(slot for slot in self.slots if slot.name == name)
+        slot = self.slot(name)
         return torch.arange(slot.start, slot.stop).view(slot.shape)
+
+    def slot(self, name: str) -> Slot:
+        """The parameter of a name; NoParameterError where the model has none of it."""
+        found = next((slot for slot in self.slots if slot.name == name), None)
+        if found is None:
+            raise NoParameterError(f"the model has no parameter {name}, which is changed; allowed: models that have it")
+        return found
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -13,6 +13,7 @@ from trainwreck.evaluation.dataset.schema import LOGGING, SECTIONS, Harm
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
+from trainwreck.models.parameters import NoParameterError
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.spec.faults import At, Change, FaultKind, StateEdit, Undo
@@ -164,10 +165,13 @@ class Scenario:
 
         usual: the step of the cure of a cured run, from which a cure looks back.
         """
-        fault = self.fault(knobs, setup)
+        try:
+            fault = self.fault(knobs, setup)
+            healing = [] if cure is None else self.cure(knobs, setup)
+        except NoParameterError as error:
+            raise InputError(f"{self.id}: {error}") from None
         if cure is None:
             return tuple(At(onset, change) for change in fault)
-        healing = self.cure(knobs, setup)
         until = cure if Undo() in healing else None
         found = [At(onset, change, None if isinstance(change, StateEdit) else until) for change in fault]
         return (*found, *(At(cure, c if usual in (None, cure) else c.anchored(usual)) for c in healing))

@@ -72,7 +72,7 @@ def test_float16_logits_overflow_where_bfloat16_ones_do_not(
     make_problem: Callable[..., Any], stacked: Callable[..., Any]
 ) -> None:
     problem = make_problem(runs=2)
-    slot = next(s for s in layout(problem.config).slots if s.name == "head.weight")
+    slot = layout(problem.config).slot("head.weight")
     problem.flat[1, slot.start : slot.stop] *= 60000
     half = stacked(problem, torch.float32, format=Format.FP16)["logits"]
     assert torch.isinf(half[1]).any()

@@ -69,7 +69,7 @@ class OutputInitTooLarge(Scenario):
         }
 
     def cure(self, knobs: Spread, setup: Setup) -> list[Change]:
-        head = next(slot for slot in layout(setup.model).slots if slot.name == "head.weight")
+        head = layout(setup.model).slot("head.weight")
 
         def rescale(state: State, earlier: State) -> State:
             import torch

@@ -94,4 +94,4 @@ class SpikyLayer(Scenario):
 def last_qkv(setup: Setup) -> Slot:
     """Where the last layer's query, key and value weights lie."""
     plan = layout(setup.model)
-    return next(slot for slot in plan.slots if slot.name == f"layer_{setup.model.layers - 1}.qkv.weight")
+    return plan.slot(f"layer_{setup.model.layers - 1}.qkv.weight")

@@ -43,7 +43,7 @@ class SdcWeightBit(Scenario):
         return chain(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        slot = next(s for s in layout(setup.model).slots if s.name == "layer_0.mlp_in.weight")
+        slot = layout(setup.model).slot("layer_0.mlp_in.weight")
 
         def flip(state: State, earlier: State) -> State:
             import torch

@@ -39,7 +39,7 @@ class Offset(Knobs):
 
 def moved(setup: Setup, offset: float) -> Callable[[State], State]:
     """A state to the same with every embedding moved by `offset`."""
-    slot = next(s for s in layout(setup.model).slots if s.name == "embedding.weight")
+    slot = layout(setup.model).slot("embedding.weight")
 
     def move(state: State) -> State:
         parameters = state["parameters"].clone()

@@ -132,7 +132,7 @@ def test_a_table_edit_leaves_the_other_tables(tiny):
 
 def test_weights_and_updates_are_edited(tiny):
     parametrization = ParametrizationEdit(doubled).parametrization(Parametrization(), tiny)
-    head = next(slot for slot in layout(tiny.model).slots if slot.name == "head.weight")
+    head = layout(tiny.model).slot("head.weight")
     twice = torch.ones(layout(tiny.model).size)
     twice[head.start : head.stop] = 2
     assert torch.equal(parametrization.gain_NP[0], twice)
@@ -232,3 +232,19 @@ def test_a_fault_of_the_rotation_is_refused_where_positions_are_learned(id):
     with pytest.raises(InputError) as refusal:
         family_of(id, [0], overrides=("model.positions=document",), roles=(Role.FAULTY,))[0].job()
     assert str(refusal.value) == "model.positions: 'document' is not allowed for this fault; allowed: 'rotary'"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "override", "parameter"),
+    [
+        ("nan_weight_spread", "model.experts=16", "layer_0.mlp_in.weight"),
+        ("sdc_weight_bit", "model.experts=16", "layer_0.mlp_in.weight"),
+        ("output_reinitialised", "model.tied=true", "head.weight"),
+        ("output_init_too_large", "model.tied=true", "head.weight"),  # its cure changes it
+    ],
+)
+def test_a_model_without_the_parameter_is_refused(scenario: str, override: str, parameter: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        family_of(scenario, [0], overrides=(override,))
+    line = f"{scenario}: the model has no parameter {parameter}, which is changed; allowed: models that have it"
+    assert str(refusal.value) == line
