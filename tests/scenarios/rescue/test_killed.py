@@ -126,6 +126,7 @@ def killed_after(words: list[str], out: Path, lines: int) -> None:
 
 
 @LINUX
+@pytest.mark.slow
 def test_a_page_that_is_killed_between_its_bundles_is_gone_on_with(tmp_path):
     calm, disturbed = tmp_path / "calm", tmp_path / "disturbed"
     for folder in (calm, disturbed):
