@@ -181,7 +181,8 @@ def run_live(
     curves: dict[str, list[np.ndarray]] = {role: [] for role in by_role}
     done = 0
     live = sys.stdout.isatty() and not quiet and page is None
-    screen = _Screen() if live else None
+    objective = faulty.setup.objective.value
+    screen = _Screen(objective) if live else None
     with screen or progress(f"run {name}", quiet=quiet) as tick, outside.blamed():
 
         def watch(block: Trace) -> None:
@@ -200,9 +201,8 @@ def run_live(
     steps = {"s": faulty.onset, "cure": cured.cure_step if cured else None}
     save(Story(title, traces, entry.telling, steps, floor=floor, called=_called(entry)), picture)
     held = signatures(entry, traces["faulty"], traces["twin"], faulty) if entry.has_signature else {}
-    objective = traces["faulty"].objective
     if live:
-        print(_plot({role: reduced(t, "loss") for role, t in traces.items()}, 72, 16))
+        print(_plot({role: reduced(t, "loss") for role, t in traces.items()}, objective, 72, 16))
     facts = {
         "scenario": entry.id,
         "severity": faulty.severity.value if faulty.severity else None,
@@ -292,9 +292,10 @@ def _facts(spec: RunSpec, trace: Trace, twin: Trace | None) -> dict[str, Any]:
 class _Screen:
     """A terminal picture of the losses, drawn again after every block."""
 
-    def __init__(self) -> None:
+    def __init__(self, objective: str) -> None:
         from rich.live import Live
 
+        self.objective = objective
         self.live = Live(refresh_per_second=4, transient=True)
 
     def __enter__(self) -> "_Screen":
@@ -308,16 +309,17 @@ class _Screen:
         """Draw the losses so far, by role."""
         from rich.text import Text
 
-        self.live.update(Text.from_ansi(_plot(losses, self.live.console.width - 2, 18)))
+        self.live.update(Text.from_ansi(_plot(losses, self.objective, self.live.console.width - 2, 18)))
 
 
-def _plot(curves: dict[str, np.ndarray], width: int, height: int) -> str:
+def _plot(curves: dict[str, np.ndarray], objective: str, width: int, height: int) -> str:
+    """Losses by role. objective: of the runs."""
     import plotext
 
     plotext.clear_figure()
     plotext.theme("clear")
     plotext.plotsize(min(width, 100), height)
-    plotext.title("training loss (nats/token)")
+    plotext.title(f"training loss ({unit('loss', objective)})")
     for role, curve in curves.items():
         kept = np.isfinite(curve)
         if kept.any():

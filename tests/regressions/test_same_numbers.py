@@ -32,8 +32,8 @@ STEPS = 16
 ROWS = (0, STEPS // 2, STEPS - 1)  # whose loss and gradient norm are compared on other processors
 # Measured with the kernels of SSE4 in place of AVX2's: the largest relative difference in these rows was 7e-4.
 TOLERANCE = 0.01
-# Runs that amplify last bits over a few steps (0.1 and more; products rounded to bfloat16 0.03 in seven steps): how many
-# of these rows are compared.
+# Runs that amplify last bits over a few steps (0.1 and more; with products in bfloat16 0.03 in seven steps): how
+# many of these rows are compared.
 AMPLIFYING = {"missing_branch_norm": 1, "fp16_attention_overflow": 1, "fp16_adam_state": 1, "benign_cache_rounding": 2}
 # Faults that meet in one forward pass.
 PAIRS = (

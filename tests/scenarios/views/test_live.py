@@ -135,6 +135,14 @@ def test_in_a_terminal_the_curves_are_drawn(tmp_path, monkeypatch):
 
 
 def test_a_curve_without_a_finite_value_is_left_out():
-    drawn = _plot({"faulty": np.full(9, np.nan), "twin": np.array([3.0, np.inf, 2.0])}, 60, 12)
+    drawn = _plot({"faulty": np.full(9, np.nan), "twin": np.array([3.0, np.inf, 2.0])}, "next_token", 60, 12)
     assert "twin" in drawn
     assert "faulty" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("objective", "title"),
+    [("next_token", "training loss (nats per token)"), ("policy", "training loss (nats per token, then policy loss)")],
+)
+def test_the_picture_says_what_the_losses_are_in(objective, title):
+    assert title in _plot({"twin": np.array([3.0, 2.0])}, objective, 80, 12)
