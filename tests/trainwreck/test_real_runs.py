@@ -1,8 +1,10 @@
 """`score --labels` and `report --labels` as a user calls them."""
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 LOG = "step,loss\n" + "".join(f"{10 * i},{4 - i / 50}\n" for i in range(60))
@@ -90,12 +92,17 @@ def test_a_board_of_real_runs_and_how_another_agrees_with_it(call, boards, mine)
     assert lines[3].split()[:3] == ["1", "nonfinite_loss", "0.25"]  # of four clusters: 0.05 (4 + 1)
     assert "note: 4 clusters have healthy runs: with so few no recall at 5% is above 0.25" in boards.err
     assert sorted(file.name for file in (mine / "real").iterdir()) == [
-        "detections.parquet", "leaderboard.csv", "leaderboard.json", "leaderboard.parquet"
+        "detections.parquet", "leaderboard.csv", "leaderboard.json", "leaderboard.parquet", "peaks.parquet"
     ]  # fmt: skip
     result = call("transfer", "synthetic", "real")
     assert result.code == 0, result.err
     assert result.out.startswith("4 detectors, in-time recall at 5%, profile full\n")
     assert "note: real: failed runs in 1 clusters can't rank detectors" in result.out
+    stopped = re.search(r"Thresholds of BOARD stop (\d+)% .* of the healthy runs of REAL in the median", result.out)
+    shares = [
+        json.loads(call("transfer", "synthetic", "real", "--json").out)[key] for key in ("stopped", "median_stopped")
+    ]
+    assert float(np.median(shares[0])) == shares[1]["value"] == pytest.approx(int(stopped[1]) / 100, abs=0.005)
     facts = json.loads(call("transfer", "synthetic", "synthetic", "--json").out)
     assert facts["spearman"]["value"] == facts["kendall"]["value"] == 1.0
     assert 0.0 < facts["ceiling"]["real"]["spearman"] < 1.0  # of a few scenarios

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainwreck.evaluation.dataset.dataset import DataSet as AnyDataSet
     from trainwreck.evaluation.detectors.base import Detector
     from trainwreck.evaluation.leaderboard.run import Leaderboard, Progress
-    from trainwreck.evaluation.leaderboard.transfer import Transfer
+    from trainwreck.evaluation.leaderboard.transfer.transfer import Transfer
     from trainwreck.evaluation.logs.real_runs.board import RealBoard
     from trainwreck.evaluation.replay.sandbox.limits import Limits
     from trainwreck.evaluation.scoring.scorecard import Scorecard
@@ -159,8 +159,9 @@ def transfer(
 
     profile: of the first, where it has several. at: "5%", "1%" or "default". lenient: by the lenient recall of the
     second, a board of real runs. Spearman and Kendall have intervals, and ceilings by split halves of the clusters.
+    `stopped` has the share of the second board's healthy runs that each detector stops at the first one's threshold.
     """
-    from trainwreck.evaluation.leaderboard.transfer import transfer as correlate
+    from trainwreck.evaluation.leaderboard.transfer.transfer import transfer as correlate
 
     return correlate(board, real, profile=profile, at=at, lenient=lenient)
 

@@ -325,13 +325,14 @@ def _stored_cards(dir: Path, stored: Sequence[Path], names: Sequence[str]) -> "l
 @click.option("--lenient", is_flag=True, help="Lenient recall of REAL, a board of real runs.")
 @as_json
 def transfer(board: Path, real: Path, profile: str | None, at: str, lenient: bool, as_json: bool) -> None:
-    """Correlate the order of detectors on two boards.
+    """Correlate the order of detectors on two boards, and say what the thresholds of one stop on the other.
 
     BOARD and REAL are folders that `leaderboard --out` wrote, or the CSV or Parquet in them, which has no runs to
     resample. Spearman's and Kendall's correlation have intervals by resampling clusters of both boards; the ceiling is
-    the correlation of a board with itself, by split halves of its clusters.
+    the correlation of a board with itself, by split halves of its clusters. Thresholds are those that the healthy runs
+    behind BOARD set; the table has the share of REAL's healthy runs that they stop.
     """
-    from trainwreck.evaluation.leaderboard.transfer import transfer as correlate
+    from trainwreck.evaluation.leaderboard.transfer.transfer import transfer as correlate
 
     found = correlate(board, real, profile=profile, at=at, lenient=lenient)
     if as_json:

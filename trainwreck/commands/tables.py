@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trainwreck.evaluation.errors import printable_lines
 
 if TYPE_CHECKING:
-    from trainwreck.evaluation.leaderboard.transfer import Transfer
+    from trainwreck.evaluation.leaderboard.transfer.transfer import Transfer
 
 
 def number(value: float | None, sign: str = "") -> str:
@@ -181,8 +181,8 @@ def print_board(rows: Sequence[dict[str, Any]], at: str) -> None:
 
 
 def print_transfer(found: "Transfer") -> None:
-    """Two boards compared: the correlations, then recall and rank of each detector on both."""
-    from trainwreck.evaluation.intervals import interval_text
+    """Two boards compared: the correlations, recall and rank of each detector on both, what thresholds stop."""
+    from trainwreck.evaluation.intervals import interval_text, number_text
 
     print(f"{len(found.detectors)} detectors, in-time recall at {found.at}, profile {found.profile}")
     print_table(
@@ -196,7 +196,7 @@ def print_transfer(found: "Transfer") -> None:
         ],
     )
     print_table(
-        ("detector", "recall on REAL", "rank", "recall on BOARD", "rank"),
+        ("detector", "recall on REAL", "rank", "recall on BOARD", "rank", "healthy of REAL stopped"),
         [
             (
                 row["detector"],
@@ -204,9 +204,13 @@ def print_transfer(found: "Transfer") -> None:
                 f"{row['real_rank']:g}",
                 number(row["board"]),
                 f"{row['board_rank']:g}",
+                number_text(row["stopped"], ".0%"),
             )
             for row in found.to_frame().to_dict("records")
         ],
     )
+    if found.median_stopped.value == found.median_stopped.value:
+        stopped = interval_text(*found.median_stopped, ".0%")
+        print(f"Thresholds of BOARD stop {stopped} of the healthy runs of REAL in the median detector.")
     for note in found.notes:
         print(f"note: {note}")

@@ -55,12 +55,13 @@ class RealBoard:
     """The board of real runs. Use `real_board`.
 
     rows: one dict a detector, best first. detections: one dict a detector, of each failed run the chance that it is
-    found in time, by operating point. counts: runs and clusters. notes: what a reader should know, entries that are
-    missing among them.
+    found in time, by operating point. peaks: one dict a detector, its largest score on each healthy run. counts: runs
+    and clusters. notes: what a reader should know, entries that are missing among them.
     """
 
     rows: tuple[dict[str, Any], ...]
     detections: tuple[dict[str, Any], ...]
+    peaks: tuple[dict[str, Any], ...]
     counts: dict[str, int]
     notes: tuple[str, ...]
 
@@ -130,6 +131,7 @@ def board_of(runs: Sequence[RealRun], done: Replays, notes: Sequence[str] = ()) 
     return RealBoard(
         rows=tuple(rows[name] for name in order),
         detections=tuple(scores[name].detections(name) for name in order),
+        peaks=tuple(scores[name].peaks(name) for name in order),
         counts=labels.counts,
         notes=(*notes, *labels.notes()),
     )
@@ -254,6 +256,17 @@ class _Scores:
         """Each run's part of the headline. [N]"""
         weights = self.labels.weights[BY_CLUSTER][0]
         return np.asarray(np.nan_to_num(self.found[str(HEADLINE_BUDGET), STRICT][0]) * weights / weights.sum())
+
+    def peaks(self, name: str) -> dict[str, Any]:
+        """Its largest score on each healthy run, -inf without one, by column: what other thresholds would stop."""
+        runs = [run for run, healthy in zip(self.labels.runs, self.labels.healthy, strict=True) if healthy]
+        return {
+            "profile": PROFILE,
+            "detector": name,
+            "run_id": [run.run_id for run in runs],
+            "cluster": [run.cluster for run in runs],
+            "peak": self.calibration.top.tolist(),
+        }
 
     def detections(self, name: str) -> dict[str, Any]:
         """What `transfer` resamples, by column: of each failed run the chance that it is found."""

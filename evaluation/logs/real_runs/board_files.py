@@ -10,7 +10,7 @@ from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.files import sha256, write_csv, write_json, write_parquet
 from trainwreck.evaluation.leaderboard.cache import stamp
 from trainwreck.evaluation.leaderboard.columns import BY_NAME, FREE, UPDATE, Column
-from trainwreck.evaluation.leaderboard.transfer import write_detections
+from trainwreck.evaluation.leaderboard.transfer.boards import write_detections, write_peaks
 from trainwreck.evaluation.logs.real_runs.board import BY_CLUSTER, BY_RUN, LENIENT, STRICT, RealBoard
 from trainwreck.evaluation.pages.leaderboard.board_files import made
 
@@ -37,7 +37,7 @@ def terminal(name: str) -> tuple[Column, ...]:
 
 
 def write_real_board(out: Path, dataset: DataSet, labels: Path, board: RealBoard, command: str) -> list[Path]:
-    """Write leaderboard.csv, .parquet and .json, and what `transfer` resamples; the paths.
+    """Write leaderboard.csv, .parquet and .json, and what `transfer` reads; the paths.
 
     Columns that a board of synthetic runs has too are named as there. Every row names data set and labels.
     """
@@ -52,5 +52,5 @@ def write_real_board(out: Path, dataset: DataSet, labels: Path, board: RealBoard
     write_csv(out / "leaderboard.csv", rows)
     write_parquet(out / "leaderboard.parquet", [pa.Table.from_pandas(rows, preserve_index=False)])
     write_json(out / "leaderboard.json", {"made": facts} | content)
-    detections = write_detections(out, board.detections)
-    return [*(out / f"leaderboard.{end}" for end in ("csv", "parquet", "json")), detections]
+    more = [write_detections(out, board.detections), write_peaks(out, board.peaks)]
+    return [*(out / f"leaderboard.{end}" for end in ("csv", "parquet", "json")), *more]

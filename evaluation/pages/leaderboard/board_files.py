@@ -11,7 +11,7 @@ import pyarrow as pa
 from trainwreck.evaluation.constants import CONFIDENCE, RESAMPLES
 from trainwreck.evaluation.dataset.dataset import DataSet, telemetry_digest
 from trainwreck.evaluation.files import write_csv, write_json, write_parquet, write_text
-from trainwreck.evaluation.leaderboard.transfer import write_detections
+from trainwreck.evaluation.leaderboard.transfer.boards import write_detections, write_thresholds
 from trainwreck.evaluation.pages.leaderboard.standings import page
 
 PACKAGES = ("numpy", "pandas", "scipy", "pyarrow")
@@ -45,7 +45,7 @@ def made(dataset: DataSet, scores: dict[str, Any], command: str) -> dict[str, An
 
 
 def write_board(out: Path, dataset: DataSet, scores: dict[str, Any], command: str) -> list[Path]:
-    """Write leaderboard.csv, .parquet, .json and .html, scenarios.csv and detections.parquet to `out`; the paths.
+    """Write leaderboard.csv, .parquet, .json and .html, scenarios.csv, and what `transfer` reads, to `out`; the paths.
 
     scores: `board.standing`. The tables name data set and scoring version in every row, so that no number loses them.
     """
@@ -66,9 +66,9 @@ def write_board(out: Path, dataset: DataSet, scores: dict[str, Any], command: st
         {"made": facts, "easy": scores["easy"], "rows": scores["rows"], "parts": list(_parts(scores))},
     )
     write_text(out / "leaderboard.html", text)
-    found = write_detections(out, scores["detections"])
+    more = [write_detections(out, scores["detections"]), write_thresholds(out, scores["cards"])]
     names = ("leaderboard.html", "leaderboard.csv", "leaderboard.parquet", "leaderboard.json", "scenarios.csv")
-    return [*(out / name for name in names), found]
+    return [*(out / name for name in names), *more]
 
 
 def _parts(scores: dict[str, Any]) -> Iterable[dict[str, Any]]:

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.leaderboard.transfer import (
+from trainwreck.evaluation.leaderboard.transfer.boards import write_detections, write_peaks, write_thresholds
+from trainwreck.evaluation.leaderboard.transfer.transfer import (
     Transfer,
     kendall,
     spearman,
     stepped_up,
     transfer,
-    write_detections,
 )
 
 NAMES = ("a", "b", "c", "d")
@@ -185,3 +185,49 @@ def test_what_is_refused(tmp_path: Path) -> None:
         refused(message, first=tmp_path / f"{name}.csv")
     pd.read_parquet(one / "detections.parquet")[3:].to_parquet(one / "detections.parquet")
     refused("detections.parquet: runs of 'a' are missing; allowed: as it was written")
+
+
+def card(detector: str, *levels: tuple[float, float], profile: str = "common") -> dict:
+    threshold = [{"level": repr(level), "chance": chance} for level, chance in levels]
+    return {
+        "profile": profile, "detector": detector,
+        "points": {point: {"recall": {"threshold": threshold}} for point in ("0.05", "0.01")},
+    }  # fmt: skip
+
+
+def peaks_of(detector: str, *peaks: float) -> dict:
+    clusters = ["one", "one", "one", "two"]
+    return {
+        "profile": "log", "detector": detector, "run_id": list("wxyz"), "cluster": clusters, "peak": list(peaks)
+    }  # fmt: skip
+
+
+def test_what_thresholds_stop_by_hand(tmp_path: Path) -> None:
+    one, other = of_recalls(tmp_path / "x", 0.1, 0.2, 0.3), of_recalls(tmp_path / "y", 0.3, 0.2, 0.1, profile="log")
+    write_thresholds(
+        one,
+        [card("a", (1.0, 0.5), (math.inf, 0.5)), card("b", (2.0, 1.0)), card("c", (math.inf, math.nan)),
+         card("a", (-1.0, 1.0), profile="full")],
+    )  # fmt: skip
+    write_peaks(other, [peaks_of("a", 1.0, 1.5, 3.0, 2.0), peaks_of("b", 2.0, 3.0, -math.inf, math.inf),
+                        peaks_of("c", 9.0, 9.0, 9.0, 9.0)])  # fmt: skip
+    found = transfer(one, other)
+    # a: of the first cluster two of three runs, each with chance 1/2, and the second's run with 1/2. A peak at a
+    # level is not above it. b: one of three, and the one. c has no threshold.
+    by_name = dict(zip(found.detectors, found.stopped, strict=True))
+    assert by_name["a"] == pytest.approx((1 / 3 + 1 / 2) / 2)
+    assert by_name["b"] == pytest.approx((1 / 3 + 1) / 2)
+    assert math.isnan(by_name["c"])
+    assert found.median_stopped.value == pytest.approx((by_name["a"] + by_name["b"]) / 2)
+    assert found.median_stopped.low <= found.median_stopped.value <= found.median_stopped.high
+    assert found.to_frame().set_index("detector")["stopped"]["b"] == by_name["b"]
+    assert not any("thresholds" in note for note in found.notes)
+
+
+def test_without_thresholds_nothing_is_known_of_stops(tmp_path: Path) -> None:
+    one, other = of_recalls(tmp_path / "x", 0.1, 0.2, 0.3), of_recalls(tmp_path / "y", 0.3, 0.2, 0.1)
+    assert not any("stop" in note for note in transfer(one, other).notes)
+    write_peaks(other, [peaks_of("a", 1.0, 1.5, 3.0, 2.0)])
+    found = transfer(one, other)
+    assert math.isnan(found.median_stopped.value)
+    assert found.notes[-1] == f"{one} has no thresholds.parquet, so that nothing is known of what its thresholds stop"
