@@ -1,7 +1,7 @@
 """Settings by name: Hydra's overrides of the structured configs, with errors of one line.
 
-`hydra.compose` reads Hydra's own configuration at each call, which takes three times as long as all else; a sweep composes
-thousands. So overrides are parsed by Hydra's parser and applied as it applies them, by `OmegaConf.update`.
+`hydra.compose` reads the configuration of Hydra itself at each call, which takes three times as long as all else, and a
+sweep composes thousands. So overrides are parsed by its parser and applied as it applies them, by `OmegaConf.update`.
 """
 
 from collections.abc import Iterator, Sequence
