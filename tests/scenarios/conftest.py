@@ -10,7 +10,7 @@ from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import At, State
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training.environment import prepare
-from trainwreck.scenarios.training.loop import Result
+from trainwreck.scenarios.training.loop import Result, train
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -61,6 +61,21 @@ def differing() -> Callable[..., list[str]]:
 def equal_states() -> Callable[[State, State], bool]:
     """Whether two states are bitwise the same."""
     return _equal_states
+
+
+@pytest.fixture(scope="session")
+def train_together_and_alone() -> Callable[[list[Job], int], list[Result]]:
+    """Trains jobs in one bundle and each alone: telemetry, and the state at a step, are bitwise the same."""
+
+    def trained(jobs: list[Job], step: int) -> list[Result]:
+        together = train(jobs, keep={job.run_id: [step] for job in jobs})
+        for job, beside in zip(jobs, together, strict=True):
+            (alone,) = train([job], keep={job.run_id: [step]})
+            assert not _differing(alone, beside), job.run_id
+            assert _equal_states(alone.states[step], beside.states[step]), job.run_id
+        return together
+
+    return trained
 
 
 class _Noted:

@@ -200,17 +200,13 @@ def test_a_value_head_stays_at_0_until_rewards_begin(setup, make_job):
         assert np.isnan(without.trace[name]).all(), name
 
 
-def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, equal_states):
+def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, train_together_and_alone):
     jobs = [make_job(seed, setup) for seed in range(3, 10)]
     late = policy_step(3, STEPS) + 2
     jobs += [make_job(3, setup, At(late, Setting(f"policy.{k}", v)), name=k) for k, v in (
         ("value_weight", 30.0), ("gae_lambda", 0.0), ("updates", 3),
     )]  # fmt: skip
-    together = train(jobs, keep={job.run_id: [STEPS] for job in jobs})
-    for job, beside in zip(jobs, together, strict=True):
-        alone = train([job], keep={job.run_id: [STEPS]})[0]
-        assert not differing(alone, beside), job.run_id
-        assert equal_states(alone.states[STEPS], beside.states[STEPS])
+    together = train_together_and_alone(jobs, STEPS)
     for other in together[7:]:
         assert "loss" in differing(together[0], other)
 

@@ -90,15 +90,11 @@ def test_true_rows_break_no_rule(bundle, setup):
     assert float(diffusion.violations(bundle, torch.from_numpy(held_out(setup)[0].targets)[None])) == 0
 
 
-def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, equal_states):
+def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, train_together_and_alone):
     raw = At(4, Setting("evaluation.average", 0.0))
     jobs = [make_job(3, setup), make_job(4, setup), make_job(3, setup, raw, name="raw")]
     jobs.append(make_job(5, replaced(setup, diffusion__emphasis=4.0)))
-    together = train(jobs, keep={job.run_id: [12] for job in jobs})
-    for job, beside in zip(jobs, together, strict=True):
-        alone = train([job], keep={job.run_id: [12]})[0]
-        assert not differing(alone, beside)
-        assert equal_states(alone.states[12], beside.states[12])
+    together = train_together_and_alone(jobs, 12)
     assert set(differing(together[0], together[2])) == {"validation_loss", *DENOISING} - {"raw_loss"}
 
 

@@ -107,15 +107,11 @@ def test_held_out_losses_are_of_both_and_of_each_without_weights(setup, make_job
     assert found["fresh_loss"] == pytest.approx(nll[batch.weights > 0].mean(), abs=1e-5)
 
 
-def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, equal_states):
+def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, train_together_and_alone):
     heavy = At(4, Setting("modalities.picture_weight", 200.0))
     jobs = [make_job(3, setup), make_job(4, setup), make_job(3, setup, heavy, name="heavy")]
     jobs.append(make_job(5, replaced(setup, data__language_seed=7, modalities__picture_weight=0.2)))
-    together = train(jobs, keep={job.run_id: [12] for job in jobs})
-    for job, beside in zip(jobs, together, strict=True):
-        alone = train([job], keep={job.run_id: [12]})[0]
-        assert not differing(alone, beside)
-        assert equal_states(alone.states[12], beside.states[12])
+    together = train_together_and_alone(jobs, 12)
     healthy_run, heavy_run = together[0].trace, together[2].trace
     assert np.array_equal(healthy_run["loss"][:4], heavy_run["loss"][:4])
     assert healthy_run["loss"][4] != heavy_run["loss"][4]

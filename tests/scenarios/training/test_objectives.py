@@ -85,15 +85,11 @@ def test_every_objective_has_a_module_with_what_the_loop_asks_for():
         assert callable(found.evaluate)
 
 
-def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, equal_states):
+def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, train_together_and_alone):
     stale = At(4, Setting("decoding.flush", False))
     jobs = [make_job(3, setup), make_job(4, setup), make_job(3, setup, stale, name="stale")]
     jobs.append(make_job(5, replaced(setup, decoding__scheduled_sampling=0.0)))
-    together = train(jobs, keep={job.run_id: [12] for job in jobs})
-    for job, beside in zip(jobs, together, strict=True):
-        alone = train([job], keep={job.run_id: [12]})[0]
-        assert not differing(alone, beside)
-        assert equal_states(alone.states[12], beside.states[12])
+    together = train_together_and_alone(jobs, 12)
     assert set(differing(together[0], together[2])) == {
         "validation_loss", "free_first_loss", "free_early_loss", "free_late_loss", "cache_gap",
     }  # fmt: skip

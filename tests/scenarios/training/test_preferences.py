@@ -107,7 +107,7 @@ def test_held_out_answers_are_those_of_a_loop_over_pairs(setup, make_job):
     assert found["validation_accuracy"] == pytest.approx(float((each[::2] > each[1::2]).float().mean()))
 
 
-def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, equal_states):
+def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, train_together_and_alone):
     setup = replaced(setup, data__rows=14)  # seven pairs, which fill no vector
     masked = At(9, DataTransform(lambda batch, since, draw: batch.__class__(
         batch.inputs, batch.targets, 0 * batch.weights, batch.documents
@@ -115,11 +115,7 @@ def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, diff
     jobs = [make_job(3, setup), make_job(4, setup), make_job(3, setup, masked, name="masked")]
     jobs += [make_job(seed, setup) for seed in range(6, 12)]
     jobs.append(make_job(5, setup, At(8, Setting("preferences.anchor", 0.0))))
-    together = train(jobs, keep={job.run_id: [STEPS] for job in jobs})
-    for job, beside in zip(jobs, together, strict=True):
-        alone = train([job], keep={job.run_id: [STEPS]})[0]
-        assert not differing(alone, beside)
-        assert equal_states(alone.states[STEPS], beside.states[STEPS])
+    together = train_together_and_alone(jobs, STEPS)
     assert "margin" in differing(together[0], together[2])
     assert (together[2].trace["margin"][9:] == 0).all()
 

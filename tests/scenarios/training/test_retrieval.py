@@ -47,15 +47,11 @@ def test_what_rows_cannot_be_is_refused(path, setup):
         check(replace(setup, path, OTHER[path]))
 
 
-def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, equal_states):
+def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, train_together_and_alone):
     stale = At(20, Setting("retrieval.refresh", 0))
     jobs = [make_job(3, setup), make_job(4, setup), make_job(3, setup, stale, name="stale")]
     jobs.append(make_job(5, replaced(setup, data__language_seed=7, retrieval__refresh=4)))
-    together = train(jobs, keep={job.run_id: [45] for job in jobs})
-    for job, beside in zip(jobs, together, strict=True):
-        alone = train([job], keep={job.run_id: [45]})[0]
-        assert not differing(alone, beside)
-        assert equal_states(alone.states[45], beside.states[45])
+    together = train_together_and_alone(jobs, 45)
     assert np.array_equal(together[0].trace["loss"][:20], together[2].trace["loss"][:20])
     assert together[2].trace["index_age"][-1] == 44 - 10  # at step 20 it is the old one already
     assert together[0].trace["index_age"][-1] == 4

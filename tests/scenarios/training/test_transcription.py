@@ -229,15 +229,11 @@ def test_held_out_rows_are_scored_under_the_noise_of_the_run(setup, make_job):
     assert float(found["alignment_mass"][0]) == pytest.approx(max(mass), rel=1e-4)
 
 
-def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, differing, equal_states):
+def test_a_run_is_bitwise_the_same_alone_and_beside_others(setup, make_job, train_together_and_alone):
     loud = At(4, Setting("transcription.noise", 2.0))
     jobs = [make_job(3, setup), make_job(4, setup), make_job(3, setup, loud, name="loud")]
     jobs.append(make_job(5, replaced(setup, data__language_seed=7, transcription__noise=1.0)))
-    together = train(jobs, keep={job.run_id: [12] for job in jobs})
-    for job, beside in zip(jobs, together, strict=True):
-        alone = train([job], keep={job.run_id: [12]})[0]
-        assert not differing(alone, beside)
-        assert equal_states(alone.states[12], beside.states[12])
+    together = train_together_and_alone(jobs, 12)
     healthy_run, loud_run = together[0].trace, together[2].trace
     assert np.array_equal(healthy_run["loss"][:4], loud_run["loss"][:4])
     assert healthy_run["loss"][4] != loud_run["loss"][4]
