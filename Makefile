@@ -71,7 +71,7 @@ lint: .venv/dev.done ## ruff, mypy on an installed copy, codespell, no marks of 
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tests/packaging/typecheck.py
-	$(BIN)/codespell $$(git ls-files)
+	git ls-files -z | xargs -0 $(BIN)/codespell
 	! git grep -nE '^(<{7} |>{7} |={7}$$)'
 
 format: .venv/dev.done ## let ruff fix what it can
