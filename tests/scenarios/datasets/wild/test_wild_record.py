@@ -1,0 +1,31 @@
+"""results/wild: the parts that are made are whole, and its page counts what is in them."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.scenarios.datasets.wild import outcomes
+
+RECORD = Path(__file__).resolve().parents[4] / "results" / "wild"
+
+
+def test_the_parts_are_whole_and_the_page_counts_them():
+    data = load(RECORD / "data")  # checks every sum
+    page = " ".join((RECORD / "README.md").read_text("utf-8").split())
+    assert f"{len(data.runs)} runs on {data.runs['base'].nunique()} setups" in page
+    families = outcomes.families(outcomes.table(data.runs))
+    for name, row in families.iterrows():
+        counts = " | ".join(str(int(row[what])) for what in ("runs", *outcomes.OUTCOMES))
+        assert f"| {name} | {counts} | {row['harmed']:.2f} [{row['low']:.2f}, {row['high']:.2f}] |" in page
+
+
+def test_the_board_is_of_their_failing_test_runs():
+    runs = pd.read_parquet(RECORD / "data" / "runs.parquet").set_index("run_id")
+    failing = runs[(runs["split"] == "test") & (runs["kind"] == "failing")]
+    found = pd.read_parquet(RECORD / "board" / "detections.parquet")
+    assert set(found["run_id"]) == set(failing.index)
+    thresholds = pd.read_parquet(RECORD / "board" / "thresholds.parquet")
+    chances = thresholds.groupby(["detector", "point"])["chance"].sum()
+    assert ((chances - 1).abs() < 1e-9).all()
+    assert set(found["detector"]) == set(thresholds["detector"])
