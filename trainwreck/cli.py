@@ -25,7 +25,7 @@ GROUPS = {
         "score": ("score", "Score detectors on a data set."),
         "leaderboard": ("score", "Score every built-in detector on a data set."),
         "compare": ("score", "Compare a detector with others by paired tests."),
-        "transfer": ("score", "Correlate the order of detectors on two boards."),
+        "transfer": ("score", "Compare the order of detectors on two boards, and what thresholds stop."),
         "report": ("score", "Write a report of a data set as one HTML file."),
         "submit": ("submissions", "Write a submission for the leaderboard."),
         "confirm": ("submissions", "Run the code of a submission again, on private seeds too."),

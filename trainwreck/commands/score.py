@@ -325,7 +325,7 @@ def _stored_cards(dir: Path, stored: Sequence[Path], names: Sequence[str]) -> "l
 @click.option("--lenient", is_flag=True, help="Lenient recall of REAL, a board of real runs.")
 @as_json
 def transfer(board: Path, real: Path, profile: str | None, at: str, lenient: bool, as_json: bool) -> None:
-    """Correlate the order of detectors on two boards, and say what the thresholds of one stop on the other.
+    """Compare the order of detectors on two boards, and what thresholds stop.
 
     BOARD and REAL are folders that `leaderboard --out` wrote, or the CSV or Parquet in them, which has no runs to
     resample. Spearman's and Kendall's correlation have intervals by resampling clusters of both boards; the ceiling is
