@@ -27,7 +27,7 @@ from trainwreck.evaluation import short_forms
 from trainwreck.evaluation.constants import CONFIDENCE, RESAMPLES
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.leaderboard.columns import BY_NAME, DEFAULT, FREE
-from trainwreck.evaluation.leaderboard.transfer.boards import THRESHOLDS, Board
+from trainwreck.evaluation.leaderboard.transfer.boards import PEAKS, THRESHOLDS, Board
 from trainwreck.evaluation.replay.oracles import ORACLES
 from trainwreck.evaluation.scoring.metrics.bootstrap import NOTHING, Estimate
 from trainwreck.evaluation.scoring.scorecard import plain
@@ -118,6 +118,8 @@ def transfer(
     if math.isnan(found["spearman"].value):
         notes.append("all detectors have the same recall on one of the boards, which has no order then")
     stops = [_stops(first, second, name, point) for name in known]
+    if len({len(one) for one in stops if len(one)}) > 1:
+        raise InputError(f"{second.path / PEAKS}: runs of a detector are missing; allowed: as it was written")
     if point != DEFAULT and second.peaks is not None and not any(len(one) for one in stops):
         notes.append(f"{first.path} has no {THRESHOLDS}, so that nothing is known of what its thresholds stop")
     return Transfer(

@@ -222,6 +222,9 @@ def test_what_thresholds_stop_by_hand(tmp_path: Path) -> None:
     assert found.median_stopped.low <= found.median_stopped.value <= found.median_stopped.high
     assert found.to_frame().set_index("detector")["stopped"]["b"] == by_name["b"]
     assert not any("thresholds" in note for note in found.notes)
+    pd.read_parquet(other / "peaks.parquet")[:-5].to_parquet(other / "peaks.parquet")
+    with pytest.raises(InputError, match=r"peaks\.parquet: runs of a detector are missing; allowed: as it was written"):
+        transfer(one, other)
 
 
 def test_without_thresholds_nothing_is_known_of_stops(tmp_path: Path) -> None:
