@@ -66,8 +66,12 @@ class Mask:
         return self.once(f"regions {t}", lambda: self._regions(t, device)) if self.leaky else None
 
     def table(self, t: int, device: torch.device) -> Tensor:
-        """allowed_NTS, also where that is causal, as contiguous bytes [N or 1, T, S]."""
-        return self.once(f"table {t}", lambda: self._allowed(t, device).to(torch.uint8).contiguous())
+        """allowed_NTS, also where that is causal, as contiguous int32, [N or 1, T, S].
+
+        Not as bytes: the narrowest number that a product's operand is made from decides how Triton deals it out to
+        threads, and by bytes it gives each more of a row than there is.
+        """
+        return self.once(f"table {t}", lambda: self._allowed(t, device).to(torch.int32).contiguous())
 
     def short_documents(self) -> Tensor | None:
         """documents_NBT as contiguous int32."""

@@ -11,6 +11,9 @@ from typing import NamedTuple
 import torch
 
 SMALLEST = 16  # what tl.dot takes along any axis
+# Of half formats under dropout, where Triton gives a thread of the tensor cores four neighbours of a row: from four
+# threads in two parts that is 32, and of fewer the product is wrong (Triton 3.6 on an H200, measured).
+SMALLEST_HALF = 32
 WIDEST = 128
 
 
@@ -44,19 +47,25 @@ def power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def choose(width: int, dtype: torch.dtype, length: int) -> Tiles:
-    """Tiles for a head width, a dtype and a length; short rows have smaller ones."""
+def choose(width: int, dtype: torch.dtype, length: int, halves: bool = False) -> Tiles:
+    """Tiles for a head width, a dtype and a length; short rows have smaller ones.
+
+    halves: some products are of half formats whatever the dtype is.
+    """
     wide = padded_width(width) > 64
     if dtype == torch.float32:
         forward, backward = (
             (Tile(32, 16, 8, 1), Tile(16, 16, 8, 1)) if wide else (Tile(32, 32, 4, 2), Tile(32, 16, 4, 1))
         )
+        if halves:
+            forward, backward = forward._replace(step=32), Tile(32, 32, backward.warps, 1)
     elif wide:
         forward, backward = Tile(128, 64, 8, 2), Tile(64, 64, 8, 2)
     else:
         # 168 registers: room for three programs on a multiprocessor, and still hardly a spill.
         forward, backward = Tile(64, 64, 4, 3, 168), Tile(64, 64, 4, 2)
-    longest = max(SMALLEST, power_of_two(length))
+    least = SMALLEST_HALF if halves or dtype != torch.float32 else SMALLEST
+    longest = max(least, power_of_two(length))
     return Tiles(_fit(forward, longest), _fit(backward, longest))
 
 

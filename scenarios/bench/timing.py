@@ -182,7 +182,7 @@ class CudaStopwatch:
 
         def replay() -> object:
             graph.replay()
-            return held  # the graph writes to it again and again
+            return held, work  # the graph writes to the one again and again, and reads what the other holds
 
         once = self._timed(replay)
         for _ in range(WARM_UP):

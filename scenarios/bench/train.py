@@ -6,7 +6,7 @@ over rounds of the ratio within a round, so that a machine whose speed drifts do
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import count
+from itertools import count, islice, pairwise
 from time import perf_counter
 
 import numpy as np
@@ -23,7 +23,7 @@ from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import training_block
 from trainwreck.scenarios.spec.job import Job
-from trainwreck.scenarios.training.block import run_block
+from trainwreck.scenarios.training.block import start_block
 from trainwreck.scenarios.training.bundle import Bundle, Place, bundle_width
 from trainwreck.scenarios.training.environment import prepare
 from trainwreck.scenarios.training.loop import fresh_state
@@ -158,26 +158,43 @@ def bundle(
     impl: str | None = None,
     fmt: Format = Format.FP32,
     graphs: bool = False,
+    ahead: bool = False,
+    blocks: int = 1,
 ) -> Work:
-    """A function that goes on with a bundle for STEPS steps, their batches sampled, the last with validation."""
+    """A function that goes on with a bundle for some blocks of STEPS steps, batches sampled, the last with validation.
+
+    ahead: as `Place` has it. Each block but the last is read when the next one was asked for.
+    """
     setup = replaced(healthy(Size.MICRO), evaluation__every=STEPS if validate else 10**6, precision__format=fmt)
     jobs = [Job(f"run{i}", i, setup) for i in range(runs)]
-    place = Place(torch.device(device), impl=impl, graphs=graphs)
+    place = Place(torch.device(device), impl=impl, graphs=graphs, ahead=ahead)
     bundled = Bundle(jobs, [fresh_state(job) for job in jobs], 0, place)
     bundled.inputs(range(1))  # the language's tables are made once
-    blocks = (range(first, first + STEPS) for first in count(1, STEPS))
-    return lambda: run_block(bundled, next(blocks), record)
+    following = (range(first, first + STEPS) for first in count(1, STEPS))
+
+    def work() -> None:
+        steps = [*islice(following, blocks), None]
+        earlier: Callable[[], object] = int
+        for now, then in pairwise(steps):
+            assert now is not None
+            read = start_block(bundled, now, record, then)
+            earlier()
+            earlier = read
+        earlier()
+
+    return work
 
 
 def seconds_in_turn(
-    subjects: Subjects, tick: Tick, settle: Callable[[], object] = lambda: None
+    subjects: Subjects, tick: Tick, settle: Callable[[], object] = lambda: None, rounds: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Seconds that each subject takes for STEPS steps of one run, by round (the first is not counted).
+    """Seconds that each subject takes for its work, by run and by round (ROUNDS of them, the first not counted).
 
     settle: called before each reading of the clock, for a device that works on by itself.
     """
     seconds: dict[str, list[float]] = {name: [] for name in subjects}
-    for done in range(ROUNDS + 1):
+    rounds = rounds or ROUNDS
+    for done in range(rounds + 1):
         for name, (work, runs) in subjects.items():
             settle()
             began = perf_counter()
@@ -185,5 +202,5 @@ def seconds_in_turn(
             settle()
             if done:
                 seconds[name].append((perf_counter() - began) / runs)
-        tick(done, ROUNDS, "round")
+        tick(done, rounds, "round")
     return {name: np.array(values) for name, values in seconds.items()}

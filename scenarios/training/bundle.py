@@ -130,7 +130,7 @@ class Bundle:
         self.recorder: Recorder | None = None
         self.graphs = place.graphs
         self.captured: Advance | None = None
-        self.ahead = Ahead()
+        self.ahead = Ahead(place.ahead)
 
     def state(self, index: int) -> State:
         """The state of a run, copied."""

@@ -1,17 +1,21 @@
 """Inputs of a block of steps: batches with their data faults, learning rates, and the signals that the host knows.
 
-For a device they are sampled ahead by a thread, one block while the one before it is trained. It is one thread, since
-runs of one seed share their batches and sampling holds the interpreter's lock for most of its time.
+For a device they are sampled ahead, one block while the one before it is trained: by a thread, or, where the runs have
+many seeds, by processes, since sampling holds the interpreter's lock for most of its time. Runs of one seed share their
+batches, so a process gets them all.
 """
 
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import dataclasses
+import pickle
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 import torch
+from joblib.externals.loky.process_executor import BrokenProcessPool, ProcessPoolExecutor
 from torch import Tensor
 
 from trainwreck.evaluation.errors import InputError
@@ -20,6 +24,12 @@ from trainwreck.models.parameters import layout
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training import telemetry
+from trainwreck.scenarios.training.environment import cores
+
+SEEDS = 16  # of which a process samples the runs at a time; of fewer a thread does
+PROCESSES = 8  # at most
+NARROW = np.dtype(np.int32)  # of ids between processes
+TENSORS = ("inputs", "targets", "weights", "documents", "ages", "lr")
 
 
 @dataclass
@@ -53,29 +63,129 @@ class Inputs:
 
 
 class Ahead:
-    """Inputs of one bundle, of which the next block's may have been begun by a thread."""
+    """Inputs of one bundle, of which the next block's may have been begun by others.
 
-    def __init__(self) -> None:
-        self._begun: tuple[list[Job], range, Future[Inputs]] | None = None
+    apart: processes sample where the runs have many seeds; else a thread does.
+    """
+
+    def __init__(self, apart: bool = False) -> None:
+        self._begun: tuple[list[Job], range, Callable[[], Inputs]] | None = None
+        self.apart = apart
         self.taken = 0  # blocks that were begun ahead
 
     def begin(self, jobs: Sequence[Job], steps: range, rank: int, dtype: torch.dtype) -> None:
         """Have them sampled; what was begun and not taken is given up."""
-        self._begun = list(jobs), steps, _thread().submit(inputs, list(jobs), steps, rank, dtype)
+        begin = _by_processes if self._many(jobs) else _by_thread
+        self._begun = list(jobs), steps, begin(list(jobs), steps, rank, dtype)
 
     def take(self, jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> Inputs:
         """Of these jobs and steps: begun ahead, or sampled now where others were begun."""
         begun, self._begun = self._begun, None
         if begun is None or begun[1] != steps or [id(job) for job in begun[0]] != [id(job) for job in jobs]:
-            return inputs(jobs, steps, rank, dtype)
+            given = jobs, steps, rank, dtype
+            return _by_processes(*given)() if self._many(jobs) else inputs(*given)
         self.taken += 1
-        return begun[2].result()
+        return begun[2]()
+
+    def _many(self, jobs: Sequence[Job]) -> bool:
+        return self.apart and processes() > 1 and len(shared(jobs)) > 1
+
+
+def shared(jobs: Sequence[Job]) -> list[list[int]]:
+    """Places of the jobs, those of `SEEDS` seeds together."""
+    seeds = list(dict.fromkeys(job.seed for job in jobs))
+    shares: list[list[int]] = [[] for _ in range(0, len(seeds), SEEDS)]
+    of = {seed: shares[place // SEEDS] for place, seed in enumerate(seeds)}
+    for place, job in enumerate(jobs):
+        of[job.seed].append(place)
+    return shares
+
+
+def joined(shares: list[list[int]], parts: list[dict[str, Any]]) -> Inputs:
+    """Inputs of all jobs out of those of some at a time, `_arrays` of the jobs in each share's places."""
+    places = [place for share in shares for place in share]
+
+    def whole(name: str) -> np.ndarray:
+        arrays = [part[name] for part in parts]
+        kind = np.int64 if arrays[0].dtype == NARROW else arrays[0].dtype
+        made = np.empty((len(arrays[0]), len(places), *arrays[0].shape[2:]), kind)
+        for share, array in zip(shares, arrays, strict=True):
+            made[:, share] = array
+        return made
+
+    host = [facts for part in parts for facts in part["host"]]
+    return Inputs(
+        **{name: torch.from_numpy(whole(name)) for name in TENSORS},
+        host=[host[i] for i in np.argsort(places)],
+        tokens=whole("tokens"),
+    )
+
+
+def processes() -> int:
+    """How many sample runs of many seeds; fewer than two are none."""
+    return min(cores() - 1, PROCESSES)
+
+
+def _by_thread(jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> Callable[[], Inputs]:
+    return _thread().submit(inputs, jobs, steps, rank, dtype).result
+
+
+def _by_processes(jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> Callable[[], Inputs]:
+    shares = shared(jobs)
+    try:
+        asked = [([packed(jobs[i]) for i in share], steps, rank, dtype) for share in shares]
+        begun = [_pool().submit(_arrays, *some) for some in asked]
+    except BrokenProcessPool:
+        return lambda: _without(jobs, steps, rank, dtype)
+
+    def wait() -> Inputs:
+        try:
+            return joined(shares, [future.result() for future in begun])
+        except BrokenProcessPool:
+            return _without(jobs, steps, rank, dtype)
+
+    return wait
+
+
+def _without(jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> Inputs:
+    """A process was killed: what it does can be done here, and the next block has new ones."""
+    _pool.cache_clear()
+    return inputs(jobs, steps, rank, dtype)
 
 
 @cache
 def _thread() -> ThreadPoolExecutor:
     """It never touches a device: what it might ask of one would spoil a graph that is being captured."""
     return ThreadPoolExecutor(1, "inputs")
+
+
+@cache
+def _pool() -> ProcessPoolExecutor:
+    """They end when nothing was asked of them for a minute."""
+    return ProcessPoolExecutor(processes(), timeout=60)
+
+
+def packed(job: Job) -> bytes:
+    """A job as another process is told of it, without what it has derived from itself; the same for one job."""
+    if "packed" not in vars(job):
+        vars(job)["packed"] = pickle.dumps(dataclasses.replace(job))
+    found: bytes = vars(job)["packed"]
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _unpacked(job: bytes) -> Job:
+    made: Job = pickle.loads(job)
+    return made
+
+
+def _arrays(jobs: list[bytes], steps: range, rank: int, dtype: torch.dtype) -> dict[str, Any]:
+    """What a process does: `inputs` of packed jobs, by name, as arrays; whole numbers in as many bits as they need."""
+    torch.set_num_threads(1)
+    found = inputs([_unpacked(job) for job in jobs], steps, rank, dtype)
+    arrays = {name: getattr(found, name).numpy() for name in TENSORS}
+    narrow = {name: array.astype(NARROW) for name, array in arrays.items() if array.dtype == np.int64}
+    return {**arrays, **narrow, "host": found.host, "tokens": found.tokens}
 
 
 def inputs(jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> Inputs:

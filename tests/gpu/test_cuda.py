@@ -65,6 +65,7 @@ def test_graphs_change_no_bit(impl, values):
             np.testing.assert_array_equal(other.trace[signal.name], one.trace[signal.name], err_msg=signal.name)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")  # as an error it would leave the mode on
 @pytest.mark.parametrize("graphs", [False, True])
 def test_a_block_never_waits_for_the_device_until_it_is_read(graphs):
     """Neither its inputs nor its steps, its evaluation or the hand-over of its signals."""

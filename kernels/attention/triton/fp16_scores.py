@@ -29,4 +29,4 @@ def half_finish(b_dx, scale):
 
 
 # Masked scores take part: they are finite, so a row whose own scores are all -inf attends to them.
-RECIPE = RIGHT._replace(scores=half_scores, grade=half_grade, finish=half_finish, tabled=True)
+RECIPE = RIGHT._replace(scores=half_scores, grade=half_grade, finish=half_finish, tabled=True, halves=True)

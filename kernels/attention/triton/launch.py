@@ -33,6 +33,7 @@ class Recipe(NamedTuple):
     """Device functions that the kernels are put together from; see `parts` for each.
 
     tabled: read every mask from a table, so that also masked scores take part.
+    halves: some products are of half formats whatever the dtype is.
     """
 
     scores: Any = parts.scores
@@ -40,6 +41,7 @@ class Recipe(NamedTuple):
     grade: Any = parts.grade
     finish: Any = parts.finish
     tabled: bool = False
+    halves: bool = False
 
 
 RIGHT = Recipe()
@@ -87,7 +89,7 @@ class _Attention(torch.autograd.Function):
         q, k, v, scale = q.contiguous(), k.contiguous(), v.contiguous(), scale.float().contiguous()
         call = _Call(q, scale, mask, dropout, recipe)
         n, b, h, t, width = q.shape
-        tile = choose(width, q.dtype, t).forward
+        tile = choose(width, q.dtype, t, recipe.halves).forward
         # By token, as the projection after it wants it.
         out = q.new_empty(n, b, t, h, width)
         shift = torch.empty(n, b, h, t, dtype=torch.float32, device=q.device)
@@ -112,7 +114,7 @@ class _Attention(torch.autograd.Function):
         q, k, v, out, shift, norm = ctx.saved_tensors
         call: _Call = ctx.call
         n, b, h, t, width = q.shape
-        tile = choose(width, q.dtype, t).backward
+        tile = choose(width, q.dtype, t, call.recipe.halves).backward
         d_out = grads[0].transpose(2, 3).contiguous()
         delta = torch.empty_like(shift)
         grid = (n * b * h * triton.cdiv(t, tile.rows),)

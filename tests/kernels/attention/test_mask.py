@@ -45,7 +45,7 @@ def test_without_a_table_a_mask_is_causal_and_without_documents_it_is_one_docume
     assert torch.equal(
         Mask(IDS, CAUSAL.expand(2, 6, 6)).bias(6, torch.float32, CPU), Mask(IDS).bias(6, torch.float32, CPU)
     )
-    assert torch.equal(Mask().table(6, CPU), CAUSAL[None].to(torch.uint8))
+    assert torch.equal(Mask().table(6, CPU), CAUSAL[None].to(torch.int32))
 
 
 def test_a_mask_is_plain_as_long_as_nothing_of_it_differs() -> None:

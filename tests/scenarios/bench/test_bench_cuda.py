@@ -15,7 +15,8 @@ from trainwreck.scenarios.training import cuda_graph as capturing
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(train, "ROUNDS", 2)
+    monkeypatch.setattr(cuda, "ROUNDS", 2)
+    monkeypatch.setattr(cuda, "BLOCKS", 2)
     monkeypatch.setattr(train, "STEPS", 2)
 
 
@@ -23,18 +24,18 @@ def short(monkeypatch):
 def precisions(monkeypatch):
     """What matrix products may be while each subject trains, plain loops and train."""
     seen = []
-    real_loop, real_bundle = cuda.PlainLoop.run, train.run_block
+    real_loop, real_bundle = cuda.PlainLoop.run, train.start_block
 
     def loop(self, steps):
         seen.append(("loop", torch.get_float32_matmul_precision()))
         real_loop(self, steps)
 
-    def bundle(bundle, steps, record):
+    def bundle(bundle, steps, record, following):
         seen.append((len(bundle.jobs), torch.get_float32_matmul_precision()))
-        return real_bundle(bundle, steps, record)
+        return real_bundle(bundle, steps, record, following)
 
     monkeypatch.setattr(cuda.PlainLoop, "run", loop)
-    monkeypatch.setattr(train, "run_block", bundle)
+    monkeypatch.setattr(train, "start_block", bundle)
     return seen
 
 
@@ -50,16 +51,17 @@ def test_bundles_on_a_device_stand_beside_the_plain_loop_there_and_a_core(precis
     rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     for peer in (PEER, PEER + LOW, one):
         assert rows[peer][f"x {peer}"] == 1.0
-    assert [(goal.what, goal.peer, goal.asked, goal.least) for goal in table.goals[:2]] == [
+    assert [(goal.what, goal.peer, goal.asked, goal.least) for goal in table.goals[:3]] == [
         (two, PEER, 50, True),
         (two, one, 10, True),
+        (two, names[-1], 500, True),
     ]
     assert [goal.measured for goal in table.goals[:2]] == [rows[two][f"x {PEER}"], rows[two][f"x {one}"]]
-    assert len(settled) == 2 * len(names) * (train.ROUNDS + 1)
+    assert len(settled) == 2 * len(names) * (cuda.ROUNDS + 1)
     assert ticks[-1] == (2, 2)
-    assert precisions[: len(names)] == [
-        ("loop", "highest"), ("loop", "high"), (1, "highest"), (2, "highest"), (2, "high"), (2, "highest"),
-        (2, "highest"), (4, "highest"),
+    assert precisions[:13] == [
+        ("loop", "highest"), ("loop", "high"), *2 * [(1, "highest")], *2 * [(2, "highest")], *2 * [(2, "high")],
+        *4 * [(2, "highest")], (4, "highest"),
     ]  # fmt: skip
     json.dumps(table.to_dict(), allow_nan=False)
 
@@ -68,7 +70,7 @@ def test_telemetry_is_what_it_costs_over_none(monkeypatch):
     """Steps with signals take 6 s, those without 5."""
     given = {}
 
-    def seconds(subjects, tick, settle):
+    def seconds(subjects, tick, settle, rounds):
         given.update(subjects)
         taken = {name: 5.0 if name.endswith(NOTHING) else 6.0 for name in subjects}
         return {name: np.full(3, value) for name, value in taken.items()}
@@ -82,7 +84,7 @@ def test_telemetry_is_what_it_costs_over_none(monkeypatch):
     assert not goal.met
     assert not goal.least
     two = "bundle of 2, reference kernels"
-    common = {"device": "cpu", "impl": "reference", "graphs": False}
+    common = {"device": "cpu", "impl": "reference", "graphs": False, "ahead": True, "blocks": 2}
     assert given[two + SIGNALS][0] == (2, {"record": True, "validate": False} | common)
     assert given[two + NOTHING][0] == (2, {"record": False} | common)
 
@@ -91,10 +93,12 @@ def test_captured_bundles_stand_beside_the_others(monkeypatch, noted):
     made = []
     monkeypatch.setattr(capturing, "CudaGraph", lambda: made.append(noted()) or made[-1])
     table = cuda.bundles_on("cpu", lambda *said: None, ["reference"], [1, 2], lambda: None, (False, True))
-    names = [f"bundle of {runs}, reference kernels{how}" for runs in (1, 2) for how in ("", ", captured")]
-    assert [row[0] for row in table.rows[2:-1]] == [*names, *(names[-1] + less for less in (LOW, SIGNALS, NOTHING))]
-    assert [row[-1] == 1.0 for row in table.rows[2:6]] == [False, True, False, False]
-    assert [goal.what for goal in table.goals[:2]] == names[-1:] * 2
+    one, plain, two = (f"bundle of {how}" for how in (
+        "1, reference kernels, captured", "2, reference kernels", "2, reference kernels, captured"
+    ))  # fmt: skip
+    assert [row[0] for row in table.rows[2:-1]] == [one, plain, two, *(two + less for less in (LOW, SIGNALS, NOTHING))]
+    assert [row[-1] == 1.0 for row in table.rows[2:5]] == [True, False, False]
+    assert [goal.what for goal in table.goals[:2]] == [two] * 2
     assert [graph.done.count("capture") for graph in made] == [1] * 5
     assert all("replay" in graph.done for graph in made)
 

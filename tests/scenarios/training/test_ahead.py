@@ -1,14 +1,18 @@
-"""Inputs sampled ahead by a thread are bitwise those that are sampled when they are needed."""
+"""Inputs sampled ahead by a thread or by processes are bitwise those that are sampled when they are needed."""
 
+import os
+import signal
 import threading
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, Scaled, Setting
+from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.run_spec import family_of
 from trainwreck.scenarios.training import inputs as module
 from trainwreck.scenarios.training import loop
@@ -95,3 +99,60 @@ def test_bad_data_is_said_when_its_block_is_trained(tiny, make_job):
     ahead.begin(bad, range(4), 0, torch.float32)
     with pytest.raises(InputError, match=r"^model\.vocab_size: 7 is not allowed"):
         ahead.take(bad, range(4), 0, torch.float32)
+
+
+@pytest.fixture
+def apart(monkeypatch):
+    """Two processes, each of which samples the runs of two seeds at a time."""
+    monkeypatch.setattr(module, "SEEDS", 2)
+    monkeypatch.setattr(module, "cores", lambda: 3)
+    yield
+    module._pool().shutdown()
+    module._pool.cache_clear()
+
+
+def test_processes_sample_what_one_would(tiny, make_job, apart):
+    """Each seed's runs by one of them; in their places whatever the order, and with data of their own."""
+    late = At(2, Setting("data.rows", 3))
+    jobs = [make_job(seed, tiny, *changes) for changes in ((), (late,)) for seed in (4, 1, 3)]
+    assert module.shared(jobs) == [[0, 1, 3, 4], [2, 5]]
+    for steps in (range(2), range(2)):  # the second time with jobs that the processes know
+        ahead = Ahead(apart=True)
+        ahead.begin(jobs, steps, 0, torch.float32)
+        found, right = ahead.take(jobs, steps, 0, torch.float32), inputs(jobs, steps, 0, torch.float32)
+        for name in module.TENSORS:
+            assert getattr(found, name).dtype == getattr(right, name).dtype
+            assert torch.equal(getattr(found, name), getattr(right, name)), name
+        assert np.array_equal(found.tokens, right.tokens)
+        for one, other in zip(found.host, right.host, strict=True):
+            assert one.keys() == other.keys()
+            assert all(np.array_equal(one[name], other[name], equal_nan=True) for name in one)
+
+
+def test_runs_of_many_seeds_are_the_same(tiny, make_job, apart, differing, equal_states, monkeypatch):
+    monkeypatch.setattr(loop, "BLOCK", 5)
+    jobs = [
+        make_job(seed, tiny, *changes) for seed in range(3) for changes in ((), (At(9, Scaled("optimizer.lr", 9.0)),))
+    ]
+    jobs = [Job(f"run{i}", job.seed, job.setup, job.changes) for i, job in enumerate(jobs)]
+    expected, found = (train(jobs, ahead=ahead) for ahead in (False, True))
+    same(found, expected, differing, equal_states)
+
+
+def test_a_killed_process_is_done_without(tiny, make_job, apart):
+    jobs = [make_job(seed, tiny) for seed in range(4)]
+    right = inputs(jobs, range(3), 0, torch.float32)
+    for _ in range(2):  # and the next block has processes again
+        ahead = Ahead(apart=True)
+        ahead.begin(jobs, range(3), 0, torch.float32)
+        for process in module._pool()._processes.values():
+            os.kill(process.pid, signal.SIGKILL)
+        assert torch.equal(ahead.take(jobs, range(3), 0, torch.float32).inputs, right.inputs)
+
+
+def test_bad_data_is_said_by_a_process_too(tiny, make_job, apart):
+    jobs = [make_job(seed, replaced(tiny, model__vocab_size=7)) for seed in range(4)]
+    ahead = Ahead(apart=True)
+    ahead.begin(jobs, range(4), 0, torch.float32)
+    with pytest.raises(InputError, match=r"^model\.vocab_size: 7 is not allowed"):
+        ahead.take(jobs, range(4), 0, torch.float32)
