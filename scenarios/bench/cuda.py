@@ -62,16 +62,16 @@ def bundles_on(
     plain, plain_low = (PlainLoop(setup.model, setup.data.rows, tokens, rotary=True, device=device) for _ in range(2))
     core, most, steps = bundle_width(setup.data.rows, setup.model), sizes[-1], BLOCKS * train.STEPS
     low, on_core = PEER + LOW, f"bundle of {core} on one CPU core"
-    chosen = {"impl": impls[-1], "graphs": graphs[-1]}
     made = partial(bundle, device=device, ahead=True, blocks=BLOCKS)
-    best = partial(made, most, **chosen)
+    chosen = partial(made, impl=impls[-1], graphs=graphs[-1])
+    best = partial(chosen, most)
     alone, largest = (named(runs, impls[-1], graphs[-1]) for runs in (sizes[0], most))
     subjects: dict[str, tuple[Work, int]] = {
         PEER: (lambda: plain.run(steps), 1),
         low: (in_tf32(lambda: plain_low.run(steps)), 1),
     }
     for runs in sizes[:-1]:
-        subjects[named(runs, impls[-1], graphs[-1])] = (made(runs, record=True, **chosen), runs)
+        subjects[named(runs, impls[-1], graphs[-1])] = (chosen(runs, record=True), runs)
     for impl, captured in product(impls, graphs):
         subjects[named(most, impl, captured)] = (made(most, record=True, impl=impl, graphs=captured), most)
     subjects[largest + LOW] = (in_tf32(best(record=True)), most)
@@ -96,8 +96,8 @@ def bundles_on(
             "Captured: a step is one CUDA graph, statistics inside; all else, the plain loop too, is called operator "
             "by operator. Batches are inside the timing: every run of a bundle has a seed of its own, and its tokens "
             f"are drawn, described, stacked and moved in blocks of {train.STEPS} steps, while the block before trains "
-            f"(by {processes()} processes where there are more than {SEEDS} seeds); the first block of a round is waited "
-            "for. The plain loop cuts rows out of one array of tokens."
+            f"(by {processes()} processes where there are more than {SEEDS} seeds); the first block of a round is "
+            "waited for. The plain loop cuts rows out of one array of tokens."
         ),
         command="trainwreck bench cuda --record",
         columns=(

@@ -1,8 +1,11 @@
 """Batches of one run: the inputs and targets of each step, and the held-out set."""
 
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import islice
+from threading import Lock
 
 import numpy as np
 
@@ -21,6 +24,7 @@ from trainwreck.scenarios.data.speech import Speech
 from trainwreck.scenarios.data.text import Text, open_text
 
 ALIGNED_BLOCK = 50  # steps sampled at once for those who ask step by step
+TOGETHER = 8192  # rows of a language drawn at once: more no longer fit in a core's cache
 PADDING = 4  # positions of padding at the end of a row that has some
 SHORT = 2  # tokens of a short row, of which one is a target
 
@@ -286,9 +290,52 @@ def some_short(batch: Batch, every: int) -> Batch:
 
 
 # Runs of one seed share their batches, so a bundle of faulty, twin and cured samples them once.
-@lru_cache(maxsize=64)
+_KEPT = 64
+_blocks: OrderedDict[tuple[SourceKey, int, range, int, int], Batch] = OrderedDict()
+_using = Lock()  # by whom inputs are sampled ahead
+
+
 def _block(key: SourceKey, seed: int, steps: range, rows: int, context: int) -> Batch:
-    return from_rows(source(key).sample(seed, "train", steps, rows, context))
+    found = _recalled((key, seed, steps, rows, context))
+    if found is None:
+        found = _kept((key, seed, steps, rows, context), source(key).sample(seed, "train", steps, rows, context))
+    return found
+
+
+def sample_together(wanted: Iterable[tuple[Setup, int, range]]) -> None:
+    """Draw the rows of `training_block` at some setups, seeds and steps at once, where their source is a language."""
+    missing: dict[tuple[SourceKey, int, int], dict[tuple[int, range], None]] = {}
+    for setup, seed, steps in islice(wanted, _KEPT):
+        data, context = setup.data, setup.model.context
+        if data.pool or setup.policy.begun or setup.preferences.begun:
+            continue
+        key = source_key(data)
+        if isinstance(source(key), Language) and _recalled((key, seed, steps, data.rows, context)) is None:
+            missing.setdefault((key, data.rows, context), {})[seed, steps] = None
+    for (key, rows, context), found in missing.items():
+        language, places = source(key), list(found)
+        assert isinstance(language, Language)
+        share = max(1, TOGETHER // (rows * max(len(steps) for _, steps in places)))
+        for some in (places[i : i + share] for i in range(0, len(places), share)):
+            drawn = language.sample_together(some, "train", rows, context)
+            for (seed, steps), block in zip(some, drawn, strict=True):
+                _kept((key, seed, steps, rows, context), block)
+
+
+def _recalled(place: tuple[SourceKey, int, range, int, int]) -> Batch | None:
+    with _using:
+        if place in _blocks:
+            _blocks.move_to_end(place)
+        return _blocks.get(place)
+
+
+def _kept(place: tuple[SourceKey, int, range, int, int], rows: Rows) -> Batch:
+    batch = from_rows(rows)
+    with _using:
+        _blocks[place] = batch
+        while len(_blocks) > _KEPT:
+            _blocks.popitem(last=False)
+    return batch
 
 
 @lru_cache(maxsize=64)

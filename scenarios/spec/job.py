@@ -117,20 +117,24 @@ class Job:
 
     def batches(self, steps: range) -> Batch:
         """The batches of a range of steps within a segment, arrays [S, B, T], data faults applied."""
-        active, first = self.active(steps.start), steps.start
-        for at in active:
-            first = at.change.data_step(first)
-        places = range(first, first + len(steps))
+        active, places = self.active(steps.start), self.places(steps)
         block = self.sampled(self.segment(steps.start).setup, places)
         if not active:
             return block
         changed = []
         for index, step in enumerate(places):
             batch = block.at(index)
-            for at in active if first == steps.start else self.active(step):
+            for at in active if places == steps else self.active(step):
                 batch = at.change.batch(batch, step, at.step, self.seed)
             changed.append(batch)
         return stacked(changed)
+
+    def places(self, steps: range) -> range:
+        """The steps whose data a range of steps within a segment has."""
+        first = steps.start
+        for at in self.active(first):
+            first = at.change.data_step(first)
+        return range(first, first + len(steps))
 
     def sampled(self, setup: Setup, steps: range) -> Batch:
         """What `batches` is made of: the batches that a setup has at some steps, [S, B, T]."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
 from trainwreck.models.parameters import layout
-from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.data.batches import Batch, sample_together
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training import telemetry
 from trainwreck.scenarios.training.environment import cores
@@ -50,14 +50,20 @@ class Inputs:
     tokens: np.ndarray
 
     def to(self, device: torch.device) -> "Inputs":
-        """On a device; from pinned memory, so that a copy waits for nothing that the device still has to do."""
-        if device.type == "cpu":
+        """On a device; from pinned memory, so that a copy waits for nothing that the device still has to do.
+
+        Whole numbers become int64 there.
+        """
+        if device.type == "cpu" and self.inputs.dtype is torch.int64:
             return self
 
         def moved(value: object) -> Any:
             if not isinstance(value, Tensor):
                 return value
-            return (value.pin_memory() if device.type == "cuda" else value).to(device, non_blocking=True)
+            if device.type == "cuda" and not value.is_pinned():
+                value = value.pin_memory()
+            there = value.to(device, non_blocking=True)
+            return there if value.is_floating_point() else there.long()
 
         return Inputs(**{f.name: moved(getattr(self, f.name)) for f in fields(self)})
 
@@ -102,22 +108,25 @@ def shared(jobs: Sequence[Job]) -> list[list[int]]:
 
 
 def joined(shares: list[list[int]], parts: list[dict[str, Any]]) -> Inputs:
-    """Inputs of all jobs out of those of some at a time, `_arrays` of the jobs in each share's places."""
-    places = [place for share in shares for place in share]
+    """Inputs of all jobs out of those of some at a time, `_arrays` of the jobs in each share's places.
 
-    def whole(name: str) -> np.ndarray:
-        arrays = [part[name] for part in parts]
-        kind = np.int64 if arrays[0].dtype == NARROW else arrays[0].dtype
-        made = np.empty((len(arrays[0]), len(places), *arrays[0].shape[2:]), kind)
+    Whole numbers stay int32, and all is in pinned memory where there is a CUDA device.
+    """
+    places, pinned = [place for share in shares for place in share], torch.cuda.is_available()
+
+    def whole(name: str) -> Tensor:
+        arrays = [torch.from_numpy(part[name]) for part in parts]
+        shape = len(arrays[0]), len(places), *arrays[0].shape[2:]
+        made = torch.empty(shape, dtype=arrays[0].dtype, pin_memory=pinned)
         for share, array in zip(shares, arrays, strict=True):
             made[:, share] = array
         return made
 
     host = [facts for part in parts for facts in part["host"]]
     return Inputs(
-        **{name: torch.from_numpy(whole(name)) for name in TENSORS},
+        **{name: whole(name) for name in TENSORS},
         host=[host[i] for i in np.argsort(places)],
-        tokens=whole("tokens"),
+        tokens=whole("tokens").numpy(),
     )
 
 
@@ -194,7 +203,9 @@ def inputs(jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> Inpu
     InputError for an id that the token table has no row for.
     """
     segments = [job.segment(steps.start) for job in jobs]
-    drawn = {id(job): job.batches(steps) for job in {id(job): job for job in jobs}.values()}  # a job may have two slots
+    single = {id(job): job for job in jobs}  # a job may have two slots
+    sample_together((job.segment(steps.start).setup, job.seed, job.places(steps)) for job in single.values())
+    drawn = {place: job.batches(steps) for place, job in single.items()}
     whole = [drawn[id(job)] for job in jobs]
     batches = [s.exchange.rows(batch, rank) for s, batch in zip(segments, whole, strict=True)]
     n, table = len(jobs), segments[0].setup.model.vocab_size

@@ -69,8 +69,9 @@ def test_graphs_change_no_bit(impl, values):
 @pytest.mark.parametrize("graphs", [False, True])
 def test_a_block_never_waits_for_the_device_until_it_is_read(graphs):
     """Neither its inputs nor its steps, its evaluation or the hand-over of its signals."""
-    bundle = Bundle(jobs(4), [fresh_state(job) for job in jobs(4)], 0, Place(torch.device("cuda"), graphs=graphs))
-    every = bundle.setup.evaluation.every
+    every = healthy(Size.MICRO).evaluation.every
+    some = [Job(job.run_id, job.seed, replaced(job.setup, steps=every + STEPS)) for job in jobs(4)]
+    bundle = Bundle(some, [fresh_state(job) for job in some], 0, Place(torch.device("cuda"), graphs=graphs))
     run_block(bundle, range(5), True)  # kernels are loaded, and a step is captured
     torch.cuda.set_sync_debug_mode("error")
     try:

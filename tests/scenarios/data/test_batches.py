@@ -6,7 +6,9 @@ import torch
 
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios.config.settings import Dialect, replaced
-from trainwreck.scenarios.data.batches import Batch, from_rows, source, source_key, training_block, validation
+from trainwreck.scenarios.data import batches
+from trainwreck.scenarios.data.batches import SPECS, Batch, from_rows, source, source_key, training_block, validation
+from trainwreck.scenarios.data.language import Language
 from trainwreck.scenarios.training.loop import train
 
 FIELDS = ("inputs", "targets", "weights", "documents")
@@ -28,6 +30,36 @@ def test_a_step_is_the_same_in_every_block(tiny):
     for steps in (range(4, 5), range(2, 9)):
         part = training_block(tiny, 3, steps)
         assert all(np.array_equal(getattr(part, n), getattr(block, n)[steps.start : steps.stop]) for n in FIELDS)
+
+
+@pytest.mark.parametrize("dialect", SPECS)
+def test_rows_drawn_together_are_those_drawn_alone(dialect, tiny):
+    """Of every language, whatever their number, also where steps differ; then nothing is left to draw."""
+    setup = replaced(tiny, data__dialect=dialect, data__language_seed=91)
+    wanted = [(setup, seed, range(first, first + 3)) for first, seed in ((0, 4), (0, 9), (5, 4), (0, 4))]
+    batches.sample_together(wanted)
+    language = source(source_key(setup.data))
+    for _, seed, steps in wanted:
+        right = from_rows(language.sample(seed, "train", steps, setup.data.rows, setup.model.context))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Language, "sample_together", None)  # it would be called
+            found = training_block(setup, seed, steps)
+        assert all(np.array_equal(getattr(found, name), getattr(right, name)) for name in FIELDS)
+
+
+def test_what_is_kept_or_has_another_source_is_not_drawn_again(tiny, monkeypatch):
+    asked = []
+    real = Language.sample_together
+    monkeypatch.setattr(
+        Language, "sample_together", lambda self, some, *rest: asked.append(some) or real(self, some, *rest)
+    )
+    monkeypatch.setattr(batches, "TOGETHER", 2 * 4 * tiny.data.rows)
+    setup, steps = replaced(tiny, data__language_seed=92), range(4)
+    batches.sample_together([(setup, seed, steps) for seed in (1, 2, 3)])
+    assert asked == [[(1, steps), (2, steps)], [(3, steps)]]
+    pooled = replaced(setup, data__pool=8)
+    batches.sample_together([(setup, 2, steps), (setup, 5, steps), (pooled, 6, steps)])
+    assert asked[2:] == [[(5, steps)]]
 
 
 def test_at_is_one_step(tiny):
