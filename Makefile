@@ -78,7 +78,7 @@ format: .venv/dev.done ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-gpu: ## on a machine with CUDA and its own PyTorch: GPU tests and benchmarks, into results/gpu-<date>/
+gpu: ## on a machine with CUDA and its own PyTorch: GPU tests and benchmarks, into results/gpu/<date>/
 	PYTHON=$(PYTHON) bash tests/gpu.sh
 
 help: ## this list

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# GPU tests and benchmarks on a machine with CUDA and a PyTorch of its own; writes results/gpu-<date>/ (or $OUT),
+# GPU tests and benchmarks on a machine with CUDA and a PyTorch of its own; writes results/gpu/<date>/ (or $OUT),
 # and the tables of the benchmarks to results/ as well. A step that fails does not keep the next from running.
 # STEPS="tests attention" runs these steps alone; steps: tests attention training sample sanitizer, and small, which
 # runs only where it is named: some proofs at the size `small`, at its full length and batch.
@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
-out=${OUT:-results/gpu-$(date +%F)}
+out=${OUT:-results/gpu/$(date +%F)}
 wheels=${WHEELS:-wheels}
 bin=.venv-gpu/bin
 steps="doctor ${STEPS:-tests attention training sample sanitizer}"
