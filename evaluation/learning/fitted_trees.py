@@ -30,6 +30,27 @@ def from_boosting(model: Any) -> Trees:
     )
 
 
+def mean_of(models: Sequence[Trees]) -> Trees:
+    """One model whose score is the mean of theirs."""
+    shift = _starts([len(one.feature) for one in models])
+
+    def joined(name: str, shifted: bool = False) -> np.ndarray:
+        parts = [getattr(one, name) for one in models]
+        return np.concatenate([part + by for part, by in zip(parts, shift, strict=True)] if shifted else parts)
+
+    return Trees(
+        roots=joined("roots", shifted=True).astype(np.int32),
+        feature=joined("feature"),
+        threshold=joined("threshold"),
+        left=joined("left", shifted=True).astype(np.int32),
+        right=joined("right", shifted=True).astype(np.int32),
+        missing_left=joined("missing_left"),
+        value=joined("value") / len(models),
+        start=float(np.mean([one.start for one in models])),
+        depth=max(one.depth for one in models),
+    )
+
+
 def gains(model: Any, count: int) -> np.ndarray:
     """By how much each of `count` features improved the fit of such a model over all splits, [count]."""
     total = np.zeros(count)

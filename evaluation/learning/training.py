@@ -196,16 +196,16 @@ def _chosen(found: Examples, weight: np.ndarray) -> np.ndarray:
     return np.sort(np.argsort(-worth, kind="stable")[:CHOSEN])
 
 
-def boosted(values: np.ndarray, target: np.ndarray, weight: np.ndarray, **changed: Any) -> Trees:
-    """Trees on rows drawn by their weights. changed: of `BOOSTING`."""
-    rows = _drawn(weight, FITTED)
-    return from_boosting(_classifier(values[rows], target[rows], **changed))
+def boosted(values: np.ndarray, target: np.ndarray, weight: np.ndarray, seed: int = SEED, **changed: Any) -> Trees:
+    """Trees on rows drawn by their weights. seed: of what is drawn; changed: of `BOOSTING`."""
+    rows = _drawn(weight, FITTED, seed)
+    return from_boosting(_classifier(values[rows], target[rows], **changed, random_state=seed))
 
 
-def _drawn(weight: np.ndarray, count: int) -> np.ndarray:
+def _drawn(weight: np.ndarray, count: int, seed: int = SEED) -> np.ndarray:
     """So many rows, drawn by their weights, each a whole number of times or once more: systematic sampling."""
     ends = np.cumsum(weight) / weight.sum() * count
-    offset = np.random.default_rng(SEED).random()
+    offset = np.random.default_rng(seed).random()
     return np.asarray(np.searchsorted(ends, np.arange(count) + offset, side="right").clip(0, len(weight) - 1))
 
 

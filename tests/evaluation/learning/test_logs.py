@@ -125,6 +125,7 @@ def quick() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "BOOSTING", logs.BOOSTING | {"max_iter": 12, "min_samples_leaf": 10})
         patch.setattr(training, "FITTED", 4000)
+        patch.setattr(logs, "MODELS", 2)
         yield
 
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 
 from trainwreck.evaluation.detectors.learned.trees import Trees, filled
-from trainwreck.evaluation.learning.fitted_trees import from_boosting, from_forest, gains
+from trainwreck.evaluation.learning.fitted_trees import from_boosting, from_forest, gains, mean_of
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +24,19 @@ def test_the_export_says_what_the_library_says(grown: tuple[HistGradientBoosting
     wanted = model.decision_function(x)
     assert np.abs(trees.many(x) - wanted).max() < 1e-9
     assert max(abs(trees(row) - want) for row, want in zip(x[:200], wanted[:200], strict=True)) < 1e-9
+
+
+def test_a_mean_of_models_says_the_mean(grown: tuple[HistGradientBoostingClassifier, np.ndarray]) -> None:
+    library, values = grown
+    target = np.nan_to_num(values[:, 1]) > 0
+    other = HistGradientBoostingClassifier(max_iter=7, max_depth=9, early_stopping=False, random_state=1).fit(
+        values, target
+    )
+    parts = [from_boosting(library), from_boosting(other)]
+    right = np.mean([one.many(values) for one in parts], 0)
+    found = mean_of(parts)
+    np.testing.assert_allclose(found.many(values), right, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose([found(row) for row in values[:50]], right[:50], rtol=1e-12, atol=1e-12)
 
 
 def test_the_exported_forest_says_what_the_library_says() -> None:
