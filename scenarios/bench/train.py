@@ -6,7 +6,7 @@ over rounds of the ratio within a round, so that a machine whose speed drifts do
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import count, islice, pairwise
+from itertools import count, islice, zip_longest
 from time import perf_counter
 
 import numpy as np
@@ -173,14 +173,13 @@ def bundle(
     following = (range(first, first + STEPS) for first in count(1, STEPS))
 
     def work() -> None:
-        steps = [*islice(following, blocks), None]
-        earlier: Callable[[], object] = int
-        for now, then in pairwise(steps):
-            assert now is not None
-            read = start_block(bundled, now, record, then)
-            earlier()
-            earlier = read
-        earlier()
+        steps = list(islice(following, blocks))
+        reads: list[Callable[[], object]] = []
+        for now, then in zip_longest(steps, steps[1:]):
+            reads.append(start_block(bundled, now, record, then))
+            if len(reads) > 1:
+                reads.pop(0)()
+        reads.pop()()
 
     return work
 

@@ -4,7 +4,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from itertools import islice
 from threading import Lock
 
 import numpy as np
@@ -305,7 +304,9 @@ def _block(key: SourceKey, seed: int, steps: range, rows: int, context: int) -> 
 def sample_together(wanted: Iterable[tuple[Setup, int, range]]) -> None:
     """Draw the rows of `training_block` at some setups, seeds and steps at once, where their source is a language."""
     missing: dict[tuple[SourceKey, int, int], dict[tuple[int, range], None]] = {}
-    for setup, seed, steps in islice(wanted, _KEPT):
+    for setup, seed, steps in wanted:
+        if sum(map(len, missing.values())) == _KEPT:
+            break
         data, context = setup.data, setup.model.context
         if data.pool or setup.policy.begun or setup.preferences.begun:
             continue

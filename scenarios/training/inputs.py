@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
+from pickle import PicklingError
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import torch
 from joblib.externals.loky.process_executor import BrokenProcessPool, ProcessPoolExecutor
@@ -26,9 +28,12 @@ from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training import telemetry
 from trainwreck.scenarios.training.environment import cores
 
-SEEDS = 16  # of which a process samples the runs at a time; of fewer a thread does
+MANY = 64  # seeds, from which on processes sample: they take seconds to start
+SEEDS = 16  # of which a process samples the runs at a time
 PROCESSES = 8  # at most
 NARROW = np.dtype(np.int32)  # of ids between processes
+# Why processes can't: one was killed, or a change of the user's is of a module that they don't find.
+APART = (BrokenProcessPool, ImportError, PicklingError)
 TENSORS = ("inputs", "targets", "weights", "documents", "ages", "lr")
 
 
@@ -88,13 +93,14 @@ class Ahead:
         """Of these jobs and steps: begun ahead, or sampled now where others were begun."""
         begun, self._begun = self._begun, None
         if begun is None or begun[1] != steps or [id(job) for job in begun[0]] != [id(job) for job in jobs]:
-            given = jobs, steps, rank, dtype
-            return _by_processes(*given)() if self._many(jobs) else inputs(*given)
+            if self._many(jobs) and _pool.cache_info().currsize:  # else it would wait for them to start
+                return _by_processes(jobs, steps, rank, dtype)()
+            return inputs(jobs, steps, rank, dtype)
         self.taken += 1
         return begun[2]()
 
     def _many(self, jobs: Sequence[Job]) -> bool:
-        return self.apart and processes() > 1 and len(shared(jobs)) > 1
+        return self.apart and processes() > 1 and len({job.seed for job in jobs}) >= MANY
 
 
 def shared(jobs: Sequence[Job]) -> list[list[int]]:
@@ -144,20 +150,20 @@ def _by_processes(jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) 
     try:
         asked = [([packed(jobs[i]) for i in share], steps, rank, dtype) for share in shares]
         begun = [_pool().submit(_arrays, *some) for some in asked]
-    except BrokenProcessPool:
+    except APART:
         return lambda: _without(jobs, steps, rank, dtype)
 
     def wait() -> Inputs:
         try:
             return joined(shares, [future.result() for future in begun])
-        except BrokenProcessPool:
+        except APART:
             return _without(jobs, steps, rank, dtype)
 
     return wait
 
 
 def _without(jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> Inputs:
-    """A process was killed: what it does can be done here, and the next block has new ones."""
+    """What processes do can be done here; the next block has new ones."""
     _pool.cache_clear()
     return inputs(jobs, steps, rank, dtype)
 
@@ -177,7 +183,7 @@ def _pool() -> ProcessPoolExecutor:
 def packed(job: Job) -> bytes:
     """A job as another process is told of it, without what it has derived from itself; the same for one job."""
     if "packed" not in vars(job):
-        vars(job)["packed"] = pickle.dumps(dataclasses.replace(job))
+        vars(job)["packed"] = cloudpickle.dumps(dataclasses.replace(job))
     found: bytes = vars(job)["packed"]
     return found
 

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections import Counter
+from pickle import PicklingError
 
 import numpy as np
 import pytest
@@ -104,6 +105,7 @@ def test_bad_data_is_said_when_its_block_is_trained(tiny, make_job):
 @pytest.fixture
 def apart(monkeypatch):
     """Two processes, each of which samples the runs of two seeds at a time."""
+    monkeypatch.setattr(module, "MANY", 3)
     monkeypatch.setattr(module, "SEEDS", 2)
     monkeypatch.setattr(module, "cores", lambda: 3)
     yield
@@ -155,3 +157,15 @@ def test_bad_data_is_said_by_a_process_too(tiny, make_job, apart):
     ahead.begin(jobs, range(4), 0, torch.float32)
     with pytest.raises(InputError, match=r"^model\.vocab_size: 7 is not allowed"):
         ahead.take(jobs, range(4), 0, torch.float32)
+
+
+def test_a_change_that_processes_cannot_have_is_sampled_here(tiny, make_job, apart, monkeypatch):
+    def refused(job):
+        raise PicklingError("not found as __main__.Mine")
+
+    monkeypatch.setattr(module, "packed", refused)
+    jobs = [make_job(seed, tiny) for seed in range(4)]
+    ahead = Ahead(apart=True)
+    ahead.begin(jobs, range(3), 0, torch.float32)
+    right = inputs(jobs, range(3), 0, torch.float32)
+    assert torch.equal(ahead.take(jobs, range(3), 0, torch.float32).inputs, right.inputs)
