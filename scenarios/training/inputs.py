@@ -148,8 +148,8 @@ def _by_thread(jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> 
 def _by_processes(jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> Callable[[], Inputs]:
     shares = shared(jobs)
     try:
-        asked = [([packed(jobs[i]) for i in share], steps, rank, dtype) for share in shares]
-        begun = [_pool().submit(_arrays, *some) for some in asked]
+        given = [([packed(jobs[i]) for i in share], steps, rank, dtype) for share in shares]
+        begun = [_pool().submit(_arrays, *some) for some in given]
     except APART:
         return lambda: _without(jobs, steps, rank, dtype)
 

@@ -48,18 +48,18 @@ def test_rows_drawn_together_are_those_drawn_alone(dialect, tiny):
 
 
 def test_what_is_kept_or_has_another_source_is_not_drawn_again(tiny, monkeypatch):
-    asked = []
+    drawn = []
     real = Language.sample_together
     monkeypatch.setattr(
-        Language, "sample_together", lambda self, some, *rest: asked.append(some) or real(self, some, *rest)
+        Language, "sample_together", lambda self, some, *rest: drawn.append(some) or real(self, some, *rest)
     )
     monkeypatch.setattr(batches, "TOGETHER", 2 * 4 * tiny.data.rows)
     setup, steps = replaced(tiny, data__language_seed=92), range(4)
     batches.sample_together([(setup, seed, steps) for seed in (1, 2, 3)])
-    assert asked == [[(1, steps), (2, steps)], [(3, steps)]]
+    assert drawn == [[(1, steps), (2, steps)], [(3, steps)]]
     pooled = replaced(setup, data__pool=8)
     batches.sample_together([(setup, 2, steps), (setup, 5, steps), (pooled, 6, steps)])
-    assert asked[2:] == [[(5, steps)]]
+    assert drawn[2:] == [[(5, steps)]]
 
 
 def test_at_is_one_step(tiny):
