@@ -67,8 +67,8 @@ class Inputs:
                 return value
             if device.type == "cuda" and not value.is_pinned():
                 value = value.pin_memory()
-            there = value.to(device, non_blocking=True)
-            return there if value.is_floating_point() else there.long()
+            value = value.to(device, non_blocking=True)
+            return value if value.is_floating_point() else value.long()
 
         return Inputs(**{f.name: moved(getattr(self, f.name)) for f in fields(self)})
 
@@ -181,7 +181,7 @@ def _pool() -> ProcessPoolExecutor:
 
 
 def packed(job: Job) -> bytes:
-    """A job as another process is told of it, without what it has derived from itself; the same for one job."""
+    """A job for another process, without what it has derived from itself; made once."""
     if "packed" not in vars(job):
         vars(job)["packed"] = cloudpickle.dumps(dataclasses.replace(job))
     found: bytes = vars(job)["packed"]
