@@ -76,7 +76,7 @@ cases = {
     "fp16_scores": lambda: both(torch.bfloat16, 64, fp16_scores.RECIPE, plain=False),
     "softmax_unshifted": lambda: both(torch.bfloat16, 64, softmax_unshifted.RECIPE, plain=False),
 }
-for dtype in NAMES:  # a run of the loop may be shorter than the smallest tile
+for dtype in NAMES:  # rows that are shorter than the smallest tile
     for plain in (False, True):
         name = f"short_{NAMES[dtype]}_{'plain' if plain else 'table'}"
         cases[name] = partial(both, dtype, 96, plain=plain, dropout=True, length=11)
