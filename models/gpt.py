@@ -16,6 +16,7 @@ from trainwreck.kernels.attention import Mask
 from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.random import dropout_mask, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
+from trainwreck.kernels.units import gelu, norm
 from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions, Recompute
 from trainwreck.models.experts.mixture import mixture
 from trainwreck.models.experts.routing import RouterLosses, balance_loss, route
@@ -50,7 +51,7 @@ class Model:
     """The weights of N runs, and how one forward pass uses them.
 
     params: name to [N, *shape]. dropout: none where None. probe: collects statistics where given. hooks: faults,
-    from `trainwreck.models.variants.select`. impl: of the kernels, reference or triton, by the rule of
+    from `trainwreck.models.variants.select`. impl: of the kernels, reference, triton or cpp, by the rule of
     `trainwreck.kernels.selection` where None. float8: scales of the products in float8; none where None. routers:
     collects what routers of experts add to the objective, where given.
     """
@@ -173,7 +174,9 @@ def mlp(model: Model, x_NMD: Tensor, layer: str) -> Tensor:
     """Two matrices with GELU, ReLU or SwiGLU between them, [N, M, D]."""
     if model.config.experts:
         return drop(model, experts(model, x_NMD, layer), f"{layer}/mlp")
-    hidden_NMF, fired_NMF = units(norm_linear(model, x_NMD, f"{layer}.mlp_norm", f"{layer}.mlp_in"), model.config)
+    hidden_NMF, fired_NMF = units(
+        norm_linear(model, x_NMD, f"{layer}.mlp_norm", f"{layer}.mlp_in"), model.config, model.impl
+    )
     if model.probe is not None:
         model.probe.see_hidden(fired_NMF)
     return drop(model, product(model, hidden_NMF, f"{layer}.mlp_out"), f"{layer}/mlp")
@@ -187,7 +190,7 @@ def experts(model: Model, x_NMD: Tensor, layer: str) -> Tensor:
     x = x_NMD if model.config.placement is Placement.POST else normalise(model, x_NMD, f"{layer}.mlp_norm")
     routes = route(torch.bmm(x, model.params[f"{layer}.router.weight"]), model.config)
     first, last = (model.matrix(f"{layer}.experts_{end}") for end in ("in", "out"))
-    out, fired = mixture(x, routes, first, last, partial(units, config=model.config), model.format)
+    out, fired = mixture(x, routes, first, last, partial(units, config=model.config, impl=model.impl), model.format)
     balance = None if model.routers is None else model.routers.see(routes)
     if model.probe is not None:
         model.probe.see_hidden(fired)
@@ -195,10 +198,12 @@ def experts(model: Model, x_NMD: Tensor, layer: str) -> Tensor:
     return out
 
 
-def units(x: Tensor, config: ModelConfig) -> tuple[Tensor, Tensor]:
+def units(x: Tensor, config: ModelConfig, impl: str | None = None) -> tuple[Tensor, Tensor]:
     """Hidden units of an MLP, and how they fire: the same, but for the gate alone under SwiGLU."""
+    if config.activation is Activation.GELU and x.dim() == 3:
+        return gelu(x, impl)
     gate, up = x.chunk(2, -1) if config.activation is Activation.SWIGLU else (x, None)
-    fired = activate(gate, config.activation)
+    fired = activate(gate, config.activation, impl)
     return (fired if up is None else fired * up), fired
 
 
@@ -230,20 +235,20 @@ def places(documents_NBT: Tensor, positions: Positions) -> Tensor:
     return place - torch.where(begins, place, 0).cummax(-1).values
 
 
-def standardise(x_NMD: Tensor, name: str, config: ModelConfig, hooks: Hooks) -> Tensor:
+def standardise(model: Model, x_NMD: Tensor, name: str) -> Tensor:
     """A norm without gain and shift, never in a half format."""
+    config = model.config
 
     def right(x: Tensor, name: str) -> Tensor:
         assert config.norm is not Norm.BATCH, "a BatchNorm is a variant, which the hooks have to bring"
-        norm = F.layer_norm if config.norm is Norm.LAYER else F.rms_norm
-        return norm(x, x.shape[-1:], eps=config.norm_eps)
+        return norm(x, config.norm_eps, centred=config.norm is Norm.LAYER, impl=model.impl)
 
-    return hooks.norm(right)(widen(x_NMD), name)
+    return model.hooks.norm(right)(widen(x_NMD), name)
 
 
 def normalise(model: Model, x_NMD: Tensor, name: str) -> Tensor:
     """A norm with the gain and shift of each run."""
-    y, (gain, shift) = standardise(x_NMD, name, model.config, model.hooks), model.scale(name)
+    y, (gain, shift) = standardise(model, x_NMD, name), model.scale(name)
     gain = gain.unsqueeze(1)
     return y * gain if shift is None else torch.addcmul(shift.unsqueeze(1), y, gain)
 
@@ -253,7 +258,7 @@ def post_norm(model: Model, x_NMD: Tensor, name: str) -> Tensor:
     return normalise(model, x_NMD, name) if model.config.placement is Placement.POST else x_NMD
 
 
-def norm_linear(model: Model, x_NMD: Tensor, norm: str, matrix: str) -> Tensor:
+def norm_linear(model: Model, x_NMD: Tensor, before: str, matrix: str) -> Tensor:
     """A matrix, and under pre-LN the norm before it.
 
     In FP32 gain and shift go into the matrix, (g y + s) W + b = y (g W) + (s W + b): the same numbers
@@ -263,14 +268,14 @@ def norm_linear(model: Model, x_NMD: Tensor, norm: str, matrix: str) -> Tensor:
     if model.config.placement is Placement.POST:
         return product(model, x_NMD, matrix)
     if model.format is not Format.FP32:
-        return product(model, normalise(model, x_NMD, norm), matrix)
+        return product(model, normalise(model, x_NMD, before), matrix)
     weight, bias = model.matrix(matrix)
-    gain, shift = model.scale(norm)
+    gain, shift = model.scale(before)
     scaled = gain.unsqueeze(2) * weight
     if shift is not None:
         moved = torch.bmm(shift.unsqueeze(1), weight).squeeze(1)
         bias = moved if bias is None else bias + moved
-    return linear(standardise(x_NMD, norm, model.config, model.hooks), scaled, bias, model.format)
+    return linear(standardise(model, x_NMD, before), scaled, bias, model.format)
 
 
 def product(model: Model, x_NMI: Tensor, matrix: str) -> Tensor:
@@ -290,10 +295,10 @@ def norm_heads(qkv_NMD: Tensor, gain_N2K: Tensor, config: ModelConfig) -> Tensor
     return torch.cat((qk.to(qkv_NMD.dtype), parts[:, :, 2:]), 2).view(n, m, -1)
 
 
-def activate(x: Tensor, activation: Activation) -> Tensor:
+def activate(x: Tensor, activation: Activation, impl: str | None = None) -> Tensor:
     """GELU in its exact form, ReLU, or the SiLU of SwiGLU's gate."""
     if activation is Activation.GELU:
-        return F.gelu(x)
+        return gelu(x.flatten(1, -2), impl)[0].view(x.shape)
     if activation is Activation.RELU:
         return F.relu(x)
     return F.silu(x)

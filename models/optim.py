@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainwreck.kernels.cpp import weights as cpp
 from trainwreck.kernels.norms import segment_statistics
+from trainwreck.kernels.selection import choose
 from trainwreck.models.config import Format, OptimizerKind
 from trainwreck.models.muon import Matrix, orthogonal_updates
 from trainwreck.models.parametrization import Updates
@@ -107,10 +109,13 @@ def moment_rms(
         return None
     # g^2 / v, with the correction taken out of the large tensors; the root comes after the sum.
     correct2 = 1 - power(settings.beta2, moments.count)
-    least = (settings.eps.square() * correct2).clamp(min=SMALLEST).unsqueeze(1)
-    ratio = moments.second.clamp(min=least)
-    torch.div(grads, ratio, out=ratio).mul_(grads)
-    mean_NS = torch.stack([ratio[:, start:stop].mean(1) for start, stop in bounds], 1)
+    least_N = (settings.eps.square() * correct2).clamp(min=SMALLEST)
+    if choose(settings.impl, grads) == "cpp":
+        mean_NS = cpp.moment_ratios(grads, moments.second, least_N, bounds)
+    else:
+        ratio = moments.second.clamp(min=least_N.unsqueeze(1))
+        torch.div(grads, ratio, out=ratio).mul_(grads)
+        mean_NS = torch.stack([ratio[:, start:stop].mean(1) for start, stop in bounds], 1)
     return (mean_NS * correct2.unsqueeze(1)).sqrt()
 
 
@@ -172,20 +177,29 @@ def _adamw(
     lr, beta1, beta2, eps, decay = (x.unsqueeze(1) for x in (s.lr, s.beta1, s.beta2, s.eps, s.weight_decay))
     count = moments.count.add(1).unsqueeze(1)
     before = None if left.still is None else (moments.first.clone(), moments.second.clone())
-    moments.first.lerp_(grads, 1 - beta1)
-    moments.second.lerp_(grads.square(), 1 - beta2)
+    compiled = choose(s.impl, flat) == "cpp"
+    if compiled:
+        cpp.average(moments.first, moments.second, grads, 1 - s.beta1, 1 - s.beta2)
+    else:
+        moments.first.lerp_(grads, 1 - beta1)
+        moments.second.lerp_(grads.square(), 1 - beta2)
     if kept.second is not Format.FP32:
         moments.second = stored(moments.second, kept.second)
     # m / c1 / (sqrt(v) / c2 + eps), with both corrections taken out of the large tensors.
     correct1 = 1 - power(s.beta1, count[:, 0])[:, None]
     correct2 = (1 - power(s.beta2, count[:, 0])[:, None]).sqrt()
-    update = moments.second.sqrt().add_(eps * correct2)
+    below, rate, shorter = eps * correct2, -lr * correct2 / correct1, None
     if s.update_clip is not None:
-        shorter = update_clip_factor(grads * correct2 / update, s.update_clip, s.bounds, s.impl)
-    torch.div(moments.first, update, out=update)
-    if s.update_clip is not None:
-        update.mul_(shorter)
-    update.mul_(-lr * correct2 / correct1)
+        ratio = grads * correct2 / moments.second.sqrt().add_(below)
+        shorter = update_clip_factor(ratio, s.update_clip, s.bounds, s.impl)
+    if compiled:
+        update = cpp.update(moments.first, moments.second, shorter, below[:, 0], rate[:, 0])
+    else:
+        update = moments.second.sqrt().add_(below)
+        torch.div(moments.first, update, out=update)
+        if shorter is not None:
+            update.mul_(shorter)
+        update.mul_(rate)
     if s.matrices:
         momentum = grads.lerp(moments.first, beta1)  # Nesterov's: with the gradient of this step once more
         for matrix in s.matrices:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from trainwreck.kernels.attention import AttentionStats, reduce
+from trainwreck.kernels.units import describe
 from trainwreck.models.experts.routing import Routes
 
 # Signal of routers to what is taken of the layers.
@@ -21,7 +22,7 @@ class Probe:
     """Statistics of attention, residual stream and MLP units, one entry a layer.
 
     saturated, flushed: shares of the values of an operand, [N], one entry a cast to float8. routes: what `ROUTES` are
-    made of, each [N].
+    made of, each [N]. impl: of the kernels.
     """
 
     attention: list[AttentionStats] = field(default_factory=list)
@@ -30,13 +31,12 @@ class Probe:
     saturated: list[Tensor] = field(default_factory=list)
     flushed: list[Tensor] = field(default_factory=list)
     routes: list[tuple[Tensor, ...]] = field(default_factory=list)
+    impl: str | None = None
 
     @torch.no_grad()
     def see_stream(self, x_NMD: Tensor) -> None:
         """Look at the residual stream after a layer: mean, norm, largest and least."""
-        flat = x_NMD.detach().flatten(1)
-        norm = torch.linalg.vector_norm(flat, dim=1) / flat.shape[1] ** 0.5
-        self.stream.append((flat.mean(1), norm, flat.amax(1), flat.amin(1)))
+        self.stream.append(describe(x_NMD.detach().flatten(1), self.impl))
 
     @torch.no_grad()
     def see_hidden(self, hidden_NMF: Tensor) -> None:

@@ -31,7 +31,10 @@ def load_variant(name: str, impl: str = "reference") -> AttentionFn:
     """The attention function of a variant; only the modules asked for are imported."""
     if name not in VARIANTS:
         raise ValueError(f"attention variant: {name!r} is not allowed; allowed: {', '.join(VARIANTS)}")
-    if impl == "reference":
+    if impl == "cpp" and name == "reference":
+        compiled: AttentionFn = import_module("trainwreck.kernels.cpp.attention").attention
+        return compiled
+    if impl != "triton":
         home = HOME if name == "reference" else f"{HOME}.variants"
         fn: AttentionFn = import_module(f"{home}.{name}").attention
         return fn
@@ -55,7 +58,7 @@ def attention(
 
     q, k, v: float16, bfloat16, float32 or float64 (reference only), [N, B, H, T, K].
     scale_N: float, [N]. dropout: of the probabilities, after the statistics.
-    impl: reference, triton, or None for the rule of `trainwreck.kernels.selection`.
+    impl: reference, triton, cpp, or None for the rule of `trainwreck.kernels.selection`.
     Returns [N, B, H, T, K] in the dtype of v, and statistics in the accumulation dtype.
     Raises ValueError on shapes, dtypes or devices that don't fit, before any work.
     """

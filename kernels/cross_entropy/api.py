@@ -8,6 +8,7 @@ from torch import Tensor
 
 from trainwreck.kernels.cross_entropy import reference
 from trainwreck.kernels.cross_entropy.losses import BucketLosses, TokenLosses
+from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.selection import choose
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -19,12 +20,18 @@ def cross_entropy(
     """-ln p(target) of every token, its log Z, and where asked for its largest logit.
 
     logits: any float dtype, taken to float32 (float64 stays). targets: int64, in 0 .. V-1; what another
-    gives is undefined, an error or NaN. impl: reference, triton, or None for the rule of
+    gives is undefined, an error or NaN. impl: reference, triton, cpp, or None for the rule of
     `trainwreck.kernels.selection`.
     Raises ValueError on arguments that don't fit, before any work.
     """
     check_arguments(logits_NMV, targets_NM)
-    if choose(impl, logits_NMV) == "triton":
+    chosen = choose(impl, logits_NMV)
+    if chosen == "cpp":
+        from trainwreck.kernels.cpp import layers
+
+        nll, log_z, top = layers.cross_entropy(widen(logits_NMV), targets_NM)
+        return TokenLosses(nll, log_z, top if largest else None)
+    if chosen == "triton":
         from trainwreck.kernels.cross_entropy import triton
 
         return triton.cross_entropy(logits_NMV, targets_NM, largest)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.norms import reference
 from trainwreck.kernels.norms.segments import Segments, SegmentStatistics
 from trainwreck.kernels.selection import choose
@@ -21,13 +22,18 @@ def segment_statistics(
     """Norm, and where asked for maximum, and counts of what is not finite and what is 0; on a GPU in one pass.
 
     flat: float16, bfloat16, float32 or float64, [N, P]; sums are float32 (float64 for float64).
-    segments: rising ranges that cover the P columns. impl: reference, triton, or None for the rule of
+    segments: rising ranges that cover the P columns. impl: reference, triton, cpp, or None for the rule of
     `trainwreck.kernels.selection`.
     The triton sums are taken in an order that shapes alone decide, so equal input gives equal bits.
     Raises ValueError on arguments that don't fit, before any work.
     """
     check_arguments(flat_NP, segments)
-    if choose(impl, flat_NP) == "triton":
+    chosen = choose(impl, flat_NP)
+    if chosen == "cpp":
+        from trainwreck.kernels.cpp import weights
+
+        return weights.segment_statistics(widen(flat_NP), segments, largest, counts)
+    if chosen == "triton":
         from trainwreck.kernels.norms import triton
 
         with torch.cuda.device_of(flat_NP):

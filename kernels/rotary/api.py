@@ -19,11 +19,16 @@ def split_and_rotate(
 
     qkv: float16, bfloat16, float32 or float64; rotated in float32 (float64 for float64), rounded once.
     rotary_q, rotary_k: complex64 (complex128 for float64), [N, T, K/2]; the tables have no gradient.
-    impl: reference, triton, or None for the rule of `trainwreck.kernels.selection`.
+    impl: reference, triton, cpp, or None for the rule of `trainwreck.kernels.selection`.
     Raises ValueError on arguments that don't fit, before any work.
     """
     check_arguments(qkv_NBTD, rotary_q_NTK, rotary_k_NTK, heads)
-    if choose(impl, qkv_NBTD) == "triton":
+    chosen = choose(impl, qkv_NBTD)
+    if chosen == "cpp":
+        from trainwreck.kernels.cpp import layers
+
+        return layers.split_and_rotate(qkv_NBTD, rotary_q_NTK, rotary_k_NTK, heads)
+    if chosen == "triton":
         from trainwreck.kernels.rotary import triton
 
         return triton.split_and_rotate(qkv_NBTD, rotary_q_NTK, rotary_k_NTK, heads)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from trainwreck.evaluation.progress import Tick
-from trainwreck.kernels.selection import IMPLS
+from trainwreck.kernels.selection import ON_CUDA
 from trainwreck.scenarios.bench import train
 from trainwreck.scenarios.bench.peers.loops import PlainLoop
 from trainwreck.scenarios.bench.table import Goal, Table
@@ -38,7 +38,7 @@ GOALS = (50.0, 10.0, 500.0, 1.05)
 def against_plain_loop(tick: Tick) -> Table:
     """Run-steps a second of bundles on a CUDA device against a plain loop there, and a bundle on one core."""
     require_cuda()
-    return bundles_on("cuda", tick, IMPLS, SIZES, torch.cuda.synchronize, (False, True), mixed_runs(MIXED))
+    return bundles_on("cuda", tick, ON_CUDA, SIZES, torch.cuda.synchronize, (False, True), mixed_runs(MIXED))
 
 
 def bundles_on(

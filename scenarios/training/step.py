@@ -14,7 +14,7 @@ from trainwreck.scenarios.training.telemetry import StepFacts
 
 def train_step(bundle: Bundle, block: Inputs, index: int, step: int) -> None:
     """One training step of every run, on the inputs at `index` of a block. No value is asked of the device."""
-    probe = Probe() if bundle.recorder is not None else None
+    probe = Probe(impl=bundle.impl) if bundle.recorder is not None else None
     losses = objective(bundle.program.objective).losses(bundle, block, index, step, probe)
     weights = block.weights[index] if losses.weights is None else losses.weights
     scale = bundle.scaler.scale

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from trainwreck.evaluation.dataset.schema import SIGNALS
-from trainwreck.kernels.selection import IMPLS
+from trainwreck.kernels.selection import ON_CUDA
 from trainwreck.models.config import Format
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
@@ -54,7 +54,7 @@ def test_neighbours_do_not_matter():
     assert np.abs(alone["loss"] - beside["loss"]).max() < 1e-3
 
 
-@pytest.mark.parametrize("impl", IMPLS)
+@pytest.mark.parametrize("impl", ON_CUDA)
 @pytest.mark.parametrize("values", [{}, {"precision__format": Format.FP16, "precision__dynamic": True}])
 def test_graphs_change_no_bit(impl, values):
     """A replay runs the kernels of the step that was captured, on the same shapes."""

@@ -13,6 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from trainwreck.kernels.cpp import build
+
 CUDA = torch.cuda.is_available()
 if not CUDA:
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -38,6 +40,15 @@ def _places() -> Iterator[Any]:
 @pytest.fixture(scope="session", params=list(_places()))
 def place(request: pytest.FixtureRequest) -> Place:
     return request.param
+
+
+@pytest.fixture(scope="session")
+def compiler() -> None:
+    """Skips where the C++ kernels can't be built."""
+    try:
+        build.compiler()
+    except RuntimeError as error:
+        pytest.skip(str(error))
 
 
 def _within(got: dict[str, Tensor], own: dict[str, Tensor], exact: dict[str, Tensor]) -> None:

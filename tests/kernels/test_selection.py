@@ -72,7 +72,7 @@ def test_the_interpreters_switch_is_read_as_triton_reads_it(value, monkeypatch):
 
 @pytest.mark.parametrize("impl", ["", "Triton", "cuda"])
 def test_an_unknown_name_is_refused(impl):
-    with pytest.raises(ValueError, match=rf"^impl: '{impl}' is not allowed; allowed: reference, triton$"):
+    with pytest.raises(ValueError, match=rf"^impl: '{impl}' is not allowed; allowed: reference, triton, cpp$"):
         choose(impl, torch.zeros(1))
 
 

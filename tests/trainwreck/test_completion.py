@@ -93,7 +93,7 @@ def plain(*names):
         (("run", "high_lr", "--size", "m"), plain("micro")),
         (("leaderboard", "sample", "--at", ""), plain("5%", "1%", "default", "none")),
         (("run", "high_lr", "--device", "c"), plain("cpu", "cuda")),
-        (("run", "high_lr", "--impl", ""), plain("reference", "triton")),
+        (("run", "high_lr", "--impl", ""), plain("reference", "triton", "cpp")),
         (("score", "sample", "--detector", "zc"), plain("zclip")),
         (("score", "sample", "--detector", "mine.p"), [("file", "mine.p")]),
         (("score", "sample", "--profile", ""), plain(*choices.ALL_PROFILES)),

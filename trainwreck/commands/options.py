@@ -29,7 +29,7 @@ minutes_option = click.option(
 )
 device_option = click.option("--device", type=OneOf(choices.DEVICES), help="cpu by default.")
 impl_option = click.option(
-    "--impl", type=OneOf(choices.IMPLS), help="Kernels; triton on cuda, reference on cpu by default."
+    "--impl", type=OneOf(choices.IMPLS), help="Kernels; triton on cuda, reference on cpu by default, cpp faster there."
 )
 severity_option = click.option("--severity", type=OneOf(choices.SEVERITIES), help="clear by default.")
 size_option = click.option("--size", type=OneOf(choices.SIZES), help="The scenario's own by default.")

@@ -80,7 +80,7 @@ def test_an_unknown_variant_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("impl", ["", "cuda", "Triton"])
 def test_an_unknown_implementation_is_refused(impl: str) -> None:
-    line = f"impl: {impl!r} is not allowed; allowed: reference, triton"
+    line = f"impl: {impl!r} is not allowed; allowed: reference, triton, cpp"
     with pytest.raises(ValueError, match=rf"^{re.escape(line)}$"):
         call(**arguments(), impl=impl)
 

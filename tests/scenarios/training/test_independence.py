@@ -1,16 +1,21 @@
 """A run's telemetry and weights are bitwise the same alone, in a bundle, and beside a run that went NaN."""
 
 import dataclasses
+import shutil
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+from trainwreck.kernels.cpp import build
 from trainwreck.models.config import Activation, Format, Norm, OptimizerKind, Placement, Variance
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, replaced
 from trainwreck.scenarios.spec.faults import At, Curve, DataTransform, Scaled, Setting, StateEdit, TableEdit
+from trainwreck.scenarios.training import loop
 from trainwreck.scenarios.training.bundle import BUNDLE_ELEMENTS
-from trainwreck.scenarios.training.loop import train
+from trainwreck.scenarios.training.loop import Result
 
 CASES = {
     "healthy": {},
@@ -45,16 +50,41 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=CASES)
-def setup(request, tiny) -> Setup:
-    values = {"model.heads": 2, **CASES[request.param]}
+IN_CPP = (
+    "micro",
+    "dropout",
+    "bf16",
+    "Post-LN",
+    "coupled, clipped updates",
+    "experts",
+    "Muon",
+    "one pass, kept in half",
+)
+
+
+@pytest.fixture(scope="module", params=[(name, None) for name in CASES] + [(name, "cpp") for name in IN_CPP], ids=str)
+def case(request) -> tuple[str, str | None]:
+    """A setup, and the kernels that it is trained with."""
+    if request.param[1] == "cpp" and not any(map(shutil.which, build.COMPILERS)):
+        pytest.skip("needs a C++ compiler")
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def train(case) -> Callable[..., list[Result]]:
+    return partial(loop.train, impl=case[1])
+
+
+@pytest.fixture(scope="module")
+def setup(case, tiny) -> Setup:
+    values = {"model.heads": 2, **CASES[case[0]]}
     heads = values.pop("model.heads")
     setup = replaced(tiny, model__heads=1)  # any even width goes with one head
     return replaced(setup, **{name.replace(".", "__"): v for name, v in values.items()}, model__heads=heads)
 
 
 @pytest.fixture(scope="module")
-def alone(setup, make_job):
+def alone(setup, make_job, train):
     return train([make_job(3, setup)], keep={"run-3": [setup.steps]})[0]
 
 
@@ -69,7 +99,7 @@ def reverse(batch, since, draw):
     return dataclasses.replace(batch, inputs=np.ascontiguousarray(batch.inputs[:, ::-1]))
 
 
-def test_bundle_of_eight(setup, alone, make_job, differing, equal_states):
+def test_bundle_of_eight(setup, alone, make_job, train, differing, equal_states):
     no_scores = TableEdit(lambda tables, s: dataclasses.replace(tables, scale_N=torch.zeros_like(tables.scale_N)))
     leak = TableEdit(lambda tables, s: dataclasses.replace(tables, allowed_NTS=torch.ones_like(tables.allowed_NTS)))
     jobs = [
@@ -89,7 +119,7 @@ def test_bundle_of_eight(setup, alone, make_job, differing, equal_states):
         assert differing(alone, other)
 
 
-def test_beside_a_run_gone_nan(setup, alone, make_job, differing, equal_states):
+def test_beside_a_run_gone_nan(setup, alone, make_job, train, differing, equal_states):
     sick = [make_job(seed, setup, At(1, StateEdit(poison))) for seed in (0, 7)]
     jobs = [sick[0], make_job(3, setup), sick[1]]
     assert {job.segment(2).program for job in jobs} == {jobs[1].segment(0).program}  # one bundle
@@ -102,9 +132,9 @@ def test_beside_a_run_gone_nan(setup, alone, make_job, differing, equal_states):
 
 def test_bundles_shrink_when_a_neighbour_ends(tiny, make_job, differing, equal_states):
     """The neighbour ends at step 8; the run under test goes on in a bundle of its own."""
-    alone = train([make_job(3, tiny)], keep={"run-3": [10, tiny.steps]})[0]
+    alone = loop.train([make_job(3, tiny)], keep={"run-3": [10, tiny.steps]})[0]
     sick = make_job(0, tiny, At(4, StateEdit(poison)))
-    ended, result = train([sick, make_job(3, tiny)], keep={"run-3": [10, tiny.steps]})
+    ended, result = loop.train([sick, make_job(3, tiny)], keep={"run-3": [10, tiny.steps]})
     assert len(ended.trace) == 4 + tiny.tail + 1
     assert differing(alone, result) == []
     assert all(equal_states(alone.states[k], result.states[k]) for k in (10, tiny.steps))
@@ -113,7 +143,7 @@ def test_bundles_shrink_when_a_neighbour_ends(tiny, make_job, differing, equal_s
 def test_bundles_of_any_width(tiny, make_job, differing, monkeypatch):
     """How many runs the caches hold decides the speed and nothing else."""
     jobs = [make_job(seed, tiny) for seed in range(5)]
-    wide = train(jobs)
+    wide = loop.train(jobs)
     monkeypatch.setitem(BUNDLE_ELEMENTS, "cpu", 2 * 4 * 32 * 32)  # two runs a bundle
-    narrow = train(jobs)
+    narrow = loop.train(jobs)
     assert [differing(a, b) for a, b in zip(wide, narrow, strict=True)] == [[]] * 5

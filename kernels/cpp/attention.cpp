@@ -1,0 +1,323 @@
+// softmax(scale q k' + bias) v, head after head, with statistics: what is of places by places stays in a core's cache.
+// T is the type of q, k, v, out and their gradients; all sums are float32. Of bfloat16, probabilities are rounded before they
+// meet v and d out, slopes before they meet k, as the reference does.
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "vector.h"
+
+namespace {
+
+constexpr int64_t BLOCK = 8;       // queries at a time: as many sums as hide the time that an addition takes
+constexpr float ALLOWED = -1e29f;  // a bias over it allows a key; what masks is -1e30 or less
+constexpr float BEHIND = -3e38f;   // the score of columns that fill up a vector: under every other, and finite
+constexpr float INF = std::numeric_limits<float>::infinity();
+
+int64_t whole(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
+
+struct Sizes {
+    int64_t runs, rows, heads, places, width;
+};
+
+// How far apart runs, rows, heads and places are; neighbouring features are neighbours.
+struct Strides {
+    int64_t run, row, head, place;
+    int64_t at(int64_t n, int64_t b, int64_t h) const { return n * run + b * row + h * head; }
+};
+
+// Columns, in whole vectors, that some query of a block sees: all others are 0 and are not computed.
+struct Span {
+    int64_t first, stop;
+};
+
+// Statistics of queries, each [N, B, H, T]. masses: where regions are given.
+struct Statistics {
+    float *below, *top, *self, *distance, *masses[3];
+};
+
+// Places of which the attention is counted, bytes [T, S] of a run and a row, so far apart.
+struct Region {
+    const uint8_t* in;
+    int64_t run, row;
+};
+
+struct Mask {
+    const float* bias;  // [T, S] of a run and a row
+    int64_t run, row;
+    const Span* spans;  // [blocks] of a run and a row
+    int64_t span_run, span_row;
+    const float* keep;  // [N, B, H, T, S], or null
+};
+
+struct Inputs {
+    const void *q, *k, *v;
+    const float* scale;
+    Strides at_q, at_k, at_v;
+};
+
+// Products of one head whose features fill F floats a row (a multiple of a vector; 0: known when it runs).
+template <int64_t F>
+struct Head {
+    const int64_t places, width, columns, f;
+    explicit Head(const Sizes& s) : places(s.places), width(s.width), columns(whole(s.places)), f(F ? F : whole(s.width)) {}
+
+    template <typename T>
+    void read(const T* x, int64_t stride, float factor, float* into) const {
+        for (int64_t i = 0; i < places; i++)
+            for (int64_t k = 0; k < f; k += LANES)
+                store(into + i * f + k, load_part(x + i * stride + k, width - k, 0.0f) * factor);
+    }
+
+    template <typename T>
+    void write(const float* rows, int64_t count, float factor, T* x, int64_t stride) const {
+        for (int64_t i = 0; i < count; i++)
+            for (int64_t k = 0; k < f; k += LANES) store_part(x + i * stride + k, load(rows + i * f + k) * factor, width - k);
+    }
+
+    void transpose(const float* x, float* out) const {  // [places, f] to [f, columns]
+        for (int64_t i = 0; i < places; i++)
+            for (int64_t k = 0; k < f; k++) out[k * columns + i] = x[i * f + k];
+    }
+
+    // out[BLOCK, columns] = a[BLOCK, f] b[f, columns], in a span.
+    void rows_by_columns(const float* a, const float* b, Span span, float* out) const {
+        const int64_t w = F ? F : width, c = columns;
+        int64_t j = span.first;
+        for (; j + 2 * LANES <= span.stop; j += 2 * LANES) {
+            vec left[BLOCK] = {}, right[BLOCK] = {};
+            for (int64_t k = 0; k < w; k++) {
+                const vec x = load(b + k * c + j), y = load(b + k * c + j + LANES);
+                for (int64_t r = 0; r < BLOCK; r++) {
+                    left[r] += a[r * f + k] * x;
+                    right[r] += a[r * f + k] * y;
+                }
+            }
+            for (int64_t r = 0; r < BLOCK; r++) {
+                store(out + r * c + j, left[r]);
+                store(out + r * c + j + LANES, right[r]);
+            }
+        }
+        if (j < span.stop) {
+            vec sums[BLOCK] = {};
+            for (int64_t k = 0; k < w; k++) {
+                const vec x = load(b + k * c + j);
+                for (int64_t r = 0; r < BLOCK; r++) sums[r] += a[r * f + k] * x;
+            }
+            for (int64_t r = 0; r < BLOCK; r++) store(out + r * c + j, sums[r]);
+        }
+    }
+
+    // out[BLOCK, f] = a[BLOCK, columns] b[places, f], over the columns of a span.
+    void rows_by_rows(const float* a, const float* b, Span span, float* out) const {
+        const int64_t c = columns, stop = std::min(span.stop, places);
+        for (int64_t k = 0; k < f; k += LANES) {
+            vec sums[BLOCK] = {};
+            for (int64_t j = span.first; j < stop; j++) {
+                const vec x = load(b + j * f + k);
+                for (int64_t r = 0; r < BLOCK; r++) sums[r] += a[r * c + j] * x;
+            }
+            for (int64_t r = 0; r < BLOCK; r++) store(out + r * f + k, sums[r]);
+        }
+    }
+
+    // out[places, f] += a[BLOCK, columns]' b[BLOCK, f], over the columns of a span.
+    void add_transposed(const float* a, const float* b, Span span, float* out) const {
+        const int64_t c = columns, stop = std::min(span.stop, places);
+        for (int64_t k = 0; k < f; k += LANES) {
+            vec x[BLOCK];
+            for (int64_t r = 0; r < BLOCK; r++) x[r] = load(b + r * f + k);
+            for (int64_t j = span.first; j < stop; j++) {
+                vec even = load(out + j * f + k), odd = {};
+                for (int64_t r = 0; r < BLOCK; r += 2) {
+                    even += a[r * c + j] * x[r];
+                    odd += a[(r + 1) * c + j] * x[r + 1];
+                }
+                store(out + j * f + k, even + odd);
+            }
+        }
+    }
+};
+
+void multiply(float* row, const float* by, int64_t places, Span span) {
+    for (int64_t j = span.first; j < std::min(span.stop, places); j++) row[j] *= by[j];
+}
+
+// Scores plus bias in place, and the largest of those that are numbers. unknown: lanes in which there is a NaN.
+float add_bias(float* scores, const float* bias, int64_t places, Span span, ints* unknown) {
+    vec top = splat(-INF);
+    ints bad = {};
+    for (int64_t j = span.first; j < span.stop; j += LANES) {
+        const vec x = load(scores + j) + load_part(bias + j, places - j, BEHIND);
+        store(scores + j, x);
+        top = x > top ? x : top;
+        bad |= x != x;
+    }
+    *unknown = bad;
+    return largest(top);
+}
+
+template <typename T>
+void round(float* row, float factor, Span span) {
+    for (int64_t j = span.first; j < span.stop; j += LANES) store(row + j, operand(load(row + j) * factor, (const T*)nullptr));
+}
+
+template <typename T, int64_t F>
+void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, const Strides& at_out, float* tops, float* totals,
+             const Statistics* statistics, const Region* regions) {
+    const Head<F> head(s);
+    const int64_t t = s.places, c = head.columns, f = head.f;
+    std::vector<float> q((t + BLOCK) * f), k(t * f), v(t * f), turned(f * c), scores(BLOCK * c), result(BLOCK * f);
+    vec lane;
+    for (int64_t i = 0; i < LANES; i++) lane[i] = (float)i;
+    int64_t place = 0;
+    for (int64_t n = 0; n < s.runs; n++)
+        for (int64_t b = 0; b < s.rows; b++) {
+            const float* bias = mask.bias + n * mask.run + b * mask.row;
+            const Span* spans = mask.spans + n * mask.span_run + b * mask.span_row;
+            for (int64_t h = 0; h < s.heads; h++) {
+                head.read((const T*)in.q + in.at_q.at(n, b, h), in.at_q.place, in.scale[n], q.data());
+                head.read((const T*)in.k + in.at_k.at(n, b, h), in.at_k.place, 1.0f, k.data());
+                head.read((const T*)in.v + in.at_v.at(n, b, h), in.at_v.place, 1.0f, v.data());
+                head.transpose(k.data(), turned.data());
+                for (int64_t start = 0; start < t; start += BLOCK) {
+                    const Span span = spans[start / BLOCK];
+                    const int64_t count = std::min(BLOCK, t - start);
+                    head.rows_by_columns(&q[start * f], turned.data(), span, scores.data());
+                    for (int64_t i = start; i < start + count; i++, place++) {
+                        float* row = &scores[(i - start) * c];
+                        ints unknown;
+                        const float top = add_bias(row, bias + i * t, t, span, &unknown);
+                        vec total = {}, below = {}, far = {};
+                        for (int64_t j = span.first; j < span.stop; j += LANES) {
+                            const vec under = load(row + j) - top, e = exp_of_negative(under);
+                            store(row + j, e);
+                            total += e;
+                            below += under * e;
+                            far += magnitude(lane + (float)(j - i)) * e;
+                        }
+                        const float all = sum(total), inverse = 1.0f / all;
+                        tops[place] = top;
+                        totals[place] = all;
+                        if (statistics != nullptr) {
+                            statistics->below[place] = sum(below) * inverse;
+                            statistics->top[place] = all != all && any(unknown) ? all : top;
+                            statistics->self[place] = i >= span.first && i < span.stop ? row[i] * inverse : 0.0f;
+                            statistics->distance[place] = sum(far) * inverse;
+                            for (int64_t g = 0; regions != nullptr && g < 3; g++) {
+                                const uint8_t* inside = regions[g].in + n * regions[g].run + b * regions[g].row + i * t;
+                                float mass = 0.0f;
+                                for (int64_t j = span.first; j < std::min(span.stop, t); j++) mass += inside[j] ? row[j] : 0.0f;
+                                statistics->masses[g][place] = mass * inverse;
+                            }
+                        }
+                        if (mask.keep != nullptr) multiply(row, mask.keep + place * t, t, span);
+                        round<T>(row, inverse, span);
+                    }
+                    head.rows_by_rows(scores.data(), v.data(), span, result.data());
+                    head.write(result.data(), count, 1.0f, out + at_out.at(n, b, h) + start * at_out.place, at_out.place);
+                }
+            }
+        }
+}
+
+template <typename T, int64_t F>
+void backward(const Sizes& s, const Inputs& in, const Mask& mask, const float* tops, const float* totals, const T* d_out,
+              const Strides& at_out, T* d_q, T* d_k, T* d_v, const Strides& at) {
+    const Head<F> head(s);
+    const int64_t t = s.places, c = head.columns, f = head.f;
+    std::vector<float> q((t + BLOCK) * f), k(t * f), v(t * f), d((t + BLOCK) * f), k_turned(f * c), v_turned(f * c);
+    std::vector<float> scores(BLOCK * c), slopes(BLOCK * c), result(BLOCK * f), d_keys(t * f), d_values(t * f);
+    int64_t place = 0;
+    for (int64_t n = 0; n < s.runs; n++)
+        for (int64_t b = 0; b < s.rows; b++) {
+            const float* bias = mask.bias + n * mask.run + b * mask.row;
+            const Span* spans = mask.spans + n * mask.span_run + b * mask.span_row;
+            for (int64_t h = 0; h < s.heads; h++) {
+                head.read((const T*)in.q + in.at_q.at(n, b, h), in.at_q.place, in.scale[n], q.data());
+                head.read((const T*)in.k + in.at_k.at(n, b, h), in.at_k.place, 1.0f, k.data());
+                head.read((const T*)in.v + in.at_v.at(n, b, h), in.at_v.place, 1.0f, v.data());
+                head.read(d_out + at_out.at(n, b, h), at_out.place, 1.0f, d.data());
+                head.transpose(k.data(), k_turned.data());
+                head.transpose(v.data(), v_turned.data());
+                std::fill(d_keys.begin(), d_keys.end(), 0.0f);
+                std::fill(d_values.begin(), d_values.end(), 0.0f);
+                const int64_t offset = at.at(n, b, h);
+                for (int64_t start = 0; start < t; start += BLOCK) {
+                    const Span span = spans[start / BLOCK];
+                    const int64_t count = std::min(BLOCK, t - start);
+                    head.rows_by_columns(&q[start * f], k_turned.data(), span, scores.data());
+                    head.rows_by_columns(&d[start * f], v_turned.data(), span, slopes.data());
+                    for (int64_t i = start; i < start + count; i++, place++) {
+                        float *row = &scores[(i - start) * c], *slope = &slopes[(i - start) * c];
+                        const float inverse = 1.0f / totals[place];
+                        if (mask.keep != nullptr) multiply(slope, mask.keep + place * t, t, span);
+                        vec total = {};
+                        for (int64_t j = span.first; j < span.stop; j += LANES) {
+                            const vec x = load(row + j) + load_part(bias + i * t + j, t - j, BEHIND);
+                            const vec p = exp_of_negative(x - tops[place]) * inverse;
+                            store(row + j, p);
+                            total += p * load(slope + j);
+                        }
+                        const float mean = sum(total);
+                        for (int64_t j = span.first; j < span.stop; j += LANES)
+                            store(slope + j, load(row + j) * (load(slope + j) - mean));
+                        if (mask.keep != nullptr) multiply(row, mask.keep + place * t, t, span);
+                        round<T>(row, 1.0f, span);
+                    }
+                    for (int64_t r = count; r < BLOCK; r++) {  // queries that are none
+                        std::fill(&scores[r * c], &scores[r * c] + c, 0.0f);
+                        std::fill(&slopes[r * c], &slopes[r * c] + c, 0.0f);
+                    }
+                    head.add_transposed(slopes.data(), &q[start * f], span, d_keys.data());
+                    head.add_transposed(scores.data(), &d[start * f], span, d_values.data());
+                    for (int64_t r = 0; r < count; r++) round<T>(&slopes[r * c], 1.0f, span);
+                    head.rows_by_rows(slopes.data(), k.data(), span, result.data());
+                    head.write(result.data(), count, in.scale[n], d_q + offset + start * at.place, at.place);
+                }
+                head.write(d_keys.data(), t, 1.0f, d_k + offset, at.place);
+                head.write(d_values.data(), t, 1.0f, d_v + offset, at.place);
+            }
+        }
+}
+
+}  // namespace
+
+// Spans of blocks [matrices, blocks] from biases [matrices, T, T].
+extern "C" void attention_spans(const float* bias, int64_t matrices, int64_t places, Span* spans) {
+    for (const float* end = bias + matrices * places * places; bias < end; bias += places * places)
+        for (int64_t start = 0; start < places; start += BLOCK, spans++) {
+            Span span = {places, 0};
+            for (int64_t i = start; i < std::min(start + BLOCK, places); i++) {
+                const float* row = bias + i * places;
+                int64_t a = 0, b = places;
+                while (b > 0 && row[b - 1] <= ALLOWED) b--;
+                while (a < b && row[a] <= ALLOWED) a++;
+                if (b == 0) b = places;  // nothing is allowed: a row of almost equal scores
+                span = {std::min(span.first, a), std::max(span.stop, b)};
+            }
+            *spans = {span.first / LANES * LANES, whole(span.stop)};
+        }
+}
+
+// bf16: whether q, k, v and out are, else float32. tops, totals: [N, B, H, T], for the backward pass; statistics and regions
+// may be null.
+extern "C" void attention_forward(int64_t bf16, const Sizes* s, const Inputs* in, const Mask* mask, void* out, const Strides* at_out,
+                                  float* tops, float* totals, const Statistics* statistics, const Region* regions) {
+    const auto run = [&]<typename T>(T* to) {
+        const auto fn = s->width <= 16 ? forward<T, 16> : s->width <= 32 ? forward<T, 32> : forward<T, 0>;
+        fn(*s, *in, *mask, to, *at_out, tops, totals, statistics, regions);
+    };
+    bf16 ? run((bfloat*)out) : run((float*)out);
+}
+
+// The gradients of q, k and v, all three with the strides `at`; probabilities are computed again.
+extern "C" void attention_backward(int64_t bf16, const Sizes* s, const Inputs* in, const Mask* mask, const float* tops,
+                                   const float* totals, const void* d_out, const Strides* at_out, void* d_q, void* d_k, void* d_v,
+                                   const Strides* at) {
+    const auto run = [&]<typename T>(const T* from) {
+        const auto fn = s->width <= 16 ? backward<T, 16> : s->width <= 32 ? backward<T, 32> : backward<T, 0>;
+        fn(*s, *in, *mask, tops, totals, from, *at_out, (T*)d_q, (T*)d_k, (T*)d_v, *at);
+    };
+    bf16 ? run((const bfloat*)d_out) : run((const float*)d_out);
+}

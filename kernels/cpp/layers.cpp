@@ -1,0 +1,202 @@
+// Rotation of queries and keys, norms and GELU, forward and backward, each in one pass over memory.
+#include <cstring>
+#include <vector>
+
+#include "vector.h"
+
+namespace {
+
+// The area under the normal density left of x, and e**(-x**2 / 2). 7.1.26 of Abramowitz and Stegun, off by 8e-8 at most.
+struct Normal {
+    vec area, bell;
+    explicit Normal(vec x) {
+        const vec z = magnitude(x) * 0.70710678f;
+        bell = exp_of_negative(-z * z);
+        const vec t = 1.0f / (1.0f + 0.3275911f * z);
+        vec y = splat(1.061405429f);
+        y = y * t - 1.453152027f;
+        y = y * t + 1.421413741f;
+        y = y * t - 0.284496736f;
+        y = y * t + 0.254829592f;
+        const vec tail = 0.5f * y * t * bell;
+        area = x < 0.0f ? tail : 1.0f - tail;
+    }
+};
+
+float mean(const float* x, int64_t width) {
+    vec total = {};
+    for (int64_t k = 0; k < width; k += LANES) total += load_part(x + k, width - k, 0.0f);
+    return sum(total) / width;
+}
+
+}  // namespace
+
+template <typename T>
+static void gelu_of(const T* x, int64_t runs, int64_t rows, int64_t width, T* out, float* tops) {
+    for (int64_t n = 0; n < runs; n++, tops += width) {
+        for (int64_t k = 0; k < width; k++) tops[k] = -INFINITY;
+        for (int64_t i = 0; i < rows; i++, x += width, out += width)
+            for (int64_t k = 0; k < width; k += LANES) {
+                const vec v = load_part(x + k, width - k, 0.0f), y = v * Normal(v).area;
+                store_part(out + k, y, width - k);
+                store_part(tops + k, higher(y, load_part(tops + k, width - k, 0.0f)), width - k);
+            }
+    }
+}
+
+template <typename T>
+static void gelu_slopes(const T* x, const T* d_out, int64_t count, T* d_x) {
+    for (int64_t i = 0; i < count; i += LANES) {
+        const vec v = load_part(x + i, count - i, 0.0f), d = load_part(d_out + i, count - i, 0.0f);
+        const Normal normal(v);
+        store_part(d_x + i, d * (normal.area + v * normal.bell * 0.39894228f), count - i);
+    }
+}
+
+// tops: [N, F], the largest of each column of x [N, rows, F] after GELU; NaN where there is a NaN. bf16: of x and out.
+extern "C" void gelu_forward(int64_t bf16, const void* x, int64_t runs, int64_t rows, int64_t width, void* out, float* tops) {
+    if (bf16) gelu_of((const bfloat*)x, runs, rows, width, (bfloat*)out, tops);
+    else gelu_of((const float*)x, runs, rows, width, (float*)out, tops);
+}
+
+extern "C" void gelu_backward(int64_t bf16, const void* x, const void* d_out, int64_t count, void* d_x) {
+    if (bf16) gelu_slopes((const bfloat*)x, (const bfloat*)d_out, count, (bfloat*)d_x);
+    else gelu_slopes((const float*)x, (const float*)d_out, count, (float*)d_x);
+}
+
+// LayerNorm without gain and shift, or RMSNorm where it is not `centred`. inverses: 1 / std of each row, for the backward pass.
+extern "C" void norm_forward(const float* x, int64_t rows, int64_t width, float eps, int64_t centred, float* out, float* inverses) {
+    for (int64_t i = 0; i < rows; i++, x += width, out += width) {
+        const float centre = centred ? mean(x, width) : 0.0f;
+        vec squares = {};
+        for (int64_t k = 0; k < width; k += LANES) {
+            const vec apart = load_part(x + k, width - k, centre) - centre;
+            squares += apart * apart;
+        }
+        const float inverse = 1.0f / std::sqrt(sum(squares) / width + eps);
+        for (int64_t k = 0; k < width; k += LANES)
+            store_part(out + k, (load_part(x + k, width - k, 0.0f) - centre) * inverse, width - k);
+        inverses[i] = inverse;
+    }
+}
+
+// Mean, root mean square, largest and least of each of x [N, count], as [N, 4].
+extern "C" void describe(const float* x, int64_t runs, int64_t count, float* out) {
+    for (int64_t n = 0; n < runs; n++, x += count, out += 4) {
+        vec total[4] = {}, squares[4] = {}, most = splat(-INFINITY), least = splat(-INFINITY);
+        for (int64_t i = 0; i < count; i += 4 * LANES)
+            for (int64_t u = 0; u < 4 && i + u * LANES < count; u++) {
+                const int64_t at = i + u * LANES, left = count - at;
+                const vec v = load_part(x + at, left, 0.0f);
+                total[u] += v;
+                squares[u] += v * v;
+                most = higher(load_part(x + at, left, -INFINITY), most);
+                least = higher(-load_part(x + at, left, INFINITY), least);
+            }
+        out[0] = sum((total[0] + total[1]) + (total[2] + total[3])) / count;
+        out[1] = std::sqrt(sum((squares[0] + squares[1]) + (squares[2] + squares[3])) / count);
+        out[2] = highest(most);
+        out[3] = -highest(least);
+    }
+}
+
+extern "C" void norm_backward(const float* out, const float* inverses, const float* d_out, int64_t rows, int64_t width, int64_t centred,
+                              float* d_x) {
+    for (int64_t i = 0; i < rows; i++, out += width, d_out += width, d_x += width) {
+        vec both = {};
+        for (int64_t k = 0; k < width; k += LANES)
+            both += load_part(out + k, width - k, 0.0f) * load_part(d_out + k, width - k, 0.0f);
+        const float along = sum(both) / width, centre = centred ? mean(d_out, width) : 0.0f;
+        for (int64_t k = 0; k < width; k += LANES) {
+            const vec d = load_part(d_out + k, width - k, 0.0f), y = load_part(out + k, width - k, 0.0f);
+            store_part(d_x + k, (d - centre - y * along) * inverses[i], width - k);
+        }
+    }
+}
+
+struct Sizes {
+    int64_t runs, rows, places, heads, width;
+};
+
+struct Strides {
+    int64_t run, row, head, place;
+};
+
+// Heads of one place, pairs of neighbouring features turned by the complex numbers of a table [K / 2]: x c + swapped x s.
+template <typename T>
+static void turn(const T* x, int64_t stride, const float* c, const float* s, int64_t heads, int64_t width, T* out) {
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t k = 0; k < width; k += LANES) {
+            const vec v = load_part(x + h * stride + k, width - k, 0.0f);
+            const vec y = v * load_part(c + k, width - k, 0.0f) + swapped(v) * load_part(s + k, width - k, 0.0f);
+            store_part(out + h * width + k, y, width - k);
+        }
+}
+
+// A table's real parts twice each, and its imaginary parts with the sign that each of a pair has; `back`: -1 turns back.
+struct Table {
+    std::vector<float> c, s;
+    Table(const float* complex, int64_t count, float back) : c(count), s(count) {
+        for (int64_t i = 0; i < count; i += 2) {
+            c[i] = c[i + 1] = complex[i];
+            s[i] = -complex[i + 1] * back;
+            s[i + 1] = complex[i + 1] * back;
+        }
+    }
+};
+
+// x: three parts [N, B, T, H, K], with strides each; out: [N, B, T, 3, H, K], the first two turned by tables [N, T, K / 2].
+template <typename T>
+static void rotated(const Sizes& s, const T* const* x, const Strides* at, const float* const* tables, float back, T* out) {
+    const int64_t count = s.runs * s.places * s.width;
+    const Table of[2] = {Table(tables[0], count, back), Table(tables[1], count, back)};
+    for (int64_t n = 0; n < s.runs; n++)
+        for (int64_t b = 0; b < s.rows; b++)
+            for (int64_t i = 0; i < s.places; i++)
+                for (int64_t g = 0; g < 3; g++, out += s.heads * s.width) {
+                    const T* from = x[g] + n * at[g].run + b * at[g].row + i * at[g].place;
+                    const int64_t place = (n * s.places + i) * s.width;
+                    if (g < 2) turn(from, at[g].head, &of[g].c[place], &of[g].s[place], s.heads, s.width, out);
+                    else
+                        for (int64_t h = 0; h < s.heads; h++)
+                            std::memcpy(out + h * s.width, from + h * at[g].head, s.width * sizeof(T));
+                }
+}
+
+extern "C" void rotate(int64_t bf16, const Sizes* s, const void* const* x, const Strides* at, const float* const* tables, int64_t back,
+                       void* out) {
+    const float sign = back ? -1.0f : 1.0f;
+    if (bf16) rotated(*s, (const bfloat* const*)x, at, tables, sign, (bfloat*)out);
+    else rotated(*s, (const float* const*)x, at, tables, sign, (float*)out);
+}
+
+// Of logits [rows, V] and their targets: -ln p of the target, ln Z, the largest magnitude of a logit, and, for the backward
+// pass, the largest logit and the sum of e**(logit - largest).
+extern "C" void cross_entropy_forward(const float* x, const int64_t* targets, int64_t rows, int64_t width, float* nll, float* log_z,
+                                      float* magnitudes, float* tops, float* totals) {
+    for (int64_t i = 0; i < rows; i++, x += width) {
+        vec top = splat(-INFINITY), size = {}, total = {};
+        for (int64_t k = 0; k < width; k += LANES) {
+            top = higher(load_part(x + k, width - k, -INFINITY), top);
+            size = higher(magnitude(load_part(x + k, width - k, 0.0f)), size);
+        }
+        tops[i] = highest(top);
+        for (int64_t k = 0; k < width; k += LANES) total += exp_of_negative(load_part(x + k, width - k, -INFINITY) - tops[i]);
+        totals[i] = sum(total);
+        log_z[i] = tops[i] + std::log(totals[i]);
+        nll[i] = targets[i] >= 0 && targets[i] < width ? log_z[i] - x[targets[i]] : NAN;
+        magnitudes[i] = highest(size);
+    }
+}
+
+// d_x = p (d_nll + d_log_z), less d_nll at the target. Either may be null for 0.
+extern "C" void cross_entropy_backward(const float* x, const int64_t* targets, const float* tops, const float* totals,
+                                       const float* d_nll, const float* d_log_z, int64_t rows, int64_t width, float* d_x) {
+    for (int64_t i = 0; i < rows; i++, x += width, d_x += width) {
+        const float at_target = d_nll == nullptr ? 0.0f : d_nll[i], all = at_target + (d_log_z == nullptr ? 0.0f : d_log_z[i]);
+        const float factor = all / totals[i];
+        for (int64_t k = 0; k < width; k += LANES)
+            store_part(d_x + k, exp_of_negative(load_part(x + k, width - k, 0.0f) - tops[i]) * factor, width - k);
+        if (targets[i] >= 0 && targets[i] < width) d_x[targets[i]] -= at_target;
+    }
+}

@@ -1,0 +1,142 @@
+// Vectors of 16 floats, as GCC and Clang make them for any processor.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+constexpr int64_t LANES = 16;
+
+typedef float vec __attribute__((vector_size(64)));
+typedef int32_t ints __attribute__((vector_size(64)));
+typedef uint16_t shorts __attribute__((vector_size(32)));
+typedef uint16_t loose_shorts __attribute__((vector_size(32), aligned(2), may_alias));
+typedef float loose __attribute__((vector_size(64), aligned(4), may_alias));  // anywhere in memory
+
+static inline vec load(const float* p) { return *(const loose*)p; }
+static inline void store(float* p, vec x) { *(loose*)p = x; }
+static inline vec splat(float x) { return x - vec{}; }
+
+// As many of 16 as are left, with `rest` behind.
+static inline vec load_part(const float* p, int64_t left, float rest) {
+    if (left >= LANES) return load(p);
+    vec x = splat(rest);
+    for (int64_t i = 0; i < left; i++) x[i] = p[i];
+    return x;
+}
+
+static inline void store_part(float* p, vec x, int64_t left) {
+    if (left >= LANES) return store(p, x);
+    for (int64_t i = 0; i < left; i++) p[i] = x[i];
+}
+
+// A bfloat16: the upper half of a float32.
+struct bfloat {
+    uint16_t bits;
+};
+
+// To the nearest bfloat16, ties to even, as a float; NaN stays NaN.
+static inline vec nearest(vec x) {
+    const ints bits = (ints)x, up = (bits >> 16) & 1;
+    return x != x ? x : (vec)((bits + (up + 0x7fff)) & (int32_t)0xffff0000);
+}
+
+static inline vec load_part(const bfloat* p, int64_t left, float rest) {
+    if (left >= LANES) return (vec)(__builtin_convertvector(*(const loose_shorts*)p, ints) << 16);
+    vec x = splat(rest);
+    for (int64_t i = 0; i < left; i++) {
+        const uint32_t bits = (uint32_t)p[i].bits << 16;
+        float value;
+        __builtin_memcpy(&value, &bits, sizeof value);
+        x[i] = value;
+    }
+    return x;
+}
+
+static inline void store_part(bfloat* p, vec x, int64_t left) {
+    const ints bits = (ints)nearest(x) >> 16;
+    if (left >= LANES) {
+        *(loose_shorts*)p = __builtin_convertvector(bits, shorts);
+        return;
+    }
+    for (int64_t i = 0; i < left; i++) p[i].bits = (uint16_t)bits[i];
+}
+
+// What a product takes of numbers that are kept as T.
+static inline vec operand(vec x, const float*) { return x; }
+static inline vec operand(vec x, const bfloat*) { return nearest(x); }
+
+// Halves of a vector, and halves of those.
+typedef float half __attribute__((vector_size(32)));
+typedef float quarter __attribute__((vector_size(16)));
+union Parts {
+    vec all;
+    half halves[2];
+    quarter quarters[4];
+    float each[16];
+};
+
+static inline float sum(vec x) {
+    Parts p = {x};
+    const half h = p.halves[0] + p.halves[1];
+    __builtin_memcpy(&p, &h, sizeof h);
+    const quarter q = p.quarters[0] + p.quarters[1];
+    return (q[0] + q[2]) + (q[1] + q[3]);
+}
+
+// The larger of two, or NaN where the first is or the second already was.
+static inline vec higher(vec x, vec top) { return (ints)(x > top) | (ints)(x != x) ? x : top; }
+
+// The largest, or NaN where there is one.
+static inline float highest(vec x) {
+    float top = x[0];
+    for (int i = 1; i < LANES; i++) top = x[i] > top || x[i] != x[i] ? x[i] : top;
+    return top;
+}
+
+// The largest; nothing is said of NaN.
+static inline float largest(vec x) {
+    Parts p = {x};
+    const half h = p.halves[0] > p.halves[1] ? p.halves[0] : p.halves[1];
+    __builtin_memcpy(&p, &h, sizeof h);
+    const quarter q = p.quarters[0] > p.quarters[1] ? p.quarters[0] : p.quarters[1];
+    const float a = q[0] > q[1] ? q[0] : q[1], b = q[2] > q[3] ? q[2] : q[3];
+    return a > b ? a : b;
+}
+
+static inline bool any(ints x) {
+    int32_t found = 0;
+    for (int i = 0; i < LANES; i++) found |= x[i];
+    return found != 0;
+}
+
+static inline vec magnitude(vec x) { return (vec)((ints)x & 0x7fffffff); }
+
+static inline vec root(vec x) {
+    for (int i = 0; i < LANES; i++) x[i] = std::sqrt(x[i]);
+    return x;
+}
+
+// e**x of x <= 0, and 0 under -87. NaN stays NaN. The polynomial is that of Cephes' expf (Moshier 1992).
+static inline vec exp_of_negative(vec x) {
+    const ints small = x < -87.0f;
+    const vec kept = small ? splat(-87.0f) : x;
+    const vec n = (kept * 1.44269504f + 12582912.0f) - 12582912.0f;  // the nearest whole number
+    const vec r = (kept - n * 0.693359375f) + n * 2.12194440e-4f;
+    vec y = splat(1.9875691500e-4f);
+    y = y * r + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * r * r + r + 1.0f;
+    const ints power = (__builtin_convertvector(n, ints) + 127) << 23;
+    return small ? vec{} : y * (vec)power;
+}
+
+// Each float and its neighbour in a pair, changed for each other.
+static inline vec swapped(vec x) {
+#ifdef __clang__
+    return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+#else
+    return __builtin_shuffle(x, ints{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14});
+#endif
+}

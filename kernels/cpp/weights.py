@@ -1,0 +1,55 @@
+"""Passes over the flat buffers of N runs in float32: statistics by segment, and the two halves of AdamW.
+
+Shapes: N runs, P parameters of a run, S segments.
+"""
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from trainwreck.kernels.cpp.build import call
+from trainwreck.kernels.norms.segments import Segments, SegmentStatistics
+
+
+def segment_statistics(flat_NP: Tensor, segments: Segments, largest: bool, counts: bool) -> SegmentStatistics:
+    """See `trainwreck.kernels.norms.segment_statistics`."""
+    flat = flat_NP.contiguous()
+    n, p = flat.shape
+    bounds = _bounds(segments)
+    norms = flat.new_empty(n, len(segments))
+    tops = torch.empty_like(norms) if largest else None
+    found = torch.empty(2, n, dtype=torch.int64) if counts else None
+    nonfinite, zeros = (None, None) if found is None else found
+    call("segment_statistics", flat, n, p, bounds, len(segments), norms, tops, nonfinite, zeros)
+    return SegmentStatistics(norms, tops, nonfinite, zeros)
+
+
+def moment_ratios(grads_NP: Tensor, second_NP: Tensor, least_N: Tensor, segments: Segments) -> Tensor:
+    """Mean of g^2 / max(v, least) in each segment, [N, S]."""
+    n, p = grads_NP.shape
+    means = grads_NP.new_empty(n, len(segments))
+    grads, second, least = (x.contiguous() for x in (grads_NP, second_NP, least_N))
+    call("moment_ratios", grads, second, n, p, _bounds(segments), len(segments), least, means)
+    return means
+
+
+def average(first_NP: Tensor, second_NP: Tensor, grads_NP: Tensor, first_N: Tensor, second_N: Tensor) -> None:
+    """Move both moments of Adam in place by the shares first and second: 1 - beta1 and 1 - beta2."""
+    n, p = grads_NP.shape
+    shares = first_N.contiguous(), second_N.contiguous()
+    call("adam_average", grads_NP.contiguous(), n, p, *shares, first_NP, second_NP)
+
+
+def update(first_NP: Tensor, second_NP: Tensor, factor_NP: Tensor | None, eps_N: Tensor, rate_N: Tensor) -> Tensor:
+    """rate * factor * m / (sqrt(v) + eps), [N, P]. factor: 1 where None."""
+    n, p = first_NP.shape
+    moved = torch.empty_like(first_NP)
+    factor = None if factor_NP is None else factor_NP.contiguous()
+    call("adam_update", first_NP, second_NP, n, p, factor, eps_N.contiguous(), rate_N.contiguous(), moved)
+    return moved
+
+
+@cache
+def _bounds(segments: Segments) -> Tensor:
+    return torch.tensor(segments, dtype=torch.int64)
