@@ -143,18 +143,16 @@ void multiply(float* row, const float* by, int64_t places, Span span) {
     for (int64_t j = span.first; j < std::min(span.stop, places); j++) row[j] *= by[j];
 }
 
-// Scores plus bias in place, and the largest of those that are numbers. unknown: lanes in which there is a NaN.
-float add_bias(float* scores, const float* bias, int64_t places, Span span, ints* unknown) {
+// Scores plus bias in place. Gives the largest of those that are numbers, of each lane, and the lanes with a NaN.
+vec add_bias(float* scores, const float* bias, int64_t places, Span span, ints* unknown) {
     vec top = splat(-INF);
-    ints bad = {};
     for (int64_t j = span.first; j < span.stop; j += LANES) {
         const vec x = load(scores + j) + load_part(bias + j, places - j, BEHIND);
         store(scores + j, x);
         top = x > top ? x : top;
-        bad |= x != x;
+        *unknown |= x != x;
     }
-    *unknown = bad;
-    return largest(top);
+    return top;
 }
 
 template <typename T>
@@ -184,35 +182,41 @@ void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, const S
                     const Span span = spans[start / BLOCK];
                     const int64_t count = std::min(BLOCK, t - start);
                     head.rows_by_columns(&q[start * f], turned.data(), span, scores.data());
-                    for (int64_t i = start; i < start + count; i++, place++) {
-                        float* row = &scores[(i - start) * c];
-                        ints unknown;
-                        const float top = add_bias(row, bias + i * t, t, span, &unknown);
-                        vec total = {}, below = {}, far = {};
+                    vec lanes[BLOCK] = {}, total[BLOCK] = {}, below[BLOCK] = {}, far[BLOCK] = {};
+                    ints unknown[BLOCK] = {};
+                    for (int64_t r = 0; r < count; r++)
+                        lanes[r] = add_bias(&scores[r * c], bias + (start + r) * t, t, span, &unknown[r]);
+                    const half most = eight_largest(lanes);
+                    for (int64_t r = 0; r < count; r++)
                         for (int64_t j = span.first; j < span.stop; j += LANES) {
-                            const vec under = load(row + j) - top, e = exp_of_negative(under);
-                            store(row + j, e);
-                            total += e;
-                            below += under * e;
-                            far += magnitude(lane + (float)(j - i)) * e;
+                            const vec under = load(&scores[r * c + j]) - most[r], e = exp_of_negative(under);
+                            store(&scores[r * c + j], e);
+                            total[r] += e;
+                            below[r] += under * e;
+                            far[r] += magnitude(lane + (float)(j - start - r)) * e;
                         }
-                        const float all = sum(total), inverse = 1.0f / all;
-                        tops[place] = top;
-                        totals[place] = all;
+                    const half all = eight_sums(total), inverse = 1.0f / all;
+                    half mean_below = {}, mean_far = {};
+                    if (statistics != nullptr) mean_below = eight_sums(below) * inverse, mean_far = eight_sums(far) * inverse;
+                    for (int64_t r = 0; r < count; r++, place++) {
+                        float* row = &scores[r * c];
+                        const int64_t i = start + r;
+                        tops[place] = most[r];
+                        totals[place] = all[r];
                         if (statistics != nullptr) {
-                            statistics->below[place] = sum(below) * inverse;
-                            statistics->top[place] = all != all && any(unknown) ? all : top;
-                            statistics->self[place] = i >= span.first && i < span.stop ? row[i] * inverse : 0.0f;
-                            statistics->distance[place] = sum(far) * inverse;
+                            statistics->below[place] = mean_below[r];
+                            statistics->top[place] = all[r] != all[r] && any(unknown[r]) ? all[r] : most[r];
+                            statistics->self[place] = i >= span.first && i < span.stop ? row[i] * inverse[r] : 0.0f;
+                            statistics->distance[place] = mean_far[r];
                             for (int64_t g = 0; regions != nullptr && g < 3; g++) {
                                 const uint8_t* inside = regions[g].in + n * regions[g].run + b * regions[g].row + i * t;
                                 float mass = 0.0f;
                                 for (int64_t j = span.first; j < std::min(span.stop, t); j++) mass += inside[j] ? row[j] : 0.0f;
-                                statistics->masses[g][place] = mass * inverse;
+                                statistics->masses[g][place] = mass * inverse[r];
                             }
                         }
                         if (mask.keep != nullptr) multiply(row, mask.keep + place * t, t, span);
-                        round<T>(row, inverse, span);
+                        round<T>(row, inverse[r], span);
                     }
                     head.rows_by_rows(scores.data(), v.data(), span, result.data());
                     head.write(result.data(), count, 1.0f, out + at_out.at(n, b, h) + start * at_out.place, at_out.place);
@@ -248,20 +252,23 @@ void backward(const Sizes& s, const Inputs& in, const Mask& mask, const float* t
                     const int64_t count = std::min(BLOCK, t - start);
                     head.rows_by_columns(&q[start * f], k_turned.data(), span, scores.data());
                     head.rows_by_columns(&d[start * f], v_turned.data(), span, slopes.data());
-                    for (int64_t i = start; i < start + count; i++, place++) {
-                        float *row = &scores[(i - start) * c], *slope = &slopes[(i - start) * c];
-                        const float inverse = 1.0f / totals[place];
-                        if (mask.keep != nullptr) multiply(slope, mask.keep + place * t, t, span);
-                        vec total = {};
+                    vec total[BLOCK] = {};
+                    for (int64_t r = 0; r < count; r++) {
+                        float *row = &scores[r * c], *slope = &slopes[r * c];
+                        const float top = tops[place + r], inverse = 1.0f / totals[place + r];
+                        if (mask.keep != nullptr) multiply(slope, mask.keep + (place + r) * t, t, span);
                         for (int64_t j = span.first; j < span.stop; j += LANES) {
-                            const vec x = load(row + j) + load_part(bias + i * t + j, t - j, BEHIND);
-                            const vec p = exp_of_negative(x - tops[place]) * inverse;
+                            const vec x = load(row + j) + load_part(bias + (start + r) * t + j, t - j, BEHIND);
+                            const vec p = exp_of_negative(x - top) * inverse;
                             store(row + j, p);
-                            total += p * load(slope + j);
+                            total[r] += p * load(slope + j);
                         }
-                        const float mean = sum(total);
+                    }
+                    const half mean = eight_sums(total);
+                    for (int64_t r = 0; r < count; r++, place++) {
+                        float *row = &scores[r * c], *slope = &slopes[r * c];
                         for (int64_t j = span.first; j < span.stop; j += LANES)
-                            store(slope + j, load(row + j) * (load(slope + j) - mean));
+                            store(slope + j, load(row + j) * (load(slope + j) - mean[r]));
                         if (mask.keep != nullptr) multiply(row, mask.keep + place * t, t, span);
                         round<T>(row, 1.0f, span);
                     }

@@ -92,16 +92,6 @@ static inline float highest(vec x) {
     return top;
 }
 
-// The largest; nothing is said of NaN.
-static inline float largest(vec x) {
-    Parts p = {x};
-    const half h = p.halves[0] > p.halves[1] ? p.halves[0] : p.halves[1];
-    __builtin_memcpy(&p, &h, sizeof h);
-    const quarter q = p.quarters[0] > p.quarters[1] ? p.quarters[0] : p.quarters[1];
-    const float a = q[0] > q[1] ? q[0] : q[1], b = q[2] > q[3] ? q[2] : q[3];
-    return a > b ? a : b;
-}
-
 static inline bool any(ints x) {
     int32_t found = 0;
     for (int i = 0; i < LANES; i++) found |= x[i];
@@ -115,12 +105,37 @@ static inline vec root(vec x) {
     return x;
 }
 
+#if defined(__clang__) || __GNUC__ >= 12
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int32_t half_ints __attribute__((vector_size(32)));
+#define PICK(a, b, ...) __builtin_shuffle(a, b, half_ints{__VA_ARGS__})
+#endif
+
+// What eight vectors come to, each of them alone: all eight at once, since one after the other waits for itself.
+template <typename Join>
+static inline half eight(const vec* x, Join join) {
+    half h[8], pairs[4], fours[2];
+    for (int r = 0; r < 8; r++) {
+        const Parts p = {x[r]};
+        h[r] = join(p.halves[0], p.halves[1]);
+    }
+    for (int r = 0; r < 4; r++)
+        pairs[r] = join(PICK(h[2 * r], h[2 * r + 1], 0, 8, 2, 10, 4, 12, 6, 14), PICK(h[2 * r], h[2 * r + 1], 1, 9, 3, 11, 5, 13, 7, 15));
+    for (int r = 0; r < 2; r++)
+        fours[r] = join(PICK(pairs[2 * r], pairs[2 * r + 1], 0, 1, 8, 9, 4, 5, 12, 13),
+                        PICK(pairs[2 * r], pairs[2 * r + 1], 2, 3, 10, 11, 6, 7, 14, 15));
+    return join(PICK(fours[0], fours[1], 0, 1, 2, 3, 8, 9, 10, 11), PICK(fours[0], fours[1], 4, 5, 6, 7, 12, 13, 14, 15));
+}
+
+static inline half eight_sums(const vec* x) { return eight(x, [](half a, half b) { return a + b; }); }
+static inline half eight_largest(const vec* x) { return eight(x, [](half a, half b) { return a > b ? a : b; }); }
+
 // e**x of x <= 0, and 0 under -87. NaN stays NaN. The polynomial is that of Cephes' expf (Moshier 1992).
 static inline vec exp_of_negative(vec x) {
     const ints small = x < -87.0f;
-    const vec kept = small ? splat(-87.0f) : x;
-    const vec n = (kept * 1.44269504f + 12582912.0f) - 12582912.0f;  // the nearest whole number
-    const vec r = (kept - n * 0.693359375f) + n * 2.12194440e-4f;
+    const vec n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;  // the nearest whole number
+    const vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     vec y = splat(1.9875691500e-4f);
     y = y * r + 1.3981999507e-3f;
     y = y * r + 8.3334519073e-3f;

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count, islice, zip_longest
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ ROUNDS = 15
 STEPS = 25  # of a run, a round
 AUTOCAST = "plain loop under bfloat16 autocast"
 LOW = "bf16 products"
+CPP = "C++ kernels"
 JAX = "JAX, vmap over runs"
 COMPILED = "plain loop, torch.compile"
 PEERS = ("plain loop", JAX)  # how their names begin
@@ -54,27 +56,35 @@ def against_plain_loop(tick: Tick) -> Table:
     def mapped() -> tuple[Work, int]:
         return partial(MappedLoop(setup.model, setup.data.rows, tokens, runs).run, STEPS), runs
 
-    low = f"bundle of {runs}, all telemetry, {LOW}"
+    kinds: dict[str, dict[str, Any]] = {
+        f"bundle of {runs}, all telemetry": {"record": True},
+        f"bundle of {runs}, all but validation": {"record": True, "validate": False},
+        f"bundle of {runs}, no telemetry": {"record": False},
+        f"bundle of {runs}, all telemetry, {LOW}": {"record": True, "fmt": Format.BF16},
+    }
     subjects: dict[str, tuple[Work, int]] = {
         "plain loop, the same model": plain(rotary=True),
         "plain loop, nanoGPT's own model": plain(rotary=False),
-        f"bundle of {runs}, all telemetry": (bundle(runs, record=True), runs),
-        f"bundle of {runs}, all but validation": (bundle(runs, record=True, validate=False), runs),
-        f"bundle of {runs}, no telemetry": (bundle(runs, record=False), runs),
+        **{name: (bundle(runs, **how), runs) for name, how in kinds.items()},
         "single run, all telemetry": (bundle(1, record=True), 1),
         f"{AUTOCAST}, the same model": plain(rotary=True, autocast=True),
-        low: (bundle(runs, record=True, fmt=Format.BF16), runs),
     }
     missing = ""
+    try:
+        in_cpp = {f"{name}, {CPP}": (bundle(runs, **how, impl="cpp"), runs) for name, how in kinds.items()}
+    except ValueError as error:
+        in_cpp, missing = {}, f" '{CPP}' are left out: {error}."
+    subjects |= in_cpp
     for name, made in ((COMPILED, partial(plain, rotary=True, compiled=True)), (f"{JAX}, {runs} runs", mapped)):
         try:
             subjects[name] = made()
         except InputError as error:
             missing += f" '{name}' is left out: {error}."
+    best, seen, bare, best_low = in_cpp or kinds  # what goals are asked of
     rates: dict[str, float] = {}
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        best, alone = peak(1, dtype), products_alone(setup.model, setup.data.rows, runs, dtype)
-        rates |= {f"the best product of large matrices, {name}": best, f"the products of a step, {name}": alone}
+        large, alone = peak(1, dtype), products_alone(setup.model, setup.data.rows, runs, dtype)
+        rates |= {f"the best product of large matrices, {name}": large, f"the products of a step, {name}": alone}
     seconds = seconds_in_turn(subjects, tick)
     names = list(subjects)
     rows = []
@@ -95,7 +105,8 @@ def against_plain_loop(tick: Tick) -> Table:
             "peers cut rows at random places out of one array of tokens, as nanoGPT does. They have fused AdamW and "
             "clipping and log nothing. 'nanoGPT's own model' has learnt positions instead of rotary ones, so "
             f"it does less work a step. '{LOW}' is `precision.format=bf16`: the matrices of products in "
-            f"bfloat16, all else in float32; every ratio is to a float32 loop. '{COMPILED}' has forward "
+            f"bfloat16, all else in float32; every ratio is to a float32 loop. '{CPP}' is `--impl cpp`, else kernels are "
+            "the reference's. '{COMPILED}' has forward "
             f"and backward in C++ for this shape; '{JAX}' is the plain loop's model, clipping and AdamW, mapped over "
             f"runs and compiled to one call a step. Compiling is outside the timing.{missing}"
         ),
@@ -107,23 +118,26 @@ def against_plain_loop(tick: Tick) -> Table:
         rows=tuple(rows),
         picture="train.png",
         bars=Bars("steps/s (median)", tuple(name for name in names if name.startswith(PEERS))),
-        limit=_limit(setup, runs, rates, {name: float(np.median(STEPS / seconds[name])) for name in names}),
+        limit=_limit(setup, runs, rates, {name: float(np.median(STEPS / seconds[name])) for name in names}, best),
         goals=(
             *(
                 Goal(name, names[0], asked, float(np.median(seconds[names[0]] / seconds[name])))
-                for name, asked in ((names[2], 1.3), (low, 1.6))
+                for name, asked in ((best, 1.3), (best_low, 1.6))
             ),
-            Goal(f"a step of {names[3]}", "the step without telemetry", 1.03,
-                 float(np.median(seconds[names[3]] / seconds[names[4]])), least=False),
+            Goal(f"a step of {seen}", "the step without telemetry", 1.03,
+                 float(np.median(seconds[seen] / seconds[bare])), least=False),
         ),
     )  # fmt: skip
 
 
-def _limit(setup: Setup, runs: int, rates: dict[str, float], speeds: dict[str, float]) -> Limit:
-    """rates: operations a second of the peak and of a step's products, in each format; speeds: steps a second."""
+def _limit(setup: Setup, runs: int, rates: dict[str, float], speeds: dict[str, float], subject: str) -> Limit:
+    """rates: operations a second of the peak and of a step's products, in each format; speeds: steps a second.
+
+    subject: what is held against them.
+    """
     operations = step_operations(setup.model, setup.data.rows)
     best, alone, low, low_alone = rates.values()
-    plain, _, ours, *_ = speeds.values()
+    plain, ours = next(iter(speeds.values())), speeds[subject]
     # Seconds of a step that are products at the rate they have alone, and what is left.
     products = operations / alone
     rest = 1 / ours - products
@@ -133,7 +147,7 @@ def _limit(setup: Setup, runs: int, rates: dict[str, float], speeds: dict[str, f
             "attention's squares whole; nothing else is counted, validation neither. The first rows are what this "
             f"core does at best in either format, and what it does with the very matrices of a step of {runs} runs "
             f"and nothing else, measured in the same run: {alone / best:.0%} of the peak in float32, "
-            f"{low_alone / low:.0%} in bfloat16. A step of the bundle takes {1e3 / ours:.1f} ms a run, "
+            f"{low_alone / low:.0%} in bfloat16. A step of '{subject}' takes {1e3 / ours:.1f} ms a run, "
             f"{1e3 * products:.1f} of them for products at that rate; the other {1e3 * rest:.1f} are all that is no "
             "product (softmax, norms, GELU, the loss, AdamW, validation and the telemetry), bound by memory and by "
             "the calls of PyTorch. "
