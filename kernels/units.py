@@ -1,4 +1,4 @@
-"""What stands between the products of a layer: norms without gain and shift, GELU, and a look at the stream."""
+"""What stands between the products of a layer: norms, GELU, and a look at the stream."""
 
 import torch
 import torch.nn.functional as F
@@ -7,12 +7,27 @@ from torch import Tensor
 from trainwreck.kernels.cpp import layers
 from trainwreck.kernels.selection import CPP_DTYPES
 
+Scale = tuple[Tensor, Tensor | None]  # gain and shift of each run, [N, D]
 
-def norm(x: Tensor, eps: float, *, centred: bool, impl: str | None = None) -> Tensor:
-    """LayerNorm over the last axis, or RMSNorm where it is not centred. impl: C++ where it is cpp and x is float32."""
-    if impl == "cpp" and x.dtype is torch.float32:
-        return layers.norm(x, eps, centred)
-    return (F.layer_norm if centred else F.rms_norm)(x, x.shape[-1:], eps=eps)
+
+def norm(x_NMD: Tensor, eps: float, *, centred: bool, scale: Scale | None = None, impl: str | None = None) -> Tensor:
+    """LayerNorm over the last axis, or RMSNorm where it is not centred. scale: gain and shift; none where None.
+
+    impl: C++ where it is cpp and x is float32; PyTorch's otherwise.
+    """
+    if impl == "cpp" and x_NMD.dtype is torch.float32:
+        return layers.norm(x_NMD, eps, centred, *(scale or (None, None)))
+    y = (F.layer_norm if centred else F.rms_norm)(x_NMD, x_NMD.shape[-1:], eps=eps)
+    return y if scale is None else affine(y, scale)
+
+
+def affine(y_NMD: Tensor, scale: Scale, impl: str | None = None) -> Tensor:
+    """y * gain + shift of each run. impl: as in `norm`."""
+    gain, shift = scale
+    if impl == "cpp" and y_NMD.dtype is torch.float32:
+        return layers.affine(y_NMD, gain, shift)
+    gain = gain.unsqueeze(1)
+    return y_NMD * gain if shift is None else torch.addcmul(shift.unsqueeze(1), y_NMD, gain)
 
 
 def gelu(x_NMF: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor]:

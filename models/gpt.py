@@ -16,7 +16,7 @@ from trainwreck.kernels.attention import Mask
 from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.random import dropout_mask, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
-from trainwreck.kernels.units import gelu, norm
+from trainwreck.kernels.units import affine, gelu, norm
 from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions, Recompute
 from trainwreck.models.experts.mixture import mixture
 from trainwreck.models.experts.routing import RouterLosses, balance_loss, route
@@ -248,9 +248,11 @@ def standardise(model: Model, x_NMD: Tensor, name: str) -> Tensor:
 
 def normalise(model: Model, x_NMD: Tensor, name: str) -> Tensor:
     """A norm with the gain and shift of each run."""
-    y, (gain, shift) = standardise(model, x_NMD, name), model.scale(name)
-    gain = gain.unsqueeze(1)
-    return y * gain if shift is None else torch.addcmul(shift.unsqueeze(1), y, gain)
+    if not model.hooks.norms and model.config.norm is not Norm.BATCH:
+        centred = model.config.norm is Norm.LAYER
+        x, scale = widen(x_NMD), model.scale(name)
+        return norm(x, model.config.norm_eps, centred=centred, scale=scale, impl=model.impl)
+    return affine(standardise(model, x_NMD, name), model.scale(name), model.impl)
 
 
 def post_norm(model: Model, x_NMD: Tensor, name: str) -> Tensor:
@@ -263,11 +265,11 @@ def norm_linear(model: Model, x_NMD: Tensor, before: str, matrix: str) -> Tensor
 
     In FP32 gain and shift go into the matrix, (g y + s) W + b = y (g W) + (s W + b): the same numbers
     up to rounding, and five passes over the activations fewer. The half formats round the norm's
-    output, so there it has to exist.
+    output, so there it has to exist; in C++ it costs no pass of its own.
     """
     if model.config.placement is Placement.POST:
         return product(model, x_NMD, matrix)
-    if model.format is not Format.FP32:
+    if model.format is not Format.FP32 or model.impl == "cpp":
         return product(model, normalise(model, x_NMD, before), matrix)
     weight, bias = model.matrix(matrix)
     gain, shift = model.scale(before)

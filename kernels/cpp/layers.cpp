@@ -1,4 +1,5 @@
 // Rotation of queries and keys, norms and GELU, forward and backward, each in one pass over memory.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -22,6 +23,12 @@ struct Normal {
         area = x < 0.0f ? tail : 1.0f - tail;
     }
 };
+
+// y gain + shift, where a shift is given.
+vec fused(vec y, vec gain, const float* shift, int64_t at, int64_t left) {
+    const vec scaled = y * gain;
+    return shift == nullptr ? scaled : scaled + load_part(shift + at, left, 0.0f);
+}
 
 float mean(const float* x, int64_t width) {
     vec total = {};
@@ -64,9 +71,39 @@ extern "C" void gelu_backward(int64_t bf16, const void* x, const void* d_out, in
     else gelu_slopes((const float*)x, (const float*)d_out, count, (float*)d_x);
 }
 
-// LayerNorm without gain and shift, or RMSNorm where it is not `centred`. inverses: 1 / std of each row, for the backward pass.
-extern "C" void norm_forward(const float* x, int64_t rows, int64_t width, float eps, int64_t centred, float* out, float* inverses) {
-    for (int64_t i = 0; i < rows; i++, x += width, out += width) {
+namespace {
+
+// Sums over rows of what gain and shift of a run get, in parts of some rows, since rounding grows with the number of terms.
+struct Sums {
+    static constexpr int64_t ROWS = 32;
+    const int64_t width;
+    std::vector<float> gain, shift, gain_part, shift_part;  // whole vectors
+    explicit Sums(int64_t width) : width(width), gain(width + LANES), shift(gain), gain_part(gain), shift_part(gain) {}
+
+    // After row m of so many; d_gain and d_shift may be null.
+    void row_ends(int64_t m, int64_t rows, float* d_gain, float* d_shift) {
+        if ((m + 1) % ROWS && m + 1 < rows) return;
+        for (int64_t k = 0; k < width; k++) {
+            gain[k] += gain_part[k], gain_part[k] = 0.0f;
+            shift[k] += shift_part[k], shift_part[k] = 0.0f;
+        }
+        if (m + 1 < rows) return;
+        if (d_gain != nullptr) std::copy_n(gain.data(), width, d_gain);
+        if (d_shift != nullptr) std::copy_n(shift.data(), width, d_shift);
+        std::fill(gain.begin(), gain.end(), 0.0f);
+        std::fill(shift.begin(), shift.end(), 0.0f);
+    }
+};
+
+void add(float* sums, vec x) { store(sums, load(sums) + x); }
+
+}  // namespace
+
+// LayerNorm of x [N, M, width], or RMSNorm where it is not `centred`, with gain and shift [N, width], either of which may be null.
+// centres, inverses: mean and 1 / std of each row, for the backward pass.
+extern "C" void norm_forward(const float* x, int64_t runs, int64_t rows, int64_t width, float eps, int64_t centred, const float* gain,
+                             const float* shift, float* out, float* centres, float* inverses) {
+    for (int64_t i = 0; i < runs * rows; i++, x += width, out += width) {
         const float centre = centred ? mean(x, width) : 0.0f;
         vec squares = {};
         for (int64_t k = 0; k < width; k += LANES) {
@@ -74,10 +111,69 @@ extern "C" void norm_forward(const float* x, int64_t rows, int64_t width, float 
             squares += apart * apart;
         }
         const float inverse = 1.0f / std::sqrt(sum(squares) / width + eps);
-        for (int64_t k = 0; k < width; k += LANES)
-            store_part(out + k, (load_part(x + k, width - k, 0.0f) - centre) * inverse, width - k);
-        inverses[i] = inverse;
+        const int64_t own = i / rows * width;
+        for (int64_t k = 0; k < width; k += LANES) {
+            vec y = (load_part(x + k, width - k, 0.0f) - centre) * inverse;
+            if (gain != nullptr) y = fused(y, load_part(gain + own + k, width - k, 0.0f), shift, own + k, width - k);
+            store_part(out + k, y, width - k);
+        }
+        centres[i] = centre, inverses[i] = inverse;
     }
+}
+
+// d_gain, d_shift: null where there are none.
+extern "C" void norm_backward(const float* x, const float* centres, const float* inverses, const float* d_out, int64_t runs,
+                              int64_t rows, int64_t width, int64_t centred, const float* gain, float* d_x, float* d_gain,
+                              float* d_shift) {
+    std::vector<float> ys(width + LANES), ds(width + LANES), gains(width + LANES, 1.0f);
+    Sums sums(width);
+    float *y = ys.data(), *d = ds.data(), *g = sums.gain_part.data(), *s = sums.shift_part.data();
+    for (int64_t n = 0; n < runs; n++) {
+        if (gain != nullptr) std::copy_n(gain + n * width, width, gains.data());
+        for (int64_t m = 0; m < rows; m++, x += width, d_out += width, d_x += width) {
+            const float centre = centres[n * rows + m], inverse = inverses[n * rows + m];
+            for (int64_t k = 0; k < width; k += LANES) {
+                const vec of_out = load_part(d_out + k, width - k, 0.0f), of_x = (load_part(x + k, width - k, centre) - centre) * inverse;
+                store(y + k, of_x);
+                store(d + k, of_out * load(&gains[k]));
+                add(g + k, of_out * of_x);
+                add(s + k, of_out);
+            }
+            sums.row_ends(m, rows, d_gain == nullptr ? nullptr : d_gain + n * width, d_shift == nullptr ? nullptr : d_shift + n * width);
+            vec both = {};
+            for (int64_t k = 0; k < width; k += LANES) both += load(y + k) * load(d + k);
+            const float along = sum(both) / width, middle = centred ? mean(d, width) : 0.0f;
+            for (int64_t k = 0; k < width; k += LANES)
+                store_part(d_x + k, (load(d + k) - middle - load(y + k) * along) * inverse, width - k);
+        }
+    }
+}
+
+// y gain + shift, as the end of a norm has it, of another norm's y [N, M, width].
+extern "C" void affine_forward(const float* y, int64_t runs, int64_t rows, int64_t width, const float* gain, const float* shift,
+                               float* out) {
+    for (int64_t i = 0; i < runs * rows; i++, y += width, out += width) {
+        const int64_t own = i / rows * width;
+        for (int64_t k = 0; k < width; k += LANES)
+            store_part(out + k, fused(load_part(y + k, width - k, 0.0f), load_part(gain + own + k, width - k, 0.0f), shift, own + k, width - k),
+                       width - k);
+    }
+}
+
+extern "C" void affine_backward(const float* y, const float* d_out, int64_t runs, int64_t rows, int64_t width, const float* gain,
+                                float* d_y, float* d_gain, float* d_shift) {
+    Sums sums(width);
+    float *g = sums.gain_part.data(), *s = sums.shift_part.data();
+    for (int64_t n = 0; n < runs; n++)
+        for (int64_t m = 0; m < rows; m++, y += width, d_out += width, d_y += width) {
+            for (int64_t k = 0; k < width; k += LANES) {
+                const vec d = load_part(d_out + k, width - k, 0.0f);
+                add(g + k, d * load_part(y + k, width - k, 0.0f));
+                add(s + k, d);
+                store_part(d_y + k, d * load_part(gain + n * width + k, width - k, 0.0f), width - k);
+            }
+            sums.row_ends(m, rows, d_gain + n * width, d_shift == nullptr ? nullptr : d_shift + n * width);
+        }
 }
 
 // Mean, root mean square, largest and least of each of x [N, count], as [N, 4].
@@ -97,20 +193,6 @@ extern "C" void describe(const float* x, int64_t runs, int64_t count, float* out
         out[1] = std::sqrt(sum((squares[0] + squares[1]) + (squares[2] + squares[3])) / count);
         out[2] = highest(most);
         out[3] = -highest(least);
-    }
-}
-
-extern "C" void norm_backward(const float* out, const float* inverses, const float* d_out, int64_t rows, int64_t width, int64_t centred,
-                              float* d_x) {
-    for (int64_t i = 0; i < rows; i++, out += width, d_out += width, d_x += width) {
-        vec both = {};
-        for (int64_t k = 0; k < width; k += LANES)
-            both += load_part(out + k, width - k, 0.0f) * load_part(d_out + k, width - k, 0.0f);
-        const float along = sum(both) / width, centre = centred ? mean(d_out, width) : 0.0f;
-        for (int64_t k = 0; k < width; k += LANES) {
-            const vec d = load_part(d_out + k, width - k, 0.0f), y = load_part(out + k, width - k, 0.0f);
-            store_part(d_x + k, (d - centre - y * along) * inverses[i], width - k);
-        }
     }
 }
 

@@ -43,9 +43,15 @@ def cross_entropy(logits_NMV: Tensor, targets_NM: Tensor) -> tuple[Tensor, Tenso
     return nll, log_z, largest
 
 
-def norm(x: Tensor, eps: float, centred: bool) -> Tensor:
-    """LayerNorm over the last axis, without gain and shift; RMSNorm where it is not centred."""
-    out: Tensor = _Norm.apply(x, eps, centred)
+def norm(x_NMD: Tensor, eps: float, centred: bool, gain_ND: Tensor | None, shift_ND: Tensor | None) -> Tensor:
+    """LayerNorm over the last axis, or RMSNorm where it is not centred, with the gain and shift that are given."""
+    out: Tensor = _Norm.apply(x_NMD, eps, centred, gain_ND, shift_ND)
+    return out
+
+
+def affine(y_NMD: Tensor, gain_ND: Tensor, shift_ND: Tensor | None) -> Tensor:
+    """y * gain + shift of each run, to the bits that `norm` has for the same y."""
+    out: Tensor = _Affine.apply(y_NMD, gain_ND, shift_ND)
     return out
 
 
@@ -102,21 +108,50 @@ class _CrossEntropy(torch.autograd.Function):
 
 class _Norm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, eps: float, centred: bool) -> Tensor:
-        x = x.contiguous()
-        out, inverses = torch.empty_like(x), x.new_empty(x.shape[:-1])
-        call("norm_forward", x, inverses.numel(), x.shape[-1], eps, int(centred), out, inverses)
-        ctx.save_for_backward(out, inverses)
-        ctx.centred = centred
+    def forward(ctx: Any, x: Tensor, eps: float, centred: bool, gain: Tensor | None, shift: Tensor | None) -> Tensor:
+        x, gain, shift = x.contiguous(), _whole(gain), _whole(shift)
+        out, (centres, inverses) = torch.empty_like(x), x.new_empty(2, *x.shape[:2])
+        call("norm_forward", x, *x.shape, eps, int(centred), gain, shift, out, centres, inverses)
+        ctx.save_for_backward(x, centres, inverses, gain)
+        ctx.centred, ctx.shifted = centred, shift is not None
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
-        out, inverses = ctx.saved_tensors
-        d_x = torch.empty_like(out)
-        d_out = grads[0].contiguous()
-        call("norm_backward", out, inverses, d_out, inverses.numel(), out.shape[-1], int(ctx.centred), d_x)
-        return d_x, None, None
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        x, centres, inverses, gain = ctx.saved_tensors
+        d_x, (d_gain, d_shift) = torch.empty_like(x), _empty(gain, ctx.shifted)
+        sizes = *x.shape, int(ctx.centred)
+        call("norm_backward", x, centres, inverses, grads[0].contiguous(), *sizes, gain, d_x, d_gain, d_shift)
+        return d_x, None, None, d_gain, d_shift
+
+
+class _Affine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, gain: Tensor, shift: Tensor | None) -> Tensor:
+        y, gain, shift = y.contiguous(), gain.contiguous(), _whole(shift)
+        out = torch.empty_like(y)
+        call("affine_forward", y, *y.shape, gain, shift, out)
+        ctx.save_for_backward(y, gain)
+        ctx.shifted = shift is not None
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        y, gain = ctx.saved_tensors
+        d_y, (d_gain, d_shift) = torch.empty_like(y), _empty(gain, ctx.shifted)
+        call("affine_backward", y, grads[0].contiguous(), *y.shape, gain, d_y, d_gain, d_shift)
+        return d_y, d_gain, d_shift
+
+
+def _whole(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.contiguous()
+
+
+def _empty(gain: Tensor | None, shifted: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Where the gradients of gain and shift go."""
+    if gain is None:
+        return None, None
+    return torch.empty_like(gain), torch.empty_like(gain) if shifted else None
 
 
 class _SplitAndRotate(torch.autograd.Function):

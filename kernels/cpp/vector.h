@@ -82,14 +82,18 @@ static inline float sum(vec x) {
     return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
-// The larger of two, or NaN where the first is or the second already was.
-static inline vec higher(vec x, vec top) { return (ints)(x > top) | (ints)(x != x) ? x : top; }
+// The larger of two, or NaN where one of them is.
+#define HIGHER(x, top) (((x) > (top)) | ((x) != (x)) ? (x) : (top))
+static inline vec higher(vec x, vec top) { return HIGHER(x, top); }
 
 // The largest, or NaN where there is one.
 static inline float highest(vec x) {
-    float top = x[0];
-    for (int i = 1; i < LANES; i++) top = x[i] > top || x[i] != x[i] ? x[i] : top;
-    return top;
+    Parts p = {x};
+    const half h = HIGHER(p.halves[0], p.halves[1]);
+    __builtin_memcpy(&p, &h, sizeof h);
+    const quarter q = HIGHER(p.quarters[0], p.quarters[1]);
+    const float a = HIGHER(q[0], q[1]), b = HIGHER(q[2], q[3]);
+    return HIGHER(a, b);
 }
 
 static inline bool any(ints x) {

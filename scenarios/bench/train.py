@@ -105,9 +105,9 @@ def against_plain_loop(tick: Tick) -> Table:
             "peers cut rows at random places out of one array of tokens, as nanoGPT does. They have fused AdamW and "
             "clipping and log nothing. 'nanoGPT's own model' has learnt positions instead of rotary ones, so "
             f"it does less work a step. '{LOW}' is `precision.format=bf16`: the matrices of products in "
-            f"bfloat16, all else in float32; every ratio is to a float32 loop. '{CPP}' is `--impl cpp`, else kernels are "
-            "the reference's. '{COMPILED}' has forward "
-            f"and backward in C++ for this shape; '{JAX}' is the plain loop's model, clipping and AdamW, mapped over "
+            f"bfloat16, all else in float32; every ratio is to a float32 loop. '{CPP}' is `--impl cpp`, else they are "
+            f"the reference's. '{COMPILED}' has forward and "
+            f"backward in C++ for this shape; '{JAX}' is the plain loop's model, clipping and AdamW, mapped over "
             f"runs and compiled to one call a step. Compiling is outside the timing.{missing}"
         ),
         command="trainwreck bench train --record",

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from trainwreck.kernels.selection import CPP_DTYPES
-from trainwreck.kernels.units import describe, gelu, norm
+from trainwreck.kernels.units import affine, describe, gelu, norm
 
 pytestmark = pytest.mark.usefixtures("compiler")
 
@@ -47,21 +47,48 @@ def test_a_unit_that_is_nan_for_one_token_is_not_dead() -> None:
     assert tops[0, 0, 1] < 0
 
 
+@pytest.mark.parametrize("scale", ["none", "gain", "gain and shift"])
 @pytest.mark.parametrize("centred", [True, False])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_norms_and_their_gradient(shape: tuple[int, ...], centred: bool, poisoned: Callable) -> None:
-    x, d = 2 + 3 * drawn(shape), drawn(shape, 1)
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 300, 24)], ids=str)
+def test_norms_and_their_gradients(shape: tuple[int, ...], centred: bool, scale: str, poisoned: Callable) -> None:
+    n, _, width = shape
+    given = [2 + 3 * drawn(shape), drawn((n, width), 2), drawn((n, width), 3)]
+    given = given[: {"none": 1, "gain": 2, "gain and shift": 3}[scale]]
+    d = drawn(shape, 1)
     found = {}
-    for name, values, impl in (("cpp", x, "cpp"), ("own", x, None), ("exact", x.double(), None)):
-        leaf = values.clone().requires_grad_()
+    for name, dtype, impl in (
+        ("cpp", torch.float32, "cpp"),
+        ("own", torch.float32, None),
+        ("exact", torch.float64, None),
+    ):
+        x, *parts = leaves = [value.to(dtype).requires_grad_() for value in given]
+        both = (*parts, None)[:2] if parts else None
         with poisoned():
-            y = norm(leaf, 1e-5, centred=centred, impl=impl)
-        (grad,) = torch.autograd.grad(y, leaf, d.to(values))
-        found[name] = {"y": y.detach(), "grad": grad}
-    for part, right in found["exact"].items():
-        error, own = ((found[name][part].double() - right).norm() for name in ("cpp", "own"))
-        size = d.norm() if shape[-1] > 1 else 1000.0  # of one feature alone eps is all that is left
-        assert error <= 2 * own + 4 * torch.finfo(torch.float32).eps * size
+            y = norm(x, 1e-5, centred=centred, scale=both, impl=impl)
+            found[name] = [y.detach(), *torch.autograd.grad(y, leaves, d.to(dtype))]
+    for got, own, right in zip(found["cpp"], found["own"], found["exact"], strict=True):
+        size = d.norm() if width > 1 else 1000.0  # of one feature alone eps is all that is left
+        assert (got.double() - right).norm() <= 2 * (own.double() - right).norm() + 4 * torch.finfo(
+            torch.float32
+        ).eps * size
+
+
+@pytest.mark.parametrize("shifted", [True, False])
+@pytest.mark.parametrize("shape", [(2, 300, 24), (3, 5, 64)], ids=str)
+def test_a_norm_in_two_parts_has_the_bits_of_the_whole(shape: tuple[int, ...], shifted: bool) -> None:
+    """Beside a run whose norm is missing the parts are apart."""
+    n, _, width = shape
+    given = [drawn(shape), drawn((n, width), 2), drawn((n, width), 3)][: 2 + shifted]
+    results = []
+    for apart in (True, False):
+        x, *parts = leaves = [value.clone().requires_grad_() for value in given]
+        scale = (*parts, None)[:2]
+        if apart:
+            out = affine(norm(x, 1e-5, centred=True, impl="cpp"), scale, "cpp")
+        else:
+            out = norm(x, 1e-5, centred=True, scale=scale, impl="cpp")
+        results.append([out, *torch.autograd.grad(out, leaves, drawn(shape, 1))])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 16), (3, 1000)], ids=str)

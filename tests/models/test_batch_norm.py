@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from trainwreck.models.config import ModelConfig, Norm, Placement
-from trainwreck.models.gpt import standardise
+from trainwreck.models.gpt import Model, standardise
 from trainwreck.models.parameters import layout, norm_names
 from trainwreck.models.tables import healthy_tables
 from trainwreck.models.variants import select
@@ -66,7 +66,8 @@ def test_a_norm_is_over_tokens_and_bare_runs_have_none():
     running = RunningMoments(fresh().moments_NS2D.float(), norm_names(config)[:2])
     tables = healthy_tables(config, N)
     tables.bare_NL2 = torch.tensor([False, True, False]).view(N, 1, 1).expand(N, config.layers, 2)
-    y = standardise(x, "layer_0.attention_norm", config, select.hooks(config, tables, list(range(N)), 0, running))
+    hooks = select.hooks(config, tables, list(range(N)), 0, running)
+    y = standardise(Model({}, config, tables, hooks=hooks), x, "layer_0.attention_norm")
     assert torch.equal(y[1], x[1])
     torch.testing.assert_close(y[0].mean(0), torch.zeros(D), atol=1e-6, rtol=0)
     torch.testing.assert_close(y[0].var(0, unbiased=False), torch.ones(D), atol=1e-4, rtol=0)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from trainwreck.models.config import ModelConfig, Variance
-from trainwreck.models.gpt import standardise
+from trainwreck.models.gpt import Model, standardise
 from trainwreck.models.tables import healthy_tables
 from trainwreck.models.variants import select
 from trainwreck.models.variants.eps_outside import eps_outside
@@ -50,7 +50,9 @@ def test_eps_outside_is_zero_on_a_constant_row_and_its_gradient_is_not_a_number(
 def test_the_model_takes_the_one_that_is_named(variance: Variance) -> None:
     x = 0.1 * rows(offset=50.0)
     config = ModelConfig(width=48, variance=variance)
-    taken = standardise(x, "final_norm", config, select.hooks(config, healthy_tables(config, 3), [0, 1, 2], 0))
+    tables = healthy_tables(config, 3)
+    model = Model({}, config, tables, hooks=select.hooks(config, tables, [0, 1, 2], 0))
+    taken = standardise(model, x, "final_norm")
     right = {
         Variance.TWO_PASS: F.layer_norm(x, (48,), eps=EPS),
         Variance.ONE_PASS: one_pass(x, EPS),
@@ -68,7 +70,8 @@ def test_a_missing_norm_is_missing_beside_any_variance(variance: Variance) -> No
     tables.bare_NL2[1, 0, 1] = True
     without = select.hooks(config, tables, [0, 1, 2], 0)
     for name in ("layer_0.attention_norm", "layer_0.mlp_norm", "layer_1.mlp_norm", "final_norm"):
-        normed, found = (standardise(x, name, config, hooks) for hooks in (with_norm, without))
+        models = (Model({}, config, tables, hooks=hooks) for hooks in (with_norm, without))
+        normed, found = (standardise(model, x, name) for model in models)
         bare = [n == 1 and name == "layer_0.mlp_norm" for n in range(3)]
         for n in range(3):
             assert torch.equal(found[n], x[n] if bare[n] else normed[n]), name
