@@ -58,7 +58,7 @@ def attention(
 ) -> tuple[Tensor, AttentionStats | None]:
     """See `trainwreck.kernels.attention.attention`; float32 and bfloat16.
 
-    A key that no query of a block may see is not looked at: where it holds a NaN, that stays out of the query's output.
+    Keys that no query of a block may see are not read: a NaN in one of them does not reach those queries.
     """
     held: list[AttentionStats] = []
     q, k, v = map(neighbours, (q_NBHTK, k_NBHSK, v_NBHSK))

@@ -46,9 +46,13 @@ def compiler() -> str:
     return found
 
 
+def version(command: str) -> str:
+    """What a compiler says of itself."""
+    return subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
+
+
 def cached(command: str) -> Path:
     """Where the library of this source, processor and compiler is or will be."""
-    version = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
     home = files("trainwreck.kernels.cpp")
     parts = [(home / name).read_text(encoding="utf-8") for name in (HEADER, *SOURCES)]
     try:
@@ -56,7 +60,7 @@ def cached(command: str) -> Path:
         parts += [line for line in cpu if line.startswith(("model name", "flags"))]
     except OSError:
         parts.append(platform.processor())
-    key = hashlib.sha256("\0".join((version, *FLAGS, *parts)).encode()).hexdigest()[:16]
+    key = hashlib.sha256("\0".join((version(command), *FLAGS, *parts)).encode()).hexdigest()[:16]
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "trainwreck" / f"kernels-{key}.so"
 
@@ -71,8 +75,8 @@ def library() -> ctypes.CDLL:
             _build(command, path)
         return ctypes.CDLL(str(path))
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        raise RuntimeError(f"the C++ kernels can't be built: {said.strip().splitlines()[0]}") from None
+        message = getattr(error, "stderr", None) or str(error)
+        raise RuntimeError(f"the C++ kernels can't be built: {message.strip().splitlines()[0]}") from None
 
 
 def _build(command: str, path: Path) -> None:

@@ -225,7 +225,7 @@ def test_reproduce(call, data_set):
 
 def test_doctor(call):
     facts = parsed(call("doctor", "--json"))
-    assert {"trainwreck", "python", "packages", "processor", "cores", "scenarios"} <= set(facts)
+    assert {"trainwreck", "python", "packages", "processor", "cores", "scenarios", "cpp"} <= set(facts)
     assert "packages" in call("doctor").out
 
 
