@@ -1,5 +1,6 @@
 """What this machine can run."""
 
+import subprocess
 import sys
 from importlib.util import find_spec
 from typing import Any
@@ -35,5 +36,5 @@ def _compiler() -> str:
     """What the C++ kernels would be built with."""
     try:
         return build.version(build.compiler()).splitlines()[0]
-    except RuntimeError as error:
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
         return str(error)
