@@ -110,7 +110,9 @@ extern "C" void norm_forward(const float* x, int64_t runs, int64_t rows, int64_t
             const vec apart = load_part(x + k, width - k, centre) - centre;
             squares += apart * apart;
         }
-        const float inverse = 1.0f / std::sqrt(sum(squares) / width + eps);
+        const float variance = sum(squares) / width;
+        // Of a variance past float32 PyTorch's LayerNorm makes NaN (0 of some: one large number alone), its RMSNorm 0.
+        const float inverse = centred && variance == INFINITY ? NAN : 1.0f / std::sqrt(variance + eps);
         const int64_t own = i / rows * width;
         for (int64_t k = 0; k < width; k += LANES) {
             vec y = (load_part(x + k, width - k, 0.0f) - centre) * inverse;

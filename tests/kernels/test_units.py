@@ -73,6 +73,16 @@ def test_norms_and_their_gradients(shape: tuple[int, ...], centred: bool, scale:
         ).eps * size
 
 
+@pytest.mark.parametrize("centred", [True, False])
+def test_a_variance_past_float32_is_what_pytorch_makes_of_it(centred: bool) -> None:
+    x = drawn((1, 3, 48))
+    x[0, 1] *= 1e30
+    x[0, 2, 4] = torch.inf
+    got, right = (norm(x, 1e-5, centred=centred, impl=impl) for impl in ("cpp", None))
+    torch.testing.assert_close(got, right, equal_nan=True)
+    assert got[0, 1].isnan().all() == centred
+
+
 @pytest.mark.parametrize("shifted", [True, False])
 @pytest.mark.parametrize("shape", [(2, 300, 24), (3, 5, 64)], ids=str)
 def test_a_norm_in_two_parts_has_the_bits_of_the_whole(shape: tuple[int, ...], shifted: bool) -> None:
