@@ -1,6 +1,6 @@
 // softmax(scale q k' + bias) v, head after head, with statistics: what is of places by places stays in a core's cache.
-// T is the type of q, k, v, out and their gradients; all sums are float32. Of bfloat16, probabilities are rounded before they
-// meet v and d out, slopes before they meet k, as the reference does.
+// T is the type of q, k, v, out and their gradients; all sums are float32. Of bfloat16, probabilities are rounded
+// before they meet v and d out, slopes before they meet k, as the reference does.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -14,7 +14,9 @@ constexpr float ALLOWED = -1e29f;  // a bias over it allows a key; what masks is
 constexpr float BEHIND = -3e38f;   // the score of columns that fill up a vector: under every other, and finite
 constexpr float INF = std::numeric_limits<float>::infinity();
 
-int64_t whole(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
+int64_t whole(int64_t n) {
+    return (n + LANES - 1) / LANES * LANES;
+}
 
 struct Sizes {
     int64_t runs, rows, heads, places, width;
@@ -60,7 +62,8 @@ struct Inputs {
 template <int64_t F>
 struct Head {
     const int64_t places, width, columns, f;
-    explicit Head(const Sizes& s) : places(s.places), width(s.width), columns(whole(s.places)), f(F ? F : whole(s.width)) {}
+    explicit Head(const Sizes& s)
+        : places(s.places), width(s.width), columns(whole(s.places)), f(F ? F : whole(s.width)) {}
 
     template <typename T>
     void read(const T* x, int64_t stride, float factor, float* into) const {
@@ -72,7 +75,8 @@ struct Head {
     template <typename T>
     void write(const float* rows, int64_t count, float factor, T* x, int64_t stride) const {
         for (int64_t i = 0; i < count; i++)
-            for (int64_t k = 0; k < f; k += LANES) store_part(x + i * stride + k, load(rows + i * f + k) * factor, width - k);
+            for (int64_t k = 0; k < f; k += LANES)
+                store_part(x + i * stride + k, load(rows + i * f + k) * factor, width - k);
     }
 
     void transpose(const float* x, float* out) const {  // [places, f] to [f, columns]
@@ -157,12 +161,13 @@ vec add_bias(float* scores, const float* bias, int64_t places, Span span, ints* 
 
 template <typename T>
 void round(float* row, float factor, Span span) {
-    for (int64_t j = span.first; j < span.stop; j += LANES) store(row + j, operand(load(row + j) * factor, (const T*)nullptr));
+    for (int64_t j = span.first; j < span.stop; j += LANES)
+        store(row + j, operand(load(row + j) * factor, (const T*)nullptr));
 }
 
 template <typename T, int64_t F>
-void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, const Strides& at_out, float* tops, float* totals,
-             const Statistics* statistics, const Region* regions) {
+void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, const Strides& at_out, float* tops,
+             float* totals, const Statistics* statistics, const Region* regions) {
     const Head<F> head(s);
     const int64_t t = s.places, c = head.columns, f = head.f;
     std::vector<float> q((t + BLOCK) * f), k(t * f), v(t * f), turned(f * c), scores(BLOCK * c), result(BLOCK * f);
@@ -186,7 +191,7 @@ void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, const S
                     ints unknown[BLOCK] = {};
                     for (int64_t r = 0; r < count; r++)
                         lanes[r] = add_bias(&scores[r * c], bias + (start + r) * t, t, span, &unknown[r]);
-                    const half most = eight_largest(lanes);
+                    const vec8 most = eight_largest(lanes);
                     for (int64_t r = 0; r < count; r++)
                         for (int64_t j = span.first; j < span.stop; j += LANES) {
                             const vec under = load(&scores[r * c + j]) - most[r], e = exp_of_negative(under);
@@ -195,9 +200,10 @@ void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, const S
                             below[r] += under * e;
                             far[r] += magnitude(lane + (float)(j - start - r)) * e;
                         }
-                    const half all = eight_sums(total), inverse = 1.0f / all;
-                    half mean_below = {}, mean_far = {};
-                    if (statistics != nullptr) mean_below = eight_sums(below) * inverse, mean_far = eight_sums(far) * inverse;
+                    const vec8 all = eight_sums(total), inverse = 1.0f / all;
+                    vec8 mean_below = {}, mean_far = {};
+                    if (statistics != nullptr)
+                        mean_below = eight_sums(below) * inverse, mean_far = eight_sums(far) * inverse;
                     for (int64_t r = 0; r < count; r++, place++) {
                         float* row = &scores[r * c];
                         const int64_t i = start + r;
@@ -211,7 +217,8 @@ void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, const S
                             for (int64_t g = 0; regions != nullptr && g < 3; g++) {
                                 const uint8_t* inside = regions[g].in + n * regions[g].run + b * regions[g].row + i * t;
                                 float mass = 0.0f;
-                                for (int64_t j = span.first; j < std::min(span.stop, t); j++) mass += inside[j] ? row[j] : 0.0f;
+                                for (int64_t j = span.first; j < std::min(span.stop, t); j++)
+                                    mass += inside[j] ? row[j] : 0.0f;
                                 statistics->masses[g][place] = mass * inverse[r];
                             }
                         }
@@ -219,15 +226,16 @@ void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, const S
                         round<T>(row, inverse[r], span);
                     }
                     head.rows_by_rows(scores.data(), v.data(), span, result.data());
-                    head.write(result.data(), count, 1.0f, out + at_out.at(n, b, h) + start * at_out.place, at_out.place);
+                    head.write(result.data(), count, 1.0f, out + at_out.at(n, b, h) + start * at_out.place,
+                               at_out.place);
                 }
             }
         }
 }
 
 template <typename T, int64_t F>
-void backward(const Sizes& s, const Inputs& in, const Mask& mask, const float* tops, const float* totals, const T* d_out,
-              const Strides& at_out, T* d_q, T* d_k, T* d_v, const Strides& at) {
+void backward(const Sizes& s, const Inputs& in, const Mask& mask, const float* tops, const float* totals,
+              const T* d_out, const Strides& at_out, T* d_q, T* d_k, T* d_v, const Strides& at) {
     const Head<F> head(s);
     const int64_t t = s.places, c = head.columns, f = head.f;
     std::vector<float> q((t + BLOCK) * f), k(t * f), v(t * f), d((t + BLOCK) * f), k_turned(f * c), v_turned(f * c);
@@ -264,7 +272,7 @@ void backward(const Sizes& s, const Inputs& in, const Mask& mask, const float* t
                             total[r] += p * load(slope + j);
                         }
                     }
-                    const half mean = eight_sums(total);
+                    const vec8 mean = eight_sums(total);
                     for (int64_t r = 0; r < count; r++, place++) {
                         float *row = &scores[r * c], *slope = &slopes[r * c];
                         for (int64_t j = span.first; j < span.stop; j += LANES)
@@ -307,10 +315,11 @@ extern "C" void attention_spans(const float* bias, int64_t matrices, int64_t pla
         }
 }
 
-// bf16: whether q, k, v and out are, else float32. tops, totals: [N, B, H, T], for the backward pass; statistics and regions
-// may be null.
-extern "C" void attention_forward(int64_t bf16, const Sizes* s, const Inputs* in, const Mask* mask, void* out, const Strides* at_out,
-                                  float* tops, float* totals, const Statistics* statistics, const Region* regions) {
+// bf16: whether q, k, v and out are, else float32. tops, totals: [N, B, H, T], for the backward pass; statistics and
+// regions may be null.
+extern "C" void attention_forward(int64_t bf16, const Sizes* s, const Inputs* in, const Mask* mask, void* out,
+                                  const Strides* at_out, float* tops, float* totals, const Statistics* statistics,
+                                  const Region* regions) {
     const auto run = [&]<typename T>(T* to) {
         const auto fn = s->width <= 16 ? forward<T, 16> : s->width <= 32 ? forward<T, 32> : forward<T, 0>;
         fn(*s, *in, *mask, to, *at_out, tops, totals, statistics, regions);
@@ -320,8 +329,8 @@ extern "C" void attention_forward(int64_t bf16, const Sizes* s, const Inputs* in
 
 // The gradients of q, k and v, all three with the strides `at`; probabilities are computed again.
 extern "C" void attention_backward(int64_t bf16, const Sizes* s, const Inputs* in, const Mask* mask, const float* tops,
-                                   const float* totals, const void* d_out, const Strides* at_out, void* d_q, void* d_k, void* d_v,
-                                   const Strides* at) {
+                                   const float* totals, const void* d_out, const Strides* at_out, void* d_q, void* d_k,
+                                   void* d_v, const Strides* at) {
     const auto run = [&]<typename T>(const T* from) {
         const auto fn = s->width <= 16 ? backward<T, 16> : s->width <= 32 ? backward<T, 32> : backward<T, 0>;
         fn(*s, *in, *mask, tops, totals, from, *at_out, (T*)d_q, (T*)d_k, (T*)d_v, *at);

@@ -7,7 +7,8 @@
 
 namespace {
 
-// The area under the normal density left of x, and e**(-x**2 / 2). 7.1.26 of Abramowitz and Stegun, off by 8e-8 at most.
+// The area under the normal density left of x, and e**(-x**2 / 2). 7.1.26 of Abramowitz and Stegun, off by 8e-8 at
+// most.
 struct Normal {
     vec area, bell;
     explicit Normal(vec x) {
@@ -61,19 +62,25 @@ static void gelu_slopes(const T* x, const T* d_out, int64_t count, T* d_x) {
 }
 
 // tops: [N, F], the largest of each column of x [N, rows, F] after GELU; NaN where there is a NaN. bf16: of x and out.
-extern "C" void gelu_forward(int64_t bf16, const void* x, int64_t runs, int64_t rows, int64_t width, void* out, float* tops) {
-    if (bf16) gelu_of((const bfloat*)x, runs, rows, width, (bfloat*)out, tops);
-    else gelu_of((const float*)x, runs, rows, width, (float*)out, tops);
+extern "C" void gelu_forward(int64_t bf16, const void* x, int64_t runs, int64_t rows, int64_t width, void* out,
+                             float* tops) {
+    if (bf16)
+        gelu_of((const bfloat*)x, runs, rows, width, (bfloat*)out, tops);
+    else
+        gelu_of((const float*)x, runs, rows, width, (float*)out, tops);
 }
 
 extern "C" void gelu_backward(int64_t bf16, const void* x, const void* d_out, int64_t count, void* d_x) {
-    if (bf16) gelu_slopes((const bfloat*)x, (const bfloat*)d_out, count, (bfloat*)d_x);
-    else gelu_slopes((const float*)x, (const float*)d_out, count, (float*)d_x);
+    if (bf16)
+        gelu_slopes((const bfloat*)x, (const bfloat*)d_out, count, (bfloat*)d_x);
+    else
+        gelu_slopes((const float*)x, (const float*)d_out, count, (float*)d_x);
 }
 
 namespace {
 
-// Sums over rows of what gain and shift of a run get, in parts of some rows, since rounding grows with the number of terms.
+// Sums over rows of what gain and shift of a run get, in parts of some rows, since rounding grows with the number of
+// terms.
 struct Sums {
     static constexpr int64_t ROWS = 32;
     const int64_t width;
@@ -95,14 +102,16 @@ struct Sums {
     }
 };
 
-void add(float* sums, vec x) { store(sums, load(sums) + x); }
+void add(float* sums, vec x) {
+    store(sums, load(sums) + x);
+}
 
 }  // namespace
 
-// LayerNorm of x [N, M, width], or RMSNorm where it is not `centred`, with gain and shift [N, width], either of which may be null.
-// centres, inverses: mean and 1 / std of each row, for the backward pass.
-extern "C" void norm_forward(const float* x, int64_t runs, int64_t rows, int64_t width, float eps, int64_t centred, const float* gain,
-                             const float* shift, float* out, float* centres, float* inverses) {
+// LayerNorm of x [N, M, width], or RMSNorm where it is not `centred`, with gain and shift [N, width], either of which
+// may be null. centres, inverses: mean and 1 / std of each row, for the backward pass.
+extern "C" void norm_forward(const float* x, int64_t runs, int64_t rows, int64_t width, float eps, int64_t centred,
+                             const float* gain, const float* shift, float* out, float* centres, float* inverses) {
     for (int64_t i = 0; i < runs * rows; i++, x += width, out += width) {
         const float centre = centred ? mean(x, width) : 0.0f;
         vec squares = {};
@@ -124,9 +133,9 @@ extern "C" void norm_forward(const float* x, int64_t runs, int64_t rows, int64_t
 }
 
 // d_gain, d_shift: null where there are none.
-extern "C" void norm_backward(const float* x, const float* centres, const float* inverses, const float* d_out, int64_t runs,
-                              int64_t rows, int64_t width, int64_t centred, const float* gain, float* d_x, float* d_gain,
-                              float* d_shift) {
+extern "C" void norm_backward(const float* x, const float* centres, const float* inverses, const float* d_out,
+                              int64_t runs, int64_t rows, int64_t width, int64_t centred, const float* gain, float* d_x,
+                              float* d_gain, float* d_shift) {
     std::vector<float> ys(width + LANES), ds(width + LANES), gains(width + LANES, 1.0f);
     Sums sums(width);
     float *y = ys.data(), *d = ds.data(), *g = sums.gain_part.data(), *s = sums.shift_part.data();
@@ -135,13 +144,15 @@ extern "C" void norm_backward(const float* x, const float* centres, const float*
         for (int64_t m = 0; m < rows; m++, x += width, d_out += width, d_x += width) {
             const float centre = centres[n * rows + m], inverse = inverses[n * rows + m];
             for (int64_t k = 0; k < width; k += LANES) {
-                const vec of_out = load_part(d_out + k, width - k, 0.0f), of_x = (load_part(x + k, width - k, centre) - centre) * inverse;
+                const vec of_out = load_part(d_out + k, width - k, 0.0f),
+                          of_x = (load_part(x + k, width - k, centre) - centre) * inverse;
                 store(y + k, of_x);
                 store(d + k, of_out * load(&gains[k]));
                 add(g + k, of_out * of_x);
                 add(s + k, of_out);
             }
-            sums.row_ends(m, rows, d_gain == nullptr ? nullptr : d_gain + n * width, d_shift == nullptr ? nullptr : d_shift + n * width);
+            sums.row_ends(m, rows, d_gain == nullptr ? nullptr : d_gain + n * width,
+                          d_shift == nullptr ? nullptr : d_shift + n * width);
             vec both = {};
             for (int64_t k = 0; k < width; k += LANES) both += load(y + k) * load(d + k);
             const float along = sum(both) / width, middle = centred ? mean(d, width) : 0.0f;
@@ -152,18 +163,20 @@ extern "C" void norm_backward(const float* x, const float* centres, const float*
 }
 
 // y gain + shift, as the end of a norm has it, of another norm's y [N, M, width].
-extern "C" void affine_forward(const float* y, int64_t runs, int64_t rows, int64_t width, const float* gain, const float* shift,
-                               float* out) {
+extern "C" void affine_forward(const float* y, int64_t runs, int64_t rows, int64_t width, const float* gain,
+                               const float* shift, float* out) {
     for (int64_t i = 0; i < runs * rows; i++, y += width, out += width) {
         const int64_t own = i / rows * width;
         for (int64_t k = 0; k < width; k += LANES)
-            store_part(out + k, fused(load_part(y + k, width - k, 0.0f), load_part(gain + own + k, width - k, 0.0f), shift, own + k, width - k),
+            store_part(out + k,
+                       fused(load_part(y + k, width - k, 0.0f), load_part(gain + own + k, width - k, 0.0f), shift,
+                             own + k, width - k),
                        width - k);
     }
 }
 
-extern "C" void affine_backward(const float* y, const float* d_out, int64_t runs, int64_t rows, int64_t width, const float* gain,
-                                float* d_y, float* d_gain, float* d_shift) {
+extern "C" void affine_backward(const float* y, const float* d_out, int64_t runs, int64_t rows, int64_t width,
+                                const float* gain, float* d_y, float* d_gain, float* d_shift) {
     Sums sums(width);
     float *g = sums.gain_part.data(), *s = sums.shift_part.data();
     for (int64_t n = 0; n < runs; n++)
@@ -206,7 +219,8 @@ struct Strides {
     int64_t run, row, head, place;
 };
 
-// Heads of one place, pairs of neighbouring features turned by the complex numbers of a table [K / 2]: x c + swapped x s.
+// Heads of one place, pairs of neighbouring features turned by the complex numbers of a table [K / 2]: x c + swapped x
+// s.
 template <typename T>
 static void turn(const T* x, int64_t stride, const float* c, const float* s, int64_t heads, int64_t width, T* out) {
     for (int64_t h = 0; h < heads; h++)
@@ -217,7 +231,8 @@ static void turn(const T* x, int64_t stride, const float* c, const float* s, int
         }
 }
 
-// A table's real parts twice each, and its imaginary parts with the sign that each of a pair has; `back`: -1 turns back.
+// A table's real parts twice each, and its imaginary parts with the sign that each of a pair has; `back`: -1 turns
+// back.
 struct Table {
     std::vector<float> c, s;
     Table(const float* complex, int64_t count, float back) : c(count), s(count) {
@@ -229,9 +244,11 @@ struct Table {
     }
 };
 
-// x: three parts [N, B, T, H, K], with strides each; out: [N, B, T, 3, H, K], the first two turned by tables [N, T, K / 2].
+// x: three parts [N, B, T, H, K], with strides each; out: [N, B, T, 3, H, K], the first two turned by tables [N, T, K /
+// 2].
 template <typename T>
-static void rotated(const Sizes& s, const T* const* x, const Strides* at, const float* const* tables, float back, T* out) {
+static void rotated(const Sizes& s, const T* const* x, const Strides* at, const float* const* tables, float back,
+                    T* out) {
     const int64_t count = s.runs * s.places * s.width;
     const Table of[2] = {Table(tables[0], count, back), Table(tables[1], count, back)};
     for (int64_t n = 0; n < s.runs; n++)
@@ -240,24 +257,27 @@ static void rotated(const Sizes& s, const T* const* x, const Strides* at, const 
                 for (int64_t g = 0; g < 3; g++, out += s.heads * s.width) {
                     const T* from = x[g] + n * at[g].run + b * at[g].row + i * at[g].place;
                     const int64_t place = (n * s.places + i) * s.width;
-                    if (g < 2) turn(from, at[g].head, &of[g].c[place], &of[g].s[place], s.heads, s.width, out);
+                    if (g < 2)
+                        turn(from, at[g].head, &of[g].c[place], &of[g].s[place], s.heads, s.width, out);
                     else
                         for (int64_t h = 0; h < s.heads; h++)
                             std::memcpy(out + h * s.width, from + h * at[g].head, s.width * sizeof(T));
                 }
 }
 
-extern "C" void rotate(int64_t bf16, const Sizes* s, const void* const* x, const Strides* at, const float* const* tables, int64_t back,
-                       void* out) {
+extern "C" void rotate(int64_t bf16, const Sizes* s, const void* const* x, const Strides* at,
+                       const float* const* tables, int64_t back, void* out) {
     const float sign = back ? -1.0f : 1.0f;
-    if (bf16) rotated(*s, (const bfloat* const*)x, at, tables, sign, (bfloat*)out);
-    else rotated(*s, (const float* const*)x, at, tables, sign, (float*)out);
+    if (bf16)
+        rotated(*s, (const bfloat* const*)x, at, tables, sign, (bfloat*)out);
+    else
+        rotated(*s, (const float* const*)x, at, tables, sign, (float*)out);
 }
 
-// Of logits [rows, V] and their targets: -ln p of the target, ln Z, the largest magnitude of a logit, and, for the backward
-// pass, the largest logit and the sum of e**(logit - largest).
-extern "C" void cross_entropy_forward(const float* x, const int64_t* targets, int64_t rows, int64_t width, float* nll, float* log_z,
-                                      float* magnitudes, float* tops, float* totals) {
+// Of logits [rows, V] and their targets: -ln p of the target, ln Z, the largest magnitude of a logit, and, for the
+// backward pass, the largest logit and the sum of e**(logit - largest).
+extern "C" void cross_entropy_forward(const float* x, const int64_t* targets, int64_t rows, int64_t width, float* nll,
+                                      float* log_z, float* magnitudes, float* tops, float* totals) {
     for (int64_t i = 0; i < rows; i++, x += width) {
         vec top = splat(-INFINITY), size = {}, total = {};
         for (int64_t k = 0; k < width; k += LANES) {
@@ -265,7 +285,8 @@ extern "C" void cross_entropy_forward(const float* x, const int64_t* targets, in
             size = higher(magnitude(load_part(x + k, width - k, 0.0f)), size);
         }
         tops[i] = highest(top);
-        for (int64_t k = 0; k < width; k += LANES) total += exp_of_negative(load_part(x + k, width - k, -INFINITY) - tops[i]);
+        for (int64_t k = 0; k < width; k += LANES)
+            total += exp_of_negative(load_part(x + k, width - k, -INFINITY) - tops[i]);
         totals[i] = sum(total);
         log_z[i] = tops[i] + std::log(totals[i]);
         nll[i] = targets[i] >= 0 && targets[i] < width ? log_z[i] - x[targets[i]] : NAN;
@@ -275,9 +296,11 @@ extern "C" void cross_entropy_forward(const float* x, const int64_t* targets, in
 
 // d_x = p (d_nll + d_log_z), less d_nll at the target. Either may be null for 0.
 extern "C" void cross_entropy_backward(const float* x, const int64_t* targets, const float* tops, const float* totals,
-                                       const float* d_nll, const float* d_log_z, int64_t rows, int64_t width, float* d_x) {
+                                       const float* d_nll, const float* d_log_z, int64_t rows, int64_t width,
+                                       float* d_x) {
     for (int64_t i = 0; i < rows; i++, x += width, d_x += width) {
-        const float at_target = d_nll == nullptr ? 0.0f : d_nll[i], all = at_target + (d_log_z == nullptr ? 0.0f : d_log_z[i]);
+        const float at_target = d_nll == nullptr ? 0.0f : d_nll[i],
+                    all = at_target + (d_log_z == nullptr ? 0.0f : d_log_z[i]);
         const float factor = all / totals[i];
         for (int64_t k = 0; k < width; k += LANES)
             store_part(d_x + k, exp_of_negative(load_part(x + k, width - k, 0.0f) - tops[i]) * factor, width - k);

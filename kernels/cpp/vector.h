@@ -11,9 +11,15 @@ typedef uint16_t shorts __attribute__((vector_size(32)));
 typedef uint16_t loose_shorts __attribute__((vector_size(32), aligned(2), may_alias));
 typedef float loose __attribute__((vector_size(64), aligned(4), may_alias));  // anywhere in memory
 
-static inline vec load(const float* p) { return *(const loose*)p; }
-static inline void store(float* p, vec x) { *(loose*)p = x; }
-static inline vec splat(float x) { return x - vec{}; }
+static inline vec load(const float* p) {
+    return *(const loose*)p;
+}
+static inline void store(float* p, vec x) {
+    *(loose*)p = x;
+}
+static inline vec splat(float x) {
+    return x - vec{};
+}
 
 // As many of 16 as are left, with `rest` behind.
 static inline vec load_part(const float* p, int64_t left, float rest) {
@@ -61,37 +67,43 @@ static inline void store_part(bfloat* p, vec x, int64_t left) {
 }
 
 // What a product takes of numbers that are kept as T.
-static inline vec operand(vec x, const float*) { return x; }
-static inline vec operand(vec x, const bfloat*) { return nearest(x); }
+static inline vec operand(vec x, const float*) {
+    return x;
+}
+static inline vec operand(vec x, const bfloat*) {
+    return nearest(x);
+}
 
 // Halves of a vector, and halves of those.
-typedef float half __attribute__((vector_size(32)));
-typedef float quarter __attribute__((vector_size(16)));
+typedef float vec8 __attribute__((vector_size(32)));
+typedef float vec4 __attribute__((vector_size(16)));
 union Parts {
     vec all;
-    half halves[2];
-    quarter quarters[4];
+    vec8 halves[2];
+    vec4 quarters[4];
     float each[16];
 };
 
 static inline float sum(vec x) {
     Parts p = {x};
-    const half h = p.halves[0] + p.halves[1];
+    const vec8 h = p.halves[0] + p.halves[1];
     __builtin_memcpy(&p, &h, sizeof h);
-    const quarter q = p.quarters[0] + p.quarters[1];
+    const vec4 q = p.quarters[0] + p.quarters[1];
     return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
 // The larger of two, or NaN where one of them is.
 #define HIGHER(x, top) (((x) > (top)) | ((x) != (x)) ? (x) : (top))
-static inline vec higher(vec x, vec top) { return HIGHER(x, top); }
+static inline vec higher(vec x, vec top) {
+    return HIGHER(x, top);
+}
 
 // The largest, or NaN where there is one.
 static inline float highest(vec x) {
     Parts p = {x};
-    const half h = HIGHER(p.halves[0], p.halves[1]);
+    const vec8 h = HIGHER(p.halves[0], p.halves[1]);
     __builtin_memcpy(&p, &h, sizeof h);
-    const quarter q = HIGHER(p.quarters[0], p.quarters[1]);
+    const vec4 q = HIGHER(p.quarters[0], p.quarters[1]);
     const float a = HIGHER(q[0], q[1]), b = HIGHER(q[2], q[3]);
     return HIGHER(a, b);
 }
@@ -102,7 +114,9 @@ static inline bool any(ints x) {
     return found != 0;
 }
 
-static inline vec magnitude(vec x) { return (vec)((ints)x & 0x7fffffff); }
+static inline vec magnitude(vec x) {
+    return (vec)((ints)x & 0x7fffffff);
+}
 
 static inline vec root(vec x) {
     for (int i = 0; i < LANES; i++) x[i] = std::sqrt(x[i]);
@@ -112,28 +126,34 @@ static inline vec root(vec x) {
 #if defined(__clang__) || __GNUC__ >= 12
 #define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-typedef int32_t half_ints __attribute__((vector_size(32)));
-#define PICK(a, b, ...) __builtin_shuffle(a, b, half_ints{__VA_ARGS__})
+typedef int32_t ints8 __attribute__((vector_size(32)));
+#define PICK(a, b, ...) __builtin_shuffle(a, b, ints8{__VA_ARGS__})
 #endif
 
 // What eight vectors come to, each of them alone: all eight at once, since one after the other waits for itself.
 template <typename Join>
-static inline half eight(const vec* x, Join join) {
-    half h[8], pairs[4], fours[2];
+static inline vec8 eight(const vec* x, Join join) {
+    vec8 h[8], pairs[4], fours[2];
     for (int r = 0; r < 8; r++) {
         const Parts p = {x[r]};
         h[r] = join(p.halves[0], p.halves[1]);
     }
     for (int r = 0; r < 4; r++)
-        pairs[r] = join(PICK(h[2 * r], h[2 * r + 1], 0, 8, 2, 10, 4, 12, 6, 14), PICK(h[2 * r], h[2 * r + 1], 1, 9, 3, 11, 5, 13, 7, 15));
+        pairs[r] = join(PICK(h[2 * r], h[2 * r + 1], 0, 8, 2, 10, 4, 12, 6, 14),
+                        PICK(h[2 * r], h[2 * r + 1], 1, 9, 3, 11, 5, 13, 7, 15));
     for (int r = 0; r < 2; r++)
         fours[r] = join(PICK(pairs[2 * r], pairs[2 * r + 1], 0, 1, 8, 9, 4, 5, 12, 13),
                         PICK(pairs[2 * r], pairs[2 * r + 1], 2, 3, 10, 11, 6, 7, 14, 15));
-    return join(PICK(fours[0], fours[1], 0, 1, 2, 3, 8, 9, 10, 11), PICK(fours[0], fours[1], 4, 5, 6, 7, 12, 13, 14, 15));
+    return join(PICK(fours[0], fours[1], 0, 1, 2, 3, 8, 9, 10, 11),
+                PICK(fours[0], fours[1], 4, 5, 6, 7, 12, 13, 14, 15));
 }
 
-static inline half eight_sums(const vec* x) { return eight(x, [](half a, half b) { return a + b; }); }
-static inline half eight_largest(const vec* x) { return eight(x, [](half a, half b) { return a > b ? a : b; }); }
+static inline vec8 eight_sums(const vec* x) {
+    return eight(x, [](vec8 a, vec8 b) { return a + b; });
+}
+static inline vec8 eight_largest(const vec* x) {
+    return eight(x, [](vec8 a, vec8 b) { return a > b ? a : b; });
+}
 
 // e**x of x <= 0, and 0 under -87. NaN stays NaN. The polynomial is that of Cephes' expf (Moshier 1992).
 static inline vec exp_of_negative(vec x) {

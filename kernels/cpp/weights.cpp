@@ -6,8 +6,8 @@ struct Segment {
 };
 
 // Of x [N, P]: norms and, unless null, largest magnitudes [N, S], and counts [N] of what is not finite and of zeros.
-extern "C" void segment_statistics(const float* x, int64_t runs, int64_t columns, const Segment* segments, int64_t count, float* norms,
-                                   float* largests, int64_t* nonfinite, int64_t* zeros) {
+extern "C" void segment_statistics(const float* x, int64_t runs, int64_t columns, const Segment* segments,
+                                   int64_t count, float* norms, float* largests, int64_t* nonfinite, int64_t* zeros) {
     for (int64_t n = 0; n < runs; n++, x += columns) {
         int64_t unknown = 0, nothing = 0;
         for (int64_t g = 0; g < count; g++) {
@@ -25,7 +25,8 @@ extern "C" void segment_statistics(const float* x, int64_t runs, int64_t columns
                         none += v == 0.0f;
                     }
                 }
-            const int64_t here = n * count + g, size = stop - segments[g].start, lanes = (size + LANES - 1) / LANES * LANES;
+            const int64_t here = n * count + g, size = stop - segments[g].start,
+                          lanes = (size + LANES - 1) / LANES * LANES;
             norms[here] = std::sqrt(sum((squares[0] + squares[1]) + (squares[2] + squares[3])));
             if (largests != nullptr) largests[here] = highest(top);
             if (zeros != nullptr) {
@@ -38,8 +39,8 @@ extern "C" void segment_statistics(const float* x, int64_t runs, int64_t columns
 }
 
 // Means over each segment of g**2 / max(v, least), [N, S].
-extern "C" void moment_ratios(const float* g, const float* v, int64_t runs, int64_t columns, const Segment* segments, int64_t count,
-                              const float* least, float* means) {
+extern "C" void moment_ratios(const float* g, const float* v, int64_t runs, int64_t columns, const Segment* segments,
+                              int64_t count, const float* least, float* means) {
     for (int64_t n = 0; n < runs; n++, g += columns, v += columns)
         for (int64_t k = 0; k < count; k++) {
             const int64_t stop = segments[k].stop;
@@ -55,11 +56,13 @@ extern "C" void moment_ratios(const float* g, const float* v, int64_t runs, int6
 }
 
 // Where a product and a sum become one operation is written down, so that no compiler's choice decides on a last bit.
-static inline float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+static inline float fused(float a, float b, float c) {
+    return __builtin_fmaf(a, b, c);
+}
 
 // Both moments [N, P] in place, with shares of each run.
-extern "C" void adam_average(const float* __restrict grads, int64_t runs, int64_t columns, const float* first, const float* second,
-                             float* __restrict m, float* __restrict v) {
+extern "C" void adam_average(const float* __restrict grads, int64_t runs, int64_t columns, const float* first,
+                             const float* second, float* __restrict m, float* __restrict v) {
     for (int64_t n = 0; n < runs; n++) {
         const float a = first[n], b = second[n];
         for (int64_t i = n * columns; i < (n + 1) * columns; i++) {
@@ -72,7 +75,8 @@ extern "C" void adam_average(const float* __restrict grads, int64_t runs, int64_
 
 // update [N, P]. factor: [N, P], or null for 1.
 extern "C" void adam_update(const float* __restrict m, const float* __restrict v, int64_t runs, int64_t columns,
-                            const float* __restrict factor, const float* eps, const float* rate, float* __restrict update) {
+                            const float* __restrict factor, const float* eps, const float* rate,
+                            float* __restrict update) {
     for (int64_t n = 0; n < runs; n++) {
         const float e = eps[n], r = rate[n];
         for (int64_t i = n * columns; i < (n + 1) * columns; i++) {
