@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainwreck.kernels.cpp import layers
+from trainwreck.kernels.cpp import units as cpp
 from trainwreck.kernels.selection import CPP_DTYPES
 
 Scale = tuple[Tensor, Tensor | None]  # gain and shift of each run, [N, D]
@@ -16,7 +16,7 @@ def norm(x_NMD: Tensor, eps: float, *, centred: bool, scale: Scale | None = None
     impl: C++ where it is cpp and x is float32; PyTorch's otherwise.
     """
     if impl == "cpp" and x_NMD.dtype is torch.float32:
-        return layers.norm(x_NMD, eps, centred, *(scale or (None, None)))
+        return cpp.norm(x_NMD, eps, centred, *(scale or (None, None)))
     y = (F.layer_norm if centred else F.rms_norm)(x_NMD, x_NMD.shape[-1:], eps=eps)
     return y if scale is None else affine(y, scale)
 
@@ -25,7 +25,7 @@ def affine(y_NMD: Tensor, scale: Scale, impl: str | None = None) -> Tensor:
     """y * gain + shift of each run. impl: as in `norm`."""
     gain, shift = scale
     if impl == "cpp" and y_NMD.dtype is torch.float32:
-        return layers.affine(y_NMD, gain, shift)
+        return cpp.affine(y_NMD, gain, shift)
     gain = gain.unsqueeze(1)
     return y_NMD * gain if shift is None else torch.addcmul(shift.unsqueeze(1), y_NMD, gain)
 
@@ -36,7 +36,7 @@ def gelu(x_NMF: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor]:
     The latter is the result itself where no kernel has found it on the way. impl: as in `norm`.
     """
     if impl == "cpp" and x_NMF.dtype in CPP_DTYPES:
-        return layers.gelu(x_NMF)
+        return cpp.gelu(x_NMF)
     y = F.gelu(x_NMF)
     return y, y
 
@@ -44,7 +44,7 @@ def gelu(x_NMF: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor]:
 def describe(x_NK: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mean, root mean square, largest and least of each row, each [N]. impl: as in `norm`."""
     if impl == "cpp" and x_NK.dtype is torch.float32:
-        mean, size, most, least = layers.describe(x_NK).unbind(1)
+        mean, size, most, least = cpp.describe(x_NK).unbind(1)
         return mean, size, most, least
     size = torch.linalg.vector_norm(x_NK, dim=1) / x_NK.shape[1] ** 0.5
     return x_NK.mean(1), size, x_NK.amax(1), x_NK.amin(1)

@@ -32,7 +32,7 @@ def load_variant(name: str, impl: str = "reference") -> AttentionFn:
     if name not in VARIANTS:
         raise ValueError(f"attention variant: {name!r} is not allowed; allowed: {', '.join(VARIANTS)}")
     if impl == "cpp" and name == "reference":
-        compiled: AttentionFn = import_module("trainwreck.kernels.cpp.attention").attention
+        compiled: AttentionFn = import_module(f"{HOME}.cpp").attention
         return compiled
     if impl != "triton":
         home = HOME if name == "reference" else f"{HOME}.variants"

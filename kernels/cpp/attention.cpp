@@ -84,32 +84,25 @@ struct Head {
             for (int64_t k = 0; k < f; k++) out[k * columns + i] = x[i * f + k];
     }
 
+    // Of a product of rows a[BLOCK, f] and columns b[f, columns], V vectors of each row.
+    template <int64_t V>
+    void vectors(const float* a, const float* b, float* out) const {
+        const int64_t w = F ? F : width, c = columns;
+        vec sums[BLOCK][V] = {};
+        for (int64_t k = 0; k < w; k++)
+            for (int64_t u = 0; u < V; u++) {
+                const vec x = load(b + k * c + u * LANES);
+                for (int64_t r = 0; r < BLOCK; r++) sums[r][u] += a[r * f + k] * x;
+            }
+        for (int64_t r = 0; r < BLOCK; r++)
+            for (int64_t u = 0; u < V; u++) store(out + r * c + u * LANES, sums[r][u]);
+    }
+
     // out[BLOCK, columns] = a[BLOCK, f] b[f, columns], in a span.
     void rows_by_columns(const float* a, const float* b, Span span, float* out) const {
-        const int64_t w = F ? F : width, c = columns;
         int64_t j = span.first;
-        for (; j + 2 * LANES <= span.stop; j += 2 * LANES) {
-            vec left[BLOCK] = {}, right[BLOCK] = {};
-            for (int64_t k = 0; k < w; k++) {
-                const vec x = load(b + k * c + j), y = load(b + k * c + j + LANES);
-                for (int64_t r = 0; r < BLOCK; r++) {
-                    left[r] += a[r * f + k] * x;
-                    right[r] += a[r * f + k] * y;
-                }
-            }
-            for (int64_t r = 0; r < BLOCK; r++) {
-                store(out + r * c + j, left[r]);
-                store(out + r * c + j + LANES, right[r]);
-            }
-        }
-        if (j < span.stop) {
-            vec sums[BLOCK] = {};
-            for (int64_t k = 0; k < w; k++) {
-                const vec x = load(b + k * c + j);
-                for (int64_t r = 0; r < BLOCK; r++) sums[r] += a[r * f + k] * x;
-            }
-            for (int64_t r = 0; r < BLOCK; r++) store(out + r * c + j, sums[r]);
-        }
+        for (; j + 2 * LANES <= span.stop; j += 2 * LANES) vectors<2>(a, b + j, out + j);
+        if (j < span.stop) vectors<1>(a, b + j, out + j);
     }
 
     // out[BLOCK, f] = a[BLOCK, columns] b[places, f], over the columns of a span.

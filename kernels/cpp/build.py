@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 HEADER = "vector.h"
-SOURCES = ("attention.cpp", "layers.cpp", "weights.cpp")
+SOURCES = ("attention.cpp", "cross_entropy.cpp", "rotary.cpp", "units.cpp", "weights.cpp")
 # No flag may change what NaN and infinity do. On this processor alone: its widest vectors are the point.
 FLAGS = (
     "-O3", "-march=native", "-std=c++20", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math",

@@ -1,4 +1,4 @@
-"""Passes over the flat buffers of N runs in float32: statistics by segment, and the two halves of AdamW.
+"""Passes over the flat buffers of N runs in float32: the two halves of AdamW, and a statistic of its moments.
 
 Shapes: N runs, P parameters of a run, S segments.
 """
@@ -9,20 +9,7 @@ import torch
 from torch import Tensor
 
 from trainwreck.kernels.cpp.build import call
-from trainwreck.kernels.norms.segments import Segments, SegmentStatistics
-
-
-def segment_statistics(flat_NP: Tensor, segments: Segments, largest: bool, counts: bool) -> SegmentStatistics:
-    """See `trainwreck.kernels.norms.segment_statistics`."""
-    flat = flat_NP.contiguous()
-    n, p = flat.shape
-    bounds = _bounds(segments)
-    norms = flat.new_empty(n, len(segments))
-    tops = torch.empty_like(norms) if largest else None
-    found = torch.empty(2, n, dtype=torch.int64) if counts else None
-    nonfinite, zeros = (None, None) if found is None else found
-    call("segment_statistics", flat, n, p, bounds, len(segments), norms, tops, nonfinite, zeros)
-    return SegmentStatistics(norms, tops, nonfinite, zeros)
+from trainwreck.kernels.norms.segments import Segments
 
 
 def moment_ratios(grads_NP: Tensor, second_NP: Tensor, least_N: Tensor, segments: Segments) -> Tensor:
@@ -30,7 +17,7 @@ def moment_ratios(grads_NP: Tensor, second_NP: Tensor, least_N: Tensor, segments
     n, p = grads_NP.shape
     means = grads_NP.new_empty(n, len(segments))
     grads, second, least = (x.contiguous() for x in (grads_NP, second_NP, least_N))
-    call("moment_ratios", grads, second, n, p, _bounds(segments), len(segments), least, means)
+    call("moment_ratios", grads, second, n, p, bounds(segments), len(segments), least, means)
     return means
 
 
@@ -54,5 +41,6 @@ def update(first_NP: Tensor, second_NP: Tensor, factor_NP: Tensor | None, eps_N:
 
 
 @cache
-def _bounds(segments: Segments) -> Tensor:
+def bounds(segments: Segments) -> Tensor:
+    """Starts and stops as kernels read them, int64 [S, 2]."""
     return torch.tensor(segments, dtype=torch.int64)

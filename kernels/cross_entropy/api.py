@@ -8,7 +8,6 @@ from torch import Tensor
 
 from trainwreck.kernels.cross_entropy import reference
 from trainwreck.kernels.cross_entropy.losses import BucketLosses, TokenLosses
-from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.selection import choose
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -27,10 +26,9 @@ def cross_entropy(
     check_arguments(logits_NMV, targets_NM)
     chosen = choose(impl, logits_NMV)
     if chosen == "cpp":
-        from trainwreck.kernels.cpp import layers
+        from trainwreck.kernels.cross_entropy import cpp
 
-        nll, log_z, top = layers.cross_entropy(widen(logits_NMV), targets_NM)
-        return TokenLosses(nll, log_z, top if largest else None)
+        return cpp.cross_entropy(logits_NMV, targets_NM, largest)
     if chosen == "triton":
         from trainwreck.kernels.cross_entropy import triton
 

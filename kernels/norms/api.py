@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.norms import reference
 from trainwreck.kernels.norms.segments import Segments, SegmentStatistics
 from trainwreck.kernels.selection import choose
@@ -30,9 +29,9 @@ def segment_statistics(
     check_arguments(flat_NP, segments)
     chosen = choose(impl, flat_NP)
     if chosen == "cpp":
-        from trainwreck.kernels.cpp import weights
+        from trainwreck.kernels.norms import cpp
 
-        return weights.segment_statistics(widen(flat_NP), segments, largest, counts)
+        return cpp.segment_statistics(flat_NP, segments, largest, counts)
     if chosen == "triton":
         from trainwreck.kernels.norms import triton
 

@@ -25,9 +25,9 @@ def split_and_rotate(
     check_arguments(qkv_NBTD, rotary_q_NTK, rotary_k_NTK, heads)
     chosen = choose(impl, qkv_NBTD)
     if chosen == "cpp":
-        from trainwreck.kernels.cpp import layers
+        from trainwreck.kernels.rotary import cpp
 
-        return layers.split_and_rotate(qkv_NBTD, rotary_q_NTK, rotary_k_NTK, heads)
+        return cpp.split_and_rotate(qkv_NBTD, rotary_q_NTK, rotary_k_NTK, heads)
     if chosen == "triton":
         from trainwreck.kernels.rotary import triton
 

@@ -29,7 +29,7 @@ def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def compiler(folder: Path, script: str) -> str:
-    """A stand-in that tells its version, and then does as the script says."""
+    """A stand-in: prints a version where it is asked for one, and runs the script otherwise."""
     path = folder / "compiler"
     path.write_text(f'#!/bin/sh\ncase "$1" in --version) echo mine; exit;; esac\n{script}\n')
     path.chmod(0o755)
