@@ -6,6 +6,7 @@ drawn on the host by the number of the step, dropout, noise and tokens, is no pa
 """
 
 import dataclasses
+import gc
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -54,9 +55,15 @@ class CudaGraph:
         torch.cuda.current_stream().wait_stream(self.stream)
 
     def capture(self, work: Work) -> None:
-        """See `Graph.capture`."""
-        with torch.cuda.graph(self.graph, stream=self.stream):
-            work()
+        """See `Graph.capture`. Other threads may allocate meanwhile; they are at the next block's inputs."""
+        collects = gc.isenabled()
+        gc.disable()  # an earlier graph that is collected meanwhile is freed, and CUDA ends the capture
+        try:
+            with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
+                work()
+        finally:
+            if collects:
+                gc.enable()
 
     def replay(self) -> None:
         """See `Graph.replay`."""

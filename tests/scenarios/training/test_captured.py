@@ -1,6 +1,8 @@
 """A captured step, with work noted and done again in place of a CUDA graph: the same bits, at the same addresses."""
 
 import dataclasses
+import gc
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -147,3 +149,22 @@ def test_inputs_are_all_that_a_step_is_fed(tiny, make_job):
     block = Bundle([job], [fresh_state(job)], 0).inputs(range(2))
     names = {field.name for field in dataclasses.fields(block) if isinstance(getattr(block, field.name), torch.Tensor)}
     assert names == set(cuda_graph.INPUTS)
+
+
+def test_nothing_is_collected_while_a_step_is_captured(monkeypatch):
+    """An earlier bundle's graph, which refers to itself, would be freed: CUDA ends the capture then."""
+    seen = []
+
+    @contextmanager
+    def captured(graph, stream, capture_error_mode):
+        seen.append((gc.isenabled(), capture_error_mode))
+        yield
+
+    for name, stand_in in (("CUDAGraph", object), ("Stream", object), ("graph", captured)):
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    cuda_graph.CudaGraph().capture(lambda: seen.append(gc.isenabled()))
+    assert seen == [(False, "thread_local"), False]
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError):
+        cuda_graph.CudaGraph().capture(lambda: 1 / 0)
+    assert gc.isenabled()
