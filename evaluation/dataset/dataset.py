@@ -175,7 +175,11 @@ def _listed_runs(root: Path, manifest: dict[str, Any]) -> pd.DataFrame:
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
+    """By run id. A text that is missing is None with any pandas: 3 makes NaN of it where it may."""
     frame: pd.DataFrame = table.to_pandas()
+    for field in table.schema:
+        if pa.types.is_string(field.type):
+            frame[field.name] = pd.Series(table[field.name].to_pylist(), dtype=object)
     return frame.set_index("run_id", drop=False)
 
 

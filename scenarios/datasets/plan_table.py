@@ -45,7 +45,7 @@ def text(specs: Sequence[RunSpec]) -> str:
     test = runs[~runs["split"].isin(TUNING_SPLITS)]
     names = runs[runs["scenario"] != ""].groupby("base")["scenario"].agg(lambda s: " ".join(sorted(set(s))))
     by_base = pd.crosstab(runs["base"], [runs["split"], runs["kind"]])
-    by_base["scenarios"] = names.reindex(by_base.index).fillna("").str.slice(0, 60)
+    by_base["scenarios", ""] = names.reindex(by_base.index).fillna("").str.slice(0, 60)
     by_seed = pd.crosstab(test["seed"], test["kind"])
     by_seed["scenarios"] = test[test["kind"] == FAILING].groupby("seed")["scenario"].nunique()
     by_seed = by_seed[by_seed["scenarios"].notna()].astype(int)
