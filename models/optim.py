@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trainwreck.kernels.cpp import weights as cpp
-from trainwreck.kernels.norms import segment_statistics
+from trainwreck.kernels.norms import moment_ratios, segment_statistics
 from trainwreck.kernels.selection import choose
 from trainwreck.models.config import Format, OptimizerKind
 from trainwreck.models.muon import Matrix, orthogonal_updates
@@ -110,12 +110,7 @@ def moment_rms(
     # g^2 / v, with the correction taken out of the large tensors; the root comes after the sum.
     correct2 = 1 - power(settings.beta2, moments.count)
     least_N = (settings.eps.square() * correct2).clamp(min=SMALLEST)
-    if choose(settings.impl, grads) == "cpp":
-        mean_NS = cpp.moment_ratios(grads, moments.second, least_N, bounds)
-    else:
-        ratio = moments.second.clamp(min=least_N.unsqueeze(1))
-        torch.div(grads, ratio, out=ratio).mul_(grads)
-        mean_NS = torch.stack([ratio[:, start:stop].mean(1) for start, stop in bounds], 1)
+    mean_NS = moment_ratios(grads, moments.second, least_N, bounds, settings.impl)
     return (mean_NS * correct2.unsqueeze(1)).sqrt()
 
 
@@ -168,6 +163,8 @@ def power(base_N: Tensor, exponent_N: Tensor) -> Tensor:
 
     From 16 elements on PyTorch takes vectors on a CPU, whose last bit is another.
     """
+    if base_N.is_cuda:
+        return base_N**exponent_N
     return torch.cat([b**e for b, e in zip(base_N.split(8), exponent_N.split(8), strict=True)])
 
 

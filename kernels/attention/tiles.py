@@ -37,6 +37,14 @@ class Tiles(NamedTuple):
     backward: Tile
 
 
+FLOAT32 = {  # by padded width
+    16: Tiles(Tile(32, 16, 1, 1), Tile(32, 16, 1, 1)),
+    32: Tiles(Tile(32, 32, 4, 1), Tile(32, 32, 4, 1)),
+    64: Tiles(Tile(32, 32, 4, 2), Tile(32, 16, 4, 1)),
+    128: Tiles(Tile(32, 16, 8, 1), Tile(16, 16, 8, 1)),
+}
+
+
 def padded_width(width: int) -> int:
     """The power of two that a head is padded to in registers."""
     return max(SMALLEST, power_of_two(width))
@@ -53,12 +61,12 @@ def choose(width: int, dtype: torch.dtype, length: int, halves: bool = False) ->
     halves: some products are of half formats whatever the dtype is.
     """
     wide = padded_width(width) > 64
-    if dtype == torch.float32:
+    if dtype == torch.float32 and halves:
         forward, backward = (
-            (Tile(32, 16, 8, 1), Tile(16, 16, 8, 1)) if wide else (Tile(32, 32, 4, 2), Tile(32, 16, 4, 1))
+            (Tile(32, 32, 8, 1), Tile(32, 32, 8, 1)) if wide else (Tile(32, 32, 4, 2), Tile(32, 32, 4, 1))
         )
-        if halves:
-            forward, backward = forward._replace(step=32), Tile(32, 32, backward.warps, 1)
+    elif dtype == torch.float32:
+        forward, backward = FLOAT32[padded_width(width)]
     elif wide:
         forward, backward = Tile(128, 64, 8, 2), Tile(64, 64, 8, 2)
     else:

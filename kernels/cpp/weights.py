@@ -1,4 +1,4 @@
-"""Passes over the flat buffers of N runs in float32: the two halves of AdamW, and a statistic of its moments.
+"""The two halves of AdamW, passes over the flat buffers of N runs in float32.
 
 Shapes: N runs, P parameters of a run, S segments.
 """
@@ -10,15 +10,6 @@ from torch import Tensor
 
 from trainwreck.kernels.cpp.build import call
 from trainwreck.kernels.norms.segments import Segments
-
-
-def moment_ratios(grads_NP: Tensor, second_NP: Tensor, least_N: Tensor, segments: Segments) -> Tensor:
-    """Mean of g^2 / max(v, least) in each segment, [N, S]."""
-    n, p = grads_NP.shape
-    means = grads_NP.new_empty(n, len(segments))
-    grads, second, least = (x.contiguous() for x in (grads_NP, second_NP, least_N))
-    call("moment_ratios", grads, second, n, p, bounds(segments), len(segments), least, means)
-    return means
 
 
 def average(first_NP: Tensor, second_NP: Tensor, grads_NP: Tensor, first_N: Tensor, second_N: Tensor) -> None:

@@ -40,6 +40,26 @@ def segment_statistics(
     return reference.segment_statistics(flat_NP, segments, largest, counts)
 
 
+def moment_ratios(
+    grads_NP: Tensor, second_NP: Tensor, least_N: Tensor, segments: Segments, impl: str | None = None
+) -> Tensor:
+    """Mean of g^2 / max(v, least) in each segment, [N, S]; v: second moments, least: of each run. Kernels have float32.
+
+    segments, impl: as in `segment_statistics`.
+    """
+    chosen = choose(impl, grads_NP) if grads_NP.dtype is torch.float32 else "reference"
+    if chosen == "cpp":
+        from trainwreck.kernels.norms import cpp
+
+        return cpp.moment_ratios(grads_NP, second_NP, least_N, segments)
+    if chosen == "triton":
+        from trainwreck.kernels.norms import triton
+
+        with torch.cuda.device_of(grads_NP):
+            return triton.moment_ratios(grads_NP, second_NP, least_N, segments)
+    return reference.moment_ratios(grads_NP, second_NP, least_N, segments)
+
+
 def check_arguments(flat: Tensor, segments: Sequence[tuple[int, int]]) -> None:
     """One line for the first argument that doesn't fit."""
     if flat.dtype not in DTYPES:

@@ -20,3 +20,12 @@ def segment_statistics(flat_NP: Tensor, segments: Segments, largest: bool, count
     nonfinite, zeros = (None, None) if found is None else found
     call("segment_statistics", flat, n, p, cut, len(segments), norms, tops, nonfinite, zeros)
     return SegmentStatistics(norms, tops, nonfinite, zeros)
+
+
+def moment_ratios(grads_NP: Tensor, second_NP: Tensor, least_N: Tensor, segments: Segments) -> Tensor:
+    """See `trainwreck.kernels.norms.moment_ratios`."""
+    n, p = grads_NP.shape
+    means = grads_NP.new_empty(n, len(segments))
+    grads, second, least = (x.contiguous() for x in (grads_NP, second_NP, least_N))
+    call("moment_ratios", grads, second, n, p, bounds(segments), len(segments), least, means)
+    return means

@@ -43,3 +43,10 @@ def count_nonfinite(flat_NP: Tensor) -> Tensor:
 def count_zeros(flat_NP: Tensor) -> Tensor:
     """Elements that are 0, [N]; a bool's sum is slow."""
     return torch.eq(flat_NP, 0, out=torch.empty_like(flat_NP)).sum(1)
+
+
+def moment_ratios(grads_NP: Tensor, second_NP: Tensor, least_N: Tensor, segments: Segments) -> Tensor:
+    """See `trainwreck.kernels.norms.moment_ratios`."""
+    ratio = second_NP.clamp(min=least_N.unsqueeze(1))
+    torch.div(grads_NP, ratio, out=ratio).mul_(grads_NP)
+    return torch.stack([ratio[:, start:stop].mean(1) for start, stop in segments], 1)

@@ -46,6 +46,22 @@ def segment_statistics(flat_NP: Tensor, segments: Segments, largest: bool, count
     return SegmentStatistics(norm, top if largest else None, *counted)
 
 
+def moment_ratios(grads_NP: Tensor, second_NP: Tensor, least_N: Tensor, segments: Segments) -> Tensor:
+    """See `trainwreck.kernels.norms.moment_ratios`."""
+    grads, second = grads_NP.contiguous(), second_NP.contiguous()
+    runs, width = grads.shape
+    chunks, parts = _tables(segments, grads.device)
+    sums, means = grads.new_empty(runs, len(chunks)), grads.new_empty(runs, len(segments))
+    chunk_ratios[(len(chunks), runs)](
+        grads, second, least_N.contiguous(), chunks, sums, width, len(chunks),
+        BT=TILE, TILES=CHUNK // TILE, ALIGN=ALIGN, num_warps=WARPS,
+    )  # fmt: skip
+    gather_ratios[(len(segments), runs)](
+        parts, chunks, sums, means, len(chunks), len(segments), BC=SECOND_TILE, num_warps=WARPS
+    )
+    return means
+
+
 @cache  # for good: a captured graph may still read them
 def _tables(segments: Segments, device: torch.device) -> tuple[Tensor, Tensor]:
     """Chunks as (first element, start, stop), [C, 3], and the chunks of each segment, [S, 2]; int64.
@@ -132,3 +148,49 @@ def gather_chunks(
     tl.store(p_top + o_out, tl.max(b_top, 0).to(tl.float32, bitcast=True))
     tl.store(p_lost + o_out, tl.sum(b_bad, 0).to(tl.float32))
     tl.store(p_zeros + o_out, tl.sum(b_nil, 0).to(tl.float32))
+
+
+@triton.jit
+def chunk_ratios(
+    p_grads, p_second, p_least, p_chunks, p_sums, P, C, BT: tl.constexpr, TILES: tl.constexpr, ALIGN: tl.constexpr
+):
+    """Sum of g^2 / max(v, least) of one chunk of one run."""
+    i_c, i_n = tl.program_id(0), tl.program_id(1)
+    first = tl.multiple_of(tl.load(p_chunks + 3 * i_c), ALIGN)
+    start = tl.load(p_chunks + 3 * i_c + 1)
+    stop = tl.load(p_chunks + 3 * i_c + 2)
+    least = tl.load(p_least + i_n)
+    o_run = i_n.to(tl.int64) * P + first
+    p_g, p_v = p_grads + o_run, p_second + o_run
+    o_t = tl.arange(0, BT)
+    # [BT]
+    b_sum = tl.zeros([BT], dtype=tl.float32)
+    if (first >= start) & (first + TILES * BT <= stop):
+        for i in tl.static_range(TILES):
+            b_g, b_v = tl.load(p_g + i * BT + o_t), tl.load(p_v + i * BT + o_t)
+            b_sum += b_g / tl.maximum(b_v, least, propagate_nan=tl.PropagateNan.ALL) * b_g
+    else:
+        for i in tl.static_range(TILES):
+            o_x = first + i * BT + o_t
+            m_x = (o_x >= start) & (o_x < stop)
+            b_g = tl.load(p_g + i * BT + o_t, mask=m_x, other=0.0)
+            b_v = tl.load(p_v + i * BT + o_t, mask=m_x, other=1.0)
+            b_sum += b_g / tl.maximum(b_v, least, propagate_nan=tl.PropagateNan.ALL) * b_g
+    tl.store(p_sums + i_n.to(tl.int64) * C + i_c, tl.sum(b_sum, 0))
+
+
+@triton.jit
+def gather_ratios(p_parts, p_chunks, p_sums, p_means, C, S, BC: tl.constexpr):
+    """Mean of one segment of one run, from the sums of its chunks."""
+    i_s, i_n = tl.program_id(0), tl.program_id(1)
+    begun = tl.load(p_parts + 2 * i_s)
+    ended = tl.load(p_parts + 2 * i_s + 1)
+    # [BC]
+    b_sum = tl.zeros([BC], dtype=tl.float32)
+    c = begun
+    while c < ended:  # the interpreter can't count to a number that was loaded
+        o_c = c + tl.arange(0, BC)
+        b_sum += tl.load(p_sums + i_n.to(tl.int64) * C + o_c, mask=o_c < ended, other=0.0)
+        c += BC
+    size = tl.load(p_chunks + 3 * begun + 2) - tl.load(p_chunks + 3 * begun + 1)
+    tl.store(p_means + i_n.to(tl.int64) * S + i_s, tl.sum(b_sum, 0) / size.to(tl.float32))

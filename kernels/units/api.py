@@ -1,11 +1,15 @@
-"""What stands between the products of a layer: norms, GELU, and a look at the stream."""
+"""Norms, GELU and statistics of the residual stream, each by the implementation that has it.
+
+Shapes: N runs, M tokens of a run, D features, F units of an MLP, K numbers of a run.
+impl: reference, triton, cpp, or None for the rule of `trainwreck.kernels.selection`. Formats that a kernel has not are
+PyTorch's.
+"""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainwreck.kernels.cpp import units as cpp
-from trainwreck.kernels.selection import CPP_DTYPES
+from trainwreck.kernels.selection import CPP_DTYPES, choose
 
 Scale = tuple[Tensor, Tensor | None]  # gain and shift of each run, [N, D]
 
@@ -13,18 +17,27 @@ Scale = tuple[Tensor, Tensor | None]  # gain and shift of each run, [N, D]
 def norm(x_NMD: Tensor, eps: float, *, centred: bool, scale: Scale | None = None, impl: str | None = None) -> Tensor:
     """LayerNorm over the last axis, or RMSNorm where it is not centred. scale: gain and shift; none where None.
 
-    impl: C++ where it is cpp and x is float32; PyTorch's otherwise.
+    Kernels have float32.
     """
-    if impl == "cpp" and x_NMD.dtype is torch.float32:
+    chosen = _of_float32(x_NMD, impl)
+    if chosen == "cpp":
+        from trainwreck.kernels.units import cpp
+
         return cpp.norm(x_NMD, eps, centred, *(scale or (None, None)))
+    if chosen == "triton":
+        from trainwreck.kernels.units import triton
+
+        return triton.norm(x_NMD, eps, centred, *(scale or (None, None)))
     y = (F.layer_norm if centred else F.rms_norm)(x_NMD, x_NMD.shape[-1:], eps=eps)
     return y if scale is None else affine(y, scale)
 
 
 def affine(y_NMD: Tensor, scale: Scale, impl: str | None = None) -> Tensor:
-    """y * gain + shift of each run. impl: as in `norm`."""
+    """y * gain + shift of each run. C++ has float32, Triton nothing."""
     gain, shift = scale
-    if impl == "cpp" and y_NMD.dtype is torch.float32:
+    if _of_float32(y_NMD, impl) == "cpp":
+        from trainwreck.kernels.units import cpp
+
         return cpp.affine(y_NMD, gain, shift)
     gain = gain.unsqueeze(1)
     return y_NMD * gain if shift is None else torch.addcmul(shift.unsqueeze(1), y_NMD, gain)
@@ -33,18 +46,39 @@ def affine(y_NMD: Tensor, scale: Scale, impl: str | None = None) -> Tensor:
 def gelu(x_NMF: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor]:
     """GELU in its exact form (Hendrycks and Gimpel 2016), and what has the largest value of each column, [N, ., F].
 
-    The latter is the result itself where no kernel has found it on the way. impl: as in `norm`.
+    The latter is the result itself where no kernel has found it on the way.
     """
-    if impl == "cpp" and x_NMF.dtype in CPP_DTYPES:
+    chosen = choose(impl, x_NMF)
+    if chosen == "cpp" and x_NMF.dtype in CPP_DTYPES:
+        from trainwreck.kernels.units import cpp
+
         return cpp.gelu(x_NMF)
+    if chosen == "triton":
+        from trainwreck.kernels.units import triton
+
+        return triton.gelu(x_NMF)
     y = F.gelu(x_NMF)
     return y, y
 
 
 def describe(x_NK: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Mean, root mean square, largest and least of each row, each [N]. impl: as in `norm`."""
-    if impl == "cpp" and x_NK.dtype is torch.float32:
-        mean, size, most, least = cpp.describe(x_NK).unbind(1)
-        return mean, size, most, least
-    size = torch.linalg.vector_norm(x_NK, dim=1) / x_NK.shape[1] ** 0.5
-    return x_NK.mean(1), size, x_NK.amax(1), x_NK.amin(1)
+    """Mean, root mean square, largest and least of each row, each [N]. Kernels have float32."""
+    chosen = _of_float32(x_NK, impl)
+    if chosen == "reference":
+        size = torch.linalg.vector_norm(x_NK, dim=1) / x_NK.shape[1] ** 0.5
+        return x_NK.mean(1), size, x_NK.amax(1), x_NK.amin(1)
+    if chosen == "cpp":
+        from trainwreck.kernels.units import cpp
+
+        found = cpp.describe(x_NK)
+    else:
+        from trainwreck.kernels.units import triton
+
+        found = triton.describe(x_NK)
+    mean, size, most, least = found.unbind(1)
+    return mean, size, most, least
+
+
+def _of_float32(x: Tensor, impl: str | None) -> str:
+    """`choose`, and the reference for any other format."""
+    return choose(impl, x) if x.dtype is torch.float32 else "reference"

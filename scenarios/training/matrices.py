@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from trainwreck.kernels.dtypes import widen
+from trainwreck.kernels.norms import Segments, segment_statistics
 from trainwreck.kernels.random import generator
+from trainwreck.kernels.selection import choose
 from trainwreck.models import muon
 from trainwreck.models.parameters import LORA_A, LORA_B, Layout
 
@@ -74,6 +76,16 @@ class Matrices:
         rms: Tensor = (torch.stack(sums, 1) / self._counts).sqrt()
         return rms
 
+    @torch.no_grad()
+    def moved(self, update_NP: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor]:
+        """Norm of each segment of the layout, [N, S], and `rms`; with Triton both of one pass. impl: of the kernels."""
+        if choose(impl, update_NP) != "triton":
+            return segment_statistics(update_NP, self.plan.bounds, impl=impl).norm_NS, self.rms(update_NP)
+        squares = segment_statistics(update_NP, self._pieces, impl=impl).norm_NS.square()
+        sums = torch.where(self._belongs, squares.unsqueeze(2), 0.0).sum(1)
+        segments = len(self.plan.bounds)
+        return sums[:, :segments].sqrt(), (sums[:, segments:] / self._counts).sqrt()
+
     def _layers(self, flat_NP: Tensor) -> Tensor:
         """The layers' parameters, [N, L, K]."""
         bounds = self.plan.bounds[1:-1]
@@ -127,6 +139,24 @@ class Matrices:
         for start, stop in (*self._tables, *((matrix.start, matrix.stop) for matrix in muon.matrices(self.plan))):
             taken[start:stop] = True
         return torch.from_numpy(np.flatnonzero(~taken)).to(self.device)
+
+    @cached_property
+    def _pieces(self) -> Segments:
+        """Places of single parameters."""
+        return tuple((slot.start, slot.stop) for slot in self.plan.slots)
+
+    @cached_property
+    def _belongs(self) -> Tensor:
+        """Whether a parameter is in each segment of the layout and in each group, bool [parameters, S + 4]."""
+        layers = self.plan.bounds[1][0], self.plan.bounds[-2][1]
+        hidden = [(m.start, m.stop) for m in muon.matrices(self.plan) if layers[0] <= m.start < layers[1]]
+        grouped = [hidden, *([table] for table in self._tables)]
+        rows = []
+        for start, _ in self._pieces:
+            within = [a <= start < b for a, b in self.plan.bounds]
+            groups = [any(a <= start < b for a, b in spans) for spans in grouped]
+            rows.append([*within, *groups, not any(groups)])
+        return torch.tensor(rows, device=self.device)
 
     @cached_property
     def _counts(self) -> Tensor:

@@ -137,10 +137,9 @@ class Recorder:
     @torch.no_grad()
     def write(self, index: int, values: dict[str, Tensor], update: Tensor, moment_rms: Tensor | None = None) -> None:
         """One row of the buffer. update: what was added to the weights, [N, P]; moment_rms: of `optim`, [N, S]."""
-        moved = segment_statistics(update, self.plan.bounds, impl=self.impl).norm_NS
+        moved, values["update_rms"] = self.matrices.moved(update, self.impl)
         values["layer_update_ratio"] = moved / values["layer_weight_norm"]
         values["layer_moment_rms"] = torch.full_like(moved, torch.nan) if moment_rms is None else moment_rms
-        values["update_rms"] = self.matrices.rms(update)
         values["spectral_norm"] = self.unknown  # `write_spectral` knows it, at evaluated steps
         row = [values[s.name].float().view(update.shape[0], -1) for s in DEVICE_SIGNALS]
         torch.cat(row, 1, out=self.buffer[index])

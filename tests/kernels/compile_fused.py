@@ -15,6 +15,7 @@ from trainwreck.kernels.cross_entropy import triton as cross_entropy
 from trainwreck.kernels.cross_entropy import triton_buckets as buckets
 from trainwreck.kernels.norms import triton as norms
 from trainwreck.kernels.rotary import triton as rotary
+from trainwreck.kernels.units import triton as units
 
 HOPPER = GPUTarget("cuda", 90, 32)
 
@@ -31,6 +32,9 @@ def cases() -> Iterator[tuple[Any, dict[str, str], dict[str, Any], int]]:
         {"BC": norms.SECOND_TILE},
         norms.WARPS,
     )
+    yield norms.chunk_ratios, "*fp32 *fp32 *fp32 *i64 *fp32 i32 i32", chunk, norms.WARPS
+    yield norms.gather_ratios, "*i64 *i64 *fp32 *fp32 i32 i32", {"BC": norms.SECOND_TILE}, norms.WARPS
+    yield from of_units()
     for dtype in ("fp32", "bf16", "fp16"):
         types = " ".join([f"*{dtype}"] * 4 + ["*fp32 *fp32 i32 i32"])
         for width, back in ((64, False), (64, True), (128, False), (10, True), (2, False)):
@@ -50,6 +54,27 @@ def cases() -> Iterator[tuple[Any, dict[str, str], dict[str, Any], int]]:
         yield cross_entropy.gradient, types, shape, cross_entropy.WARPS
     shape = {"T": 64, "POSITIONS": 8, "BUCKETS": 15, "BM": buckets.TILE, "BK": 16}
     yield buckets.bucket_sums, "*fp32 *fp32 *i64 *fp32 i32", shape, buckets.WARPS
+
+
+def of_units() -> Iterator[tuple[Any, dict[str, str], dict[str, Any], int]]:
+    """Norms, GELU, and statistics of the stream."""
+    floats = " *fp32"
+    for width in (32, 64, 100, 256, 768):
+        for centred, gain, shift in ((True, True, True), (False, True, False), (True, False, False)):
+            rows, wide = units._tile(768, width)
+            shape = {"ROWS": rows, "BD": wide, "CENTRED": centred, "GAIN": gain, "SHIFT": shift, "D": width}
+            yield units.normalise, f"{6 * floats} i32 fp32", shape, units.WARPS
+            yield units.normalise_back, f"{8 * floats} i32 i32", shape, units.WARPS
+    for dtype in ("fp32", "bf16", "fp16"):
+        for width in (64, 256, 3072):
+            rows, wide = units._tile(768, min(width, units.COLUMNS))
+            shape = {"ROWS": rows, "BF": wide, "TILES": units.TILES, "F": width}
+            yield units.gelu_forward, f"*{dtype} *{dtype} *fp32 i32 i32", shape, units.WARPS
+        yield units.gelu_backward, f"*{dtype} *{dtype} *{dtype} i32", {"BT": units.TILE}, units.WARPS
+    parts = {"PARTS": units.PARTS}
+    shape = {"BT": units.TILE, "TILES": units.TILES, **parts}
+    yield units.describe_chunks, "*fp32 *fp32 i32 i32", shape, units.WARPS
+    yield units.gather_described, "*fp32 *fp32 i32 i32", {"BC": units.SECOND_TILE, **parts}, 1
 
 
 def compiled(kernel: Any, types: str, constants: dict[str, Any], warps: int) -> Any:

@@ -7,6 +7,7 @@ is loaded for the first time.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import pytest
@@ -49,6 +50,38 @@ def compiler() -> None:
         build.compiler()
     except RuntimeError as error:
         pytest.skip(str(error))
+
+
+class Kernel(NamedTuple):
+    """An implementation, and where it runs."""
+
+    impl: str
+    device: str = "cpu"
+
+    def drawn(self, shape: tuple[int, ...], seed: int = 0) -> Tensor:
+        """Normal numbers."""
+        return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(self.device)
+
+
+@pytest.fixture(
+    params=[
+        Kernel("cpp"),
+        pytest.param(
+            Kernel("triton"),
+            marks=pytest.mark.skipif(CUDA or find_spec("triton") is None, reason="needs Triton's interpreter"),
+        ),
+        pytest.param(
+            Kernel("triton", "cuda"),
+            marks=[pytest.mark.gpu, pytest.mark.skipif(not CUDA, reason="needs a CUDA device")],
+        ),
+    ],
+    ids=lambda kernel: f"{kernel.impl}-{kernel.device}",
+)
+def kernel(request: pytest.FixtureRequest) -> Kernel:
+    """Each implementation but the reference, in float32."""
+    if request.param.impl == "cpp":
+        request.getfixturevalue("compiler")
+    return request.param
 
 
 def _within(got: dict[str, Tensor], own: dict[str, Tensor], exact: dict[str, Tensor]) -> None:

@@ -23,8 +23,12 @@ def lines(tmp_path_factory):
 
 def test_every_kernel_compiles_for_every_format(lines):
     kernels = {line.split()[0] for line in lines}
-    assert kernels == {"chunk_statistics", "gather_chunks", "rotate", "losses", "gradient", "bucket_sums"}
-    for kernel in ("chunk_statistics", "rotate", "losses", "gradient"):
+    assert kernels == {
+        "chunk_statistics", "gather_chunks", "chunk_ratios", "gather_ratios", "rotate", "losses", "gradient",
+        "bucket_sums", "normalise", "normalise_back", "gelu_forward", "gelu_backward", "describe_chunks",
+        "gather_described",
+    }  # fmt: skip
+    for kernel in ("chunk_statistics", "rotate", "losses", "gradient", "gelu_forward", "gelu_backward"):
         assert {line.split()[1] for line in lines if line.startswith(kernel)} == {"*fp32", "*bf16", "*fp16"}
 
 

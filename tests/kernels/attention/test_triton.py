@@ -1,7 +1,7 @@
 """Output and gradients of the fused kernels against float64, within twice the error of the same precision."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -86,6 +86,33 @@ def test_so_they_are_where_rows_are_all_but_certain(kind: str, dtype: torch.dtyp
 @pytest.mark.parametrize(("kind", "rate"), [("plain", 0.1), ("leaky table", 0.6)])
 def test_so_they_are_with_dropout(kind: str, rate: float, dtype: torch.dtype, device: str, compare: Fn) -> None:
     compare(kind, dtype, n=1, b=1, h=2, t=70, width=24, rate=rate, device=device)
+
+
+@pytest.fixture
+def _tf32() -> Iterator[None]:
+    """Float32 products may be TF32: PyTorch's, and the kernels'. The interpreter has no such products."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.usefixtures("_tf32")
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("kind", ["plain", "leaky table"])
+@pytest.mark.parametrize("length", [11, 33, 70])
+def test_so_they_are_in_tf32(
+    length: int, kind: str, rate: float, device: str, make_problem: Fn, attended: Fn, plain: Fn, gradients: Fn,
+    magnitudes: Fn, assert_within_budget: Fn,
+) -> None:  # fmt: skip
+    """Beside a float16's: a factor keeps 10 bits of mantissa in both. A product that mixes up its rows is far off."""
+    problem = make_problem(n=2, b=2, h=2, t=length, width=16, rate=rate, device=device, mask=MASKS[kind](2, length))
+    random = torch.Generator().manual_seed(1)
+    d_out = torch.randn(problem.v.shape, generator=random).to(device)
+    exact = gradients(partial(attended, impl="reference"), problem.to(torch.float64), d_out)
+    own = gradients(plain, problem, d_out)
+    got = gradients(partial(attended, impl="triton"), problem, d_out)
+    assert_within_budget(got, own, exact, torch.float16, magnitudes(problem, d_out))
 
 
 @settings(

@@ -13,6 +13,7 @@ from trainwreck.evaluation.replay.rows import rows
 from trainwreck.models.config import Activation
 from trainwreck.models.parameters import initial_parameters, layout
 from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.training import matrices
 from trainwreck.scenarios.training.loop import train
 from trainwreck.scenarios.training.matrices import Matrices, spectral_entropy
 
@@ -193,3 +194,15 @@ def test_missing_is_null_in_a_file_and_none_in_a_row(tiny, make_job, tmp_path):
     assert all(np.isnan(before[name]).all() for name in old)
     assert [one.steps.tolist() for one in series(new) if one.name == "spectral_norm/1"] == [evaluated]
     assert not [one.name for one in series(before) if one.name.split("/")[0] in old]
+
+
+def test_one_pass_over_parameters_says_what_passes_over_segments_and_groups_do(model, monkeypatch):
+    plan, update = layout(model), initial_parameters(model, [0, 1, 2])
+    update[1, hidden(plan, 0)[1].start] = torch.nan
+    two = Matrices(plan, CPU).moved(update, "reference")
+    monkeypatch.setattr(matrices, "choose", lambda impl, x: "triton")
+    one = Matrices(plan, CPU).moved(update, "reference")
+    for got, right in zip(one, two, strict=True):
+        assert got.shape == right.shape
+        torch.testing.assert_close(got, right, rtol=1e-5, atol=0, equal_nan=True)
+    assert one[1][1].isnan().any()
