@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from pickle import PicklingError
 from typing import Any
 
@@ -29,9 +29,8 @@ from trainwreck.scenarios.training import telemetry
 from trainwreck.scenarios.training.environment import cores
 
 MANY = 64  # seeds, from which on processes sample: they take seconds to start
-SEEDS = 16  # of which a process samples the runs at a time
-PROCESSES = 8  # at most
-NARROW = np.dtype(np.int32)  # of ids between processes
+SEEDS = 32  # of which a process samples the runs at a time, at most
+PROCESSES = 16  # at most
 # Why processes can't: one was killed, or a change of the user's is of a module that they don't find.
 APART = (BrokenProcessPool, ImportError, PicklingError)
 TENSORS = ("inputs", "targets", "weights", "documents", "ages", "lr")
@@ -104,10 +103,11 @@ class Ahead:
 
 
 def shared(jobs: Sequence[Job]) -> list[list[int]]:
-    """Places of the jobs, those of `SEEDS` seeds together."""
+    """Places of the jobs, those of some seeds together: a share for each process, or more."""
     seeds = list(dict.fromkeys(job.seed for job in jobs))
-    shares: list[list[int]] = [[] for _ in range(0, len(seeds), SEEDS)]
-    of = {seed: shares[place // SEEDS] for place, seed in enumerate(seeds)}
+    size = min(SEEDS, -(-len(seeds) // processes()))
+    shares: list[list[int]] = [[] for _ in range(0, len(seeds), size)]
+    of = {seed: shares[place // size] for place, seed in enumerate(seeds)}
     for place, job in enumerate(jobs):
         of[job.seed].append(place)
     return shares
@@ -116,14 +116,14 @@ def shared(jobs: Sequence[Job]) -> list[list[int]]:
 def joined(shares: list[list[int]], parts: list[dict[str, Any]]) -> Inputs:
     """Inputs of all jobs out of those of some at a time, `_arrays` of the jobs in each share's places.
 
-    Whole numbers stay int32, and all is in pinned memory where there is a CUDA device.
+    Whole numbers stay narrow, and all is in pinned memory where there is a CUDA device.
     """
     places, pinned = [place for share in shares for place in share], torch.cuda.is_available()
 
     def whole(name: str) -> Tensor:
         arrays = [torch.from_numpy(part[name]) for part in parts]
         shape = len(arrays[0]), len(places), *arrays[0].shape[2:]
-        made = torch.empty(shape, dtype=arrays[0].dtype, pin_memory=pinned)
+        made = torch.empty(shape, dtype=reduce(torch.promote_types, (x.dtype for x in arrays)), pin_memory=pinned)
         for share, array in zip(shares, arrays, strict=True):
             made[:, share] = array
         return made
@@ -198,9 +198,21 @@ def _arrays(jobs: list[bytes], steps: range, rank: int, dtype: torch.dtype) -> d
     """What a process does: `inputs` of packed jobs, by name, as arrays; whole numbers in as many bits as they need."""
     torch.set_num_threads(1)
     found = inputs([_unpacked(job) for job in jobs], steps, rank, dtype)
-    arrays = {name: getattr(found, name).numpy() for name in TENSORS}
-    narrow = {name: array.astype(NARROW) for name, array in arrays.items() if array.dtype == np.int64}
-    return {**arrays, **narrow, "host": found.host, "tokens": found.tokens}
+    arrays = {name: narrow(getattr(found, name).numpy()) for name in TENSORS}
+    return {**arrays, "host": found.host, "tokens": found.tokens}
+
+
+def narrow(array: np.ndarray) -> np.ndarray:
+    """Whole numbers in 16 or 32 bits where these hold them all; other numbers as they are.
+
+    >>> narrow(np.array([-1, 32767])).dtype, narrow(np.array([32768])).dtype
+    (dtype('int16'), dtype('int32'))
+    """
+    if array.dtype != np.int64:
+        return array
+    low, high = array.min(), array.max()
+    fitting = (kind for kind in (np.int16, np.int32) if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
+    return array.astype(next(fitting, np.int64))
 
 
 def inputs(jobs: list[Job], steps: range, rank: int, dtype: torch.dtype) -> Inputs:
