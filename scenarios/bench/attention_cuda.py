@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trainwreck.evaluation.progress import Tick
 from trainwreck.kernels.attention import Mask, attention
-from trainwreck.scenarios.bench.table import Table
+from trainwreck.scenarios.bench.table import Goal, Table
 from trainwreck.scenarios.bench.timing import (
     CudaStopwatch,
     Peaks,
@@ -29,6 +29,7 @@ FLASH, CUDNN, FLEX = "SDPA flash", "SDPA cuDNN", "FlexAttention"
 MATERIALISED = "materialised, with entropy"
 OFF, ON = "trainwreck, statistics off", "trainwreck, statistics on"
 PEERS = (FLASH, CUDNN, MATERIALISED, OFF)  # what the others are compared with
+GOALS = {FLASH: 1.0, CUDNN: 0.8}  # as many times as fast, at least
 
 TOLERANCE = 0.05  # of the largest number; bfloat16 has 8 bits
 SCORES_LIMIT = 8 * 2**30  # bytes of the materialised form's scores, probabilities and their gradient, float32
@@ -125,6 +126,7 @@ def compare(tick: Tick, stopwatch: Stopwatch, peaks: Peaks, scale: Scale) -> Tab
         columns=COLUMNS,
         rows=tuple(rows),
         picture="attention.png",
+        goals=goals(rows),
     )
 
 
@@ -203,16 +205,29 @@ def arguments(case: Case, impl: str, stats: bool) -> dict[str, Any]:
     return {"mask": Mask(), "scale_N": scale, "stats": stats, "impl": impl}
 
 
-def verdict(rows: Sequence[tuple[Any, ...]]) -> str:
-    """The least ratios at the sizes that matter most here; empty where they weren't measured."""
+def least_ratios(rows: Sequence[tuple[Any, ...]]) -> tuple[str, dict[str, float]]:
+    """At the sizes that matter most here: which they are, and the least ratio to each peer; empty where not measured."""
     chosen = [
         dict(zip(COLUMNS, row, strict=True))
         for row in rows
         if row[0] == 64 and 128 <= row[1] <= 1024 and row[2] == "forward and backward" and row[3] == ON
     ]
-    least = {peer: [row[f"x {peer}"] for row in chosen if row[f"x {peer}"] != ""] for peer in PEERS}
-    found = [f"{min(values):.2f} x {peer}" for peer, values in least.items() if values]
-    if not found:
+    found = {peer: [row[f"x {peer}"] for row in chosen if row[f"x {peer}"] != ""] for peer in PEERS}
+    where = f"width 64, lengths {chosen[0]['length']} to {chosen[-1]['length']}" if chosen else ""
+    return where, {peer: min(values) for peer, values in found.items() if values}
+
+
+def verdict(rows: Sequence[tuple[Any, ...]]) -> str:
+    """`least_ratios` in words; empty where they weren't measured."""
+    where, least = least_ratios(rows)
+    if not least:
         return ""
-    where = f"At width 64, lengths {chosen[0]['length']} to {chosen[-1]['length']}, forward and backward, statistics on"
-    return f"{where}, at least: {', '.join(found)}. "
+    found = ", ".join(f"{ratio:.2f} x {peer}" for peer, ratio in least.items())
+    return f"At {where}, forward and backward, statistics on, at least: {found}. "
+
+
+def goals(rows: Sequence[tuple[Any, ...]]) -> tuple[Goal, ...]:
+    """What was asked of the least ratios."""
+    where, least = least_ratios(rows)
+    what = f"attention with statistics, forward and backward, {where}"
+    return tuple(Goal(what, peer, asked, least[peer]) for peer, asked in GOALS.items() if peer in least)

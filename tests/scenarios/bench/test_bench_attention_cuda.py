@@ -136,6 +136,11 @@ def test_the_verdict_is_the_least_ratio_at_the_lengths_that_matter():
     assert attention.verdict(rows_for(ratios)) == (
         "At width 64, lengths 128 to 1024, forward and backward, statistics on, at least: 1.25 x SDPA flash. "
     )
+    assert [goal.sentence() for goal in attention.goals(rows_for(ratios))] == [
+        "Asked for: attention with statistics, forward and backward, width 64, lengths 128 to 1024 at least 1 x SDPA "
+        "flash; measured: 1.25 x, met."
+    ]
+    assert attention.goals(rows_for({64: 1.0})) == ()
     assert attention.verdict(rows_for({64: 1.0})) == ""
     assert attention.verdict(rows_for({128: ""})) == ""
 
