@@ -53,7 +53,7 @@ class _Norm(torch.autograd.Function):
         x, gain, shift = x.contiguous(), _whole(gain), _whole(shift)
         n, m, d = x.shape
         out, (centres, inverses) = torch.empty_like(x), x.new_empty(2, n, m)
-        rows, wide = _tile(m, d)
+        rows, wide = tile(m, d)
         with torch.cuda.device_of(x):
             normalise[(triton.cdiv(m, rows), n)](
                 x, x if gain is None else gain, x if shift is None else shift, out, centres, inverses, m, eps, d,
@@ -68,7 +68,7 @@ class _Norm(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         x, centres, inverses, gain = ctx.saved_tensors
         n, m, d = x.shape
-        rows, wide = _tile(m, d)
+        rows, wide = tile(m, d)
         blocks = triton.cdiv(m, rows)
         d_x, parts = torch.empty_like(x), x.new_empty(1 + ctx.shifted if gain is not None else 0, n, blocks, d)
         with torch.cuda.device_of(x):
@@ -86,7 +86,7 @@ class _Gelu(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
         x = x.contiguous()
         n, m, f = x.shape
-        rows, wide = _tile(m, min(f, COLUMNS))
+        rows, wide = tile(m, min(f, COLUMNS))
         blocks = triton.cdiv(m, rows * TILES)
         out, tops = torch.empty_like(x), torch.empty(n, blocks, f, dtype=torch.float32, device=x.device)
         with torch.cuda.device_of(x):
@@ -112,7 +112,7 @@ def _whole(x: Tensor | None) -> Tensor | None:
     return None if x is None else x.contiguous()
 
 
-def _tile(tokens: int, width: int) -> tuple[int, int]:
+def tile(tokens: int, width: int) -> tuple[int, int]:
     """Rows and columns of a tile that holds whole rows."""
     wide = triton.next_power_of_2(width)
     return min(max(1, TILE // wide), triton.next_power_of_2(tokens)), wide

@@ -61,13 +61,13 @@ def of_units() -> Iterator[tuple[Any, dict[str, str], dict[str, Any], int]]:
     floats = " *fp32"
     for width in (32, 64, 100, 256, 768):
         for centred, gain, shift in ((True, True, True), (False, True, False), (True, False, False)):
-            rows, wide = units._tile(768, width)
+            rows, wide = units.tile(768, width)
             shape = {"ROWS": rows, "BD": wide, "CENTRED": centred, "GAIN": gain, "SHIFT": shift, "D": width}
             yield units.normalise, f"{6 * floats} i32 fp32", shape, units.WARPS
             yield units.normalise_back, f"{8 * floats} i32 i32", shape, units.WARPS
     for dtype in ("fp32", "bf16", "fp16"):
         for width in (64, 256, 3072):
-            rows, wide = units._tile(768, min(width, units.COLUMNS))
+            rows, wide = units.tile(768, min(width, units.COLUMNS))
             shape = {"ROWS": rows, "BF": wide, "TILES": units.TILES, "F": width}
             yield units.gelu_forward, f"*{dtype} *{dtype} *fp32 i32 i32", shape, units.WARPS
         yield units.gelu_backward, f"*{dtype} *{dtype} *{dtype} i32", {"BT": units.TILE}, units.WARPS
