@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,16 @@ def test_memory_is_moved_16_bytes_at_a_time(lines, kernel):
     found = [line for line in lines if re.match(kernel, line)]
     assert found
     assert not [line for line in found if " 0 wide" in line]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["attention.triton.forward", "attention.triton.parts", "cross_entropy.triton", "norms.triton", "units.triton"],
+)
+def test_no_constant_is_nan(name):
+    """Triton asks at each launch whether a constant is what it was, which a NaN never is: no second launch."""
+    language = pytest.importorskip("triton.language")
+    module = import_module(f"trainwreck.kernels.{name}")
+    constants = {key: x.value for key, x in vars(module).items() if isinstance(x, language.constexpr)}
+    assert constants
+    assert not [key for key, value in constants.items() if value != value]
