@@ -14,10 +14,10 @@ demo: .venv/run.done ## train, label, score and report the small data set, into 
 	$(BIN)/trainwreck demo --out demo
 
 test: .venv/test.done ## all tests but the slow ones
-	$(BIN)/pytest -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not objectives and not reproducers and not catalogue and not fuzz"
+	$(BIN)/pytest -n auto --dist loadfile -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not objectives and not reproducers and not catalogue and not fuzz"
 
 check: .venv/test.done ## the tests to run while working, under 90 s on 2 cores: the files of tests/check.txt
-	$(BIN)/pytest -q -n auto -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not objectives and not reproducers and not catalogue and not fuzz" @tests/check.txt
+	$(BIN)/pytest -q -n auto --dist loadfile -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not objectives and not reproducers and not catalogue and not fuzz" @tests/check.txt
 
 monitors: .venv/monitors.done ## tests that need other projects' libraries (Transformers, Lightning, river ...), which it installs
 	$(BIN)/pytest -n auto -m monitors

@@ -206,7 +206,7 @@ def arguments(case: Case, impl: str, stats: bool) -> dict[str, Any]:
 
 
 def least_ratios(rows: Sequence[tuple[Any, ...]]) -> tuple[str, dict[str, float]]:
-    """At the sizes that matter most here: which they are, and the least ratio to each peer; empty where not measured."""
+    """At the sizes that matter most here: which they are, and the least ratio to each peer; none where not measured."""
     chosen = [
         dict(zip(COLUMNS, row, strict=True))
         for row in rows
