@@ -106,6 +106,8 @@ def test_so_they_are_in_tf32(
     magnitudes: Fn, assert_within_budget: Fn,
 ) -> None:  # fmt: skip
     """Beside a float16's: a factor keeps 10 bits of mantissa in both. A product that mixes up its rows is far off."""
+    if device == "cpu" and length > 11:
+        pytest.skip("the interpreter has no TF32; one length shows that the test runs")
     problem = make_problem(n=2, b=2, h=2, t=length, width=16, rate=rate, device=device, mask=MASKS[kind](2, length))
     random = torch.Generator().manual_seed(1)
     d_out = torch.randn(problem.v.shape, generator=random).to(device)
