@@ -175,7 +175,7 @@ def _listed_runs(root: Path, manifest: dict[str, Any]) -> pd.DataFrame:
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
-    """By run id. A text that is missing is None with any pandas: 3 makes NaN of it where it may."""
+    """By run id. A text that is missing is None, for which pandas 3 would have NaN."""
     frame: pd.DataFrame = table.to_pandas()
     for field in table.schema:
         if pa.types.is_string(field.type):

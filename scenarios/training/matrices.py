@@ -149,13 +149,13 @@ class Matrices:
     def _belongs(self) -> Tensor:
         """Whether a parameter is in each segment of the layout and in each group, bool [parameters, S + 4]."""
         layers = self.plan.bounds[1][0], self.plan.bounds[-2][1]
-        hidden = [(m.start, m.stop) for m in muon.matrices(self.plan) if layers[0] <= m.start < layers[1]]
-        grouped = [hidden, *([table] for table in self._tables)]
+        matrices = {m.start for m in muon.matrices(self.plan)}
         rows = []
         for start, _ in self._pieces:
             within = [a <= start < b for a, b in self.plan.bounds]
-            groups = [any(a <= start < b for a, b in spans) for spans in grouped]
-            rows.append([*within, *groups, not any(groups)])
+            tables = [a <= start < b for a, b in self._tables]
+            hidden = start in matrices and layers[0] <= start < layers[1]
+            rows.append([*within, hidden, *tables, start not in matrices and not any(tables)])
         return torch.tensor(rows, device=self.device)
 
     @cached_property

@@ -196,7 +196,9 @@ def test_missing_is_null_in_a_file_and_none_in_a_row(tiny, make_job, tmp_path):
     assert not [one.name for one in series(before) if one.name.split("/")[0] in old]
 
 
-def test_one_pass_over_parameters_says_what_passes_over_segments_and_groups_do(model, monkeypatch):
+@pytest.mark.parametrize("encoder", [0, 2])
+def test_one_pass_over_parameters_says_what_passes_over_segments_and_groups_do(model, encoder, monkeypatch):
+    model = dataclasses.replace(model, encoder_layers=encoder)
     plan, update = layout(model), initial_parameters(model, [0, 1, 2])
     update[1, hidden(plan, 0)[1].start] = torch.nan
     two = Matrices(plan, CPU).moved(update, "reference")
