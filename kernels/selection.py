@@ -40,6 +40,11 @@ def choose(impl: str | None, tensor: Tensor) -> str:
     return impl
 
 
+def choose_float32(impl: str | None, tensor: Tensor) -> str:
+    """`choose` where kernels have float32 alone: any other format is the reference's."""
+    return choose(impl, tensor) if tensor.dtype is torch.float32 else "reference"
+
+
 def interpreted() -> bool:
     """True where Triton's kernels run in its interpreter; the variable counts when they are loaded."""
     return os.environ.get("TRITON_INTERPRET", "0").lower() in ("1", "true", "on", "y", "yes")

@@ -37,7 +37,7 @@ class Tiles(NamedTuple):
     backward: Tile
 
 
-FLOAT32 = {  # by padded width
+FLOAT32 = {  # by padded width; of 16 and 32 the fastest of a sweep on an H200 (results/gpu)
     16: Tiles(Tile(32, 16, 1, 1), Tile(32, 16, 1, 1)),
     32: Tiles(Tile(32, 32, 4, 1), Tile(32, 32, 4, 1)),
     64: Tiles(Tile(32, 32, 4, 2), Tile(32, 16, 4, 1)),

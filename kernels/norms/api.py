@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainwreck.kernels.norms import reference
 from trainwreck.kernels.norms.segments import Segments, SegmentStatistics
-from trainwreck.kernels.selection import choose
+from trainwreck.kernels.selection import choose, choose_float32
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -47,7 +47,7 @@ def moment_ratios(
 
     segments, impl: as in `segment_statistics`.
     """
-    chosen = choose(impl, grads_NP) if grads_NP.dtype is torch.float32 else "reference"
+    chosen = choose_float32(impl, grads_NP)
     if chosen == "cpp":
         from trainwreck.kernels.norms import cpp
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainwreck.kernels.selection import CPP_DTYPES, choose
+from trainwreck.kernels.selection import choose, choose_float32
 
 Scale = tuple[Tensor, Tensor | None]  # gain and shift of each run, [N, D]
 
@@ -19,7 +19,7 @@ def norm(x_NMD: Tensor, eps: float, *, centred: bool, scale: Scale | None = None
 
     Kernels have float32.
     """
-    chosen = _of_float32(x_NMD, impl)
+    chosen = choose_float32(impl, x_NMD)
     if chosen == "cpp":
         from trainwreck.kernels.units import cpp
 
@@ -35,7 +35,7 @@ def norm(x_NMD: Tensor, eps: float, *, centred: bool, scale: Scale | None = None
 def affine(y_NMD: Tensor, scale: Scale, impl: str | None = None) -> Tensor:
     """y * gain + shift of each run. C++ has float32, Triton nothing."""
     gain, shift = scale
-    if _of_float32(y_NMD, impl) == "cpp":
+    if choose_float32(impl, y_NMD) == "cpp":
         from trainwreck.kernels.units import cpp
 
         return cpp.affine(y_NMD, gain, shift)
@@ -49,7 +49,7 @@ def gelu(x_NMF: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor]:
     The latter is the result itself where no kernel has found it on the way.
     """
     chosen = choose(impl, x_NMF)
-    if chosen == "cpp" and x_NMF.dtype in CPP_DTYPES:
+    if chosen == "cpp":
         from trainwreck.kernels.units import cpp
 
         return cpp.gelu(x_NMF)
@@ -63,7 +63,7 @@ def gelu(x_NMF: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor]:
 
 def describe(x_NK: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mean, root mean square, largest and least of each row, each [N]. Kernels have float32."""
-    chosen = _of_float32(x_NK, impl)
+    chosen = choose_float32(impl, x_NK)
     if chosen == "reference":
         size = torch.linalg.vector_norm(x_NK, dim=1) / x_NK.shape[1] ** 0.5
         return x_NK.mean(1), size, x_NK.amax(1), x_NK.amin(1)
@@ -77,8 +77,3 @@ def describe(x_NK: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor, Ten
         found = triton.describe(x_NK)
     mean, size, most, least = found.unbind(1)
     return mean, size, most, least
-
-
-def _of_float32(x: Tensor, impl: str | None) -> str:
-    """`choose`, and the reference for any other format."""
-    return choose(impl, x) if x.dtype is torch.float32 else "reference"
