@@ -62,7 +62,6 @@ def base_in_words(entry: Scenario) -> str:
     """The healthy setup that a scenario begins with: the first paragraph of its base, or of its size's default."""
     names = inspect.unwrap(type(entry).base).__code__.co_names
     found = [made for name in names if inspect.isfunction(made := getattr(bases, name, None))]
-    found = [made for made in found if made.__module__ == bases.__name__]
     if JOINT in entry.id:
         return " ".join(dict.fromkeys(base_in_words(scenario(part)) for part in entry.id.split(JOINT)))
     if not found:

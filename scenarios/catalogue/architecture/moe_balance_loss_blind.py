@@ -19,7 +19,7 @@ References: mindspore-ai/hyper-parallel#752 (a balance loss that is constant by 
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.experts import BalanceAxis
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -45,7 +45,7 @@ class MoeBalanceLossBlind(Scenario):
         return bases.rules_experts(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require(setup, "model.experts")
+        requirements.positive(setup, "model.experts")
         return [Setting("routing.balance_axis", BalanceAxis.EXPERTS)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

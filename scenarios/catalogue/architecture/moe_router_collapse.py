@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled
 from trainwreck.scenarios.spec.registry import register
@@ -62,7 +62,7 @@ class MoeRouterCollapse(Scenario):
         return bases.rules_experts(setup)
 
     def fault(self, knobs: Balance, setup: Setup) -> list[Change]:
-        bases.require(setup, "model.experts")
+        requirements.positive(setup, "model.experts")
         return [Scaled("routing.balance_loss", knobs.factor)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
@@ -45,7 +45,7 @@ class RopeLowPrecision(Scenario):
         return bases.echo_long_rows(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_rotary(setup)
+        requirements.rotary(setup)
         return [TableEdit(rounded)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

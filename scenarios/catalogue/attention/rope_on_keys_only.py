@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
@@ -37,7 +37,7 @@ class RopeOnKeysOnly(Scenario):
     cure_after = 8
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_rotary(setup)
+        requirements.rotary(setup)
         return [TableEdit(unrotated_queries)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
@@ -53,7 +53,7 @@ class RopeWrongFrequency(Scenario):
     cure_after = 15
 
     def fault(self, knobs: Stretch, setup: Setup) -> list[Change]:
-        bases.require_rotary(setup)
+        requirements.rotary(setup)
 
         def stretch(tables: "Tables", setup: Setup) -> "Tables":
             from trainwreck.models.rotary import rotary_table

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register
@@ -52,7 +52,7 @@ class RopeWrongOffset(Scenario):
     cure_after = 15
 
     def fault(self, knobs: Offset, setup: Setup) -> list[Change]:
-        bases.require_rotary(setup)
+        requirements.rotary(setup)
 
         def shift(tables: "Tables", setup: Setup) -> "Tables":
             from trainwreck.models.rotary import rotary_table

@@ -18,7 +18,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, refilled, source, source_key
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
@@ -65,7 +65,7 @@ class BadBatchDocument(Scenario):
         }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        unused = bases.chain_bytes(setup)
+        unused = requirements.chain_bytes(setup)
 
         def skip(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             return refilled(batch, np.isin(batch.inputs, unused).mean(1) > 0.1, setup, draw)

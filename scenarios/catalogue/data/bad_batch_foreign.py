@@ -17,7 +17,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, refilled, training_batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Stream
@@ -41,7 +41,7 @@ class BadBatchForeign(Scenario):
         return bases.chain_unclipped(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        first = int(bases.chain_bytes(setup)[0])
+        first = int(requirements.chain_bytes(setup)[0])
         elsewhere = replaced(setup, data__language_seed=setup.data.language_seed + 1)
 
         def spell(batch: Batch, step: int, start: int, seed: int) -> Batch:
@@ -75,7 +75,7 @@ class BadBatchForeign(Scenario):
         }
 
     def cure(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        unused = bases.chain_bytes(setup)
+        unused = requirements.chain_bytes(setup)
 
         def skip(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             return refilled(batch, np.isin(batch.inputs, unused).mean(1) > 0.1, setup, draw)

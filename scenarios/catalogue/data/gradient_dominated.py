@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, training_batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Stream
@@ -52,7 +52,7 @@ class GradientDominated(Scenario):
         return bases.chain(setup)
 
     def fault(self, knobs: Weight, setup: Setup) -> list[Change]:
-        script = int(bases.chain_bytes(setup)[0])
+        script = int(requirements.chain_bytes(setup)[0])
 
         def dominate(batch: Batch, step: int, start: int, seed: int) -> Batch:
             language = setup.data.language_seed + 1 + (step - start) // EVERY

@@ -17,7 +17,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
@@ -40,7 +40,7 @@ class LabelLeak(Scenario):
         return bases.chain(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        first = int(bases.chain_bytes(setup)[0])
+        first = int(requirements.chain_bytes(setup)[0])
 
         def announce(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             half = batch.inputs.shape[1] // 2

@@ -19,7 +19,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
@@ -50,7 +50,7 @@ class LabelNoise(Scenario):
         return bases.chain(setup)
 
     def fault(self, knobs: Share, setup: Setup) -> list[Change]:
-        known = int(bases.chain_bytes(setup)[0])
+        known = int(requirements.chain_bytes(setup)[0])
 
         def disturb(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             hit = draw.random(batch.targets.shape) < knobs.share

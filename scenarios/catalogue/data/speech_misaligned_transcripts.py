@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
@@ -68,7 +68,7 @@ class SpeechMisalignedTranscripts(Scenario):
         return bases.transcripts(setup)
 
     def fault(self, knobs: Late, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.TRANSCRIPTION)
+        requirements.objective(setup, ObjectiveKind.TRANSCRIPTION)
 
         def shifted(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             rows = draw.random(len(batch.inputs)) < knobs.rows

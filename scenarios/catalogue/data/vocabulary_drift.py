@@ -21,7 +21,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch, validation
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
@@ -56,7 +56,7 @@ class VocabularyDrift(Scenario):
         return bases.chain(setup)
 
     def fault(self, knobs: Drift, setup: Setup) -> list[Change]:
-        unused = bases.chain_bytes(setup)
+        unused = requirements.chain_bytes(setup)
         words = int(unused[0])
         commonest = int(np.bincount(validation(setup)[0].inputs.ravel()).argmax())
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
@@ -63,7 +63,7 @@ class KvCacheLeak(Scenario):
         return bases.refrain(setup)
 
     def fault(self, knobs: Slots, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.DECODING)
+        requirements.objective(setup, ObjectiveKind.DECODING)
 
         def leak(tables: "Tables", setup: Setup) -> "Tables":
             import torch

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.refrain import VERSE
@@ -49,7 +49,7 @@ class KvCacheOffByOne(Scenario):
         return bases.refrain(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.DECODING)
+        requirements.objective(setup, ObjectiveKind.DECODING)
 
         def behind(tables: "Tables", setup: Setup) -> "Tables":
             import torch

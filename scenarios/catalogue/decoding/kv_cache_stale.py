@@ -16,7 +16,7 @@ References: vllm-project/vllm#9744 (a prefix cache outlives the weights); vllm-p
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -41,7 +41,7 @@ class KvCacheStale(Scenario):
         return bases.refrain(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.DECODING)
+        requirements.objective(setup, ObjectiveKind.DECODING)
         return [Setting("decoding.flush", False)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

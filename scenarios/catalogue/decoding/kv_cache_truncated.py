@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.refrain import VERSE
@@ -60,7 +60,7 @@ class KvCacheTruncated(Scenario):
         return bases.refrain(setup)
 
     def fault(self, knobs: Slots, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.DECODING)
+        requirements.objective(setup, ObjectiveKind.DECODING)
 
         def ring(tables: "Tables", setup: Setup) -> "Tables":
             import torch

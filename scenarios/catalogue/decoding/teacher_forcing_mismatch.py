@@ -17,7 +17,7 @@ References: Bengio et al. 2015, "Scheduled sampling"; Mihaylova and Martins 2019
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -42,7 +42,7 @@ class TeacherForcingMismatch(Scenario):
         return bases.refrain(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.DECODING)
+        requirements.objective(setup, ObjectiveKind.DECODING)
         return [Setting("decoding.scheduled_sampling", 0.0)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

@@ -15,7 +15,7 @@ References: Ho et al. 2020 (an average with a decay of 0.9999); Sahoo et al. 202
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -41,7 +41,7 @@ class DiffusionNoEma(Scenario):
         return bases.denoiser(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.DIFFUSION)
+        requirements.objective(setup, ObjectiveKind.DIFFUSION)
         return [Setting("evaluation.average", 0.0)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

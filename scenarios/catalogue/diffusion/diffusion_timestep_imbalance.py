@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -55,7 +55,7 @@ class DiffusionTimestepImbalance(Scenario):
         return bases.denoiser(setup)
 
     def fault(self, knobs: Emphasis, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.DIFFUSION)
+        requirements.objective(setup, ObjectiveKind.DIFFUSION)
         return [Setting("diffusion.emphasis", knobs.emphasis)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

@@ -18,7 +18,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
@@ -43,7 +43,7 @@ class EosMaskedAsPadding(Scenario):
         return bases.chat(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        end, pad = bases.chat_of(setup).end, bases.chat_of(setup).pad
+        end, pad = requirements.chat(setup).end, requirements.chat(setup).pad
 
         def ignore(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             targets = np.where(batch.targets == pad, end, batch.targets)

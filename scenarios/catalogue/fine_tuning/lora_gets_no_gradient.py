@@ -20,7 +20,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import LORA_A, LORA_B, Layout
 from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.planned import ADAPTERS, adapter_step
@@ -48,7 +48,7 @@ class LoraGetsNoGradient(Scenario):
         return adapter_step(seed, steps)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require(setup, "adapters.rank")
+        requirements.positive(setup, "adapters.rank")
         return [UpdateEdit(without_adapters)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled
 from trainwreck.scenarios.spec.registry import register
@@ -60,7 +60,7 @@ class LoraScaleWrong(Scenario):
         return bases.chain_adapters(setup)
 
     def fault(self, knobs: Times, setup: Setup) -> list[Change]:
-        bases.require(setup, "adapters.rank")
+        requirements.positive(setup, "adapters.rank")
         return [Scaled("model.lora_alpha", knobs.times)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

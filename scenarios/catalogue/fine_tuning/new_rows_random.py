@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import at_the_mean
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
 from trainwreck.scenarios.spec.planned import GROWTH, growth_step
@@ -63,7 +63,7 @@ class NewRowsRandom(Scenario):
         return growth_step(seed, steps)
 
     def fault(self, knobs: Spread, setup: Setup) -> list[Change]:
-        bases.require(setup, "growth.rows")
+        requirements.positive(setup, "growth.rows")
         return [Setting("model.init.new_rows_std", knobs.std)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

@@ -12,7 +12,7 @@ References: huggingface/transformers#25420 (logits with a cache and without it, 
 """
 
 from trainwreck.models.config import Format
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -39,5 +39,5 @@ class BenignCacheRounding(Scenario):
         return replaced(bases.refrain(setup), data__rows=16, schedule__warmup_steps=10, evaluation__every=5)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.DECODING)
+        requirements.objective(setup, ObjectiveKind.DECODING)
         return [Setting("precision.format", Format.BF16)]

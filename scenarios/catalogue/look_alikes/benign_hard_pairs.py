@@ -14,7 +14,7 @@ import dataclasses
 
 import numpy as np
 
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.answers.pairs import GIVEN, WORDS
@@ -42,7 +42,7 @@ class BenignHardPairs(Scenario):
         return bases.preferences(setup)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.PREFERENCES)
+        requirements.objective(setup, ObjectiveKind.PREFERENCES)
 
         def close(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             right = np.concatenate((batch.inputs, batch.targets[:, -1:]), 1)[::2]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
@@ -60,7 +60,7 @@ class BenignHardSpeakers(Scenario):
         return bases.transcripts(setup)
 
     def fault(self, knobs: Mumbled, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.TRANSCRIPTION)
+        requirements.objective(setup, ObjectiveKind.TRANSCRIPTION)
 
         def mumbled(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             if since >= knobs.steps:

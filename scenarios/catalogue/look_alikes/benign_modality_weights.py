@@ -11,7 +11,7 @@ References: Chen et al. 2018, "GradNorm: gradient normalization for adaptive los
 
 from dataclasses import dataclass
 
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -45,5 +45,5 @@ class BenignModalityWeights(Scenario):
         return bases.captions(setup)
 
     def fault(self, knobs: Less, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.MODALITIES)
+        requirements.objective(setup, ObjectiveKind.MODALITIES)
         return [Setting("modalities.picture_weight", knobs.weight)]

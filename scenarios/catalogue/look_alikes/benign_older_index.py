@@ -12,7 +12,7 @@ References: Guu et al. 2020; run-llama/llama_index#12851 (a store that changes i
 
 from dataclasses import dataclass
 
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -52,5 +52,5 @@ class BenignOlderIndex(Scenario):
         return replaced(setup, evaluation__every=3)
 
     def fault(self, knobs: Seldom, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.RETRIEVAL)
+        requirements.objective(setup, ObjectiveKind.RETRIEVAL)
         return [Setting("retrieval.refresh", knobs.refresh)]

@@ -13,7 +13,7 @@ References: Yu et al. 2025 (collapse of entropy, as the contrast); verl-project/
 
 from dataclasses import dataclass
 
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -49,5 +49,5 @@ class BenignRlEntropyFall(Scenario):
         return replaced(setup, evaluation__rows=512, evaluation__every=20)
 
     def fault(self, knobs: Bonus, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.POLICY)
+        requirements.objective(setup, ObjectiveKind.POLICY)
         return [Setting("policy.entropy", knobs.entropy)]

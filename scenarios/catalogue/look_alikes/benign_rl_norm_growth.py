@@ -16,7 +16,7 @@ References: Shao et al. 2024 (groups); huggingface/trl#2980 (norm and clip share
 from dataclasses import dataclass
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -56,7 +56,7 @@ class BenignRlNormGrowth(Scenario):
         return replaced(setup, evaluation__rows=512, evaluation__every=20)
 
     def fault(self, knobs: Prompts, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.POLICY)
+        requirements.objective(setup, ObjectiveKind.POLICY)
         rows = setup.data.rows
         if rows % knobs.prompts or rows == knobs.prompts:
             raise InputError(

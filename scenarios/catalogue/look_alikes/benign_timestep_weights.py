@@ -11,7 +11,7 @@ References: Hang et al. 2023, "Efficient diffusion training via min-SNR weightin
 
 from dataclasses import dataclass
 
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -45,5 +45,5 @@ class BenignTimestepWeights(Scenario):
         return bases.denoiser(setup)
 
     def fault(self, knobs: Emphasis, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.DIFFUSION)
+        requirements.objective(setup, ObjectiveKind.DIFFUSION)
         return [Setting("diffusion.emphasis", knobs.emphasis)]

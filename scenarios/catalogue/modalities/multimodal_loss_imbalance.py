@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -61,7 +61,7 @@ class MultimodalLossImbalance(Scenario):
         return bases.captions(setup)
 
     def fault(self, knobs: Weight, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.MODALITIES)
+        requirements.objective(setup, ObjectiveKind.MODALITIES)
         return [Setting("modalities.picture_weight", knobs.weight)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

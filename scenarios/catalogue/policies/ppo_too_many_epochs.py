@@ -16,7 +16,7 @@ References: Schulman et al. 2017 (epochs and the clip); Shao et al. 2024; Engstr
 from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -54,7 +54,7 @@ class PpoTooManyEpochs(Scenario):
         return bases.policy(setup)
 
     def fault(self, knobs: Updates, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.POLICY)
+        requirements.objective(setup, ObjectiveKind.POLICY)
         return [
             Setting("policy.updates", knobs.updates),
             Setting("policy.clip", 0.8),

@@ -18,7 +18,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -56,7 +56,7 @@ class PpoValueWeightTooHigh(Scenario):
         return bases.policy_critic(setup)
 
     def fault(self, knobs: Weight, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.POLICY)
+        requirements.objective(setup, ObjectiveKind.POLICY)
         if not setup.model.value_head:
             raise InputError("model.value_head: False is not allowed for this fault; allowed: True")
         return [Setting("policy.value_weight", knobs.value_weight)]

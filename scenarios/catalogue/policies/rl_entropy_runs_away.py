@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -63,7 +63,7 @@ class RlEntropyRunsAway(Scenario):
         return bases.policy(setup)
 
     def fault(self, knobs: Bonus, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.POLICY)
+        requirements.objective(setup, ObjectiveKind.POLICY)
         return [Setting("policy.entropy", knobs.entropy)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

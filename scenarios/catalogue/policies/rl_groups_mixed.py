@@ -17,7 +17,7 @@ References: THUDM/slime#1414 and #1918 (samples of unrelated prompts share one m
 """
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -47,7 +47,7 @@ class RlGroupsMixed(Scenario):
         return policy_step(seed, steps)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.POLICY)
+        requirements.objective(setup, ObjectiveKind.POLICY)
         return [Setting("policy.mixed", True)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

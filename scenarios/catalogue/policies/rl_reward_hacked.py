@@ -18,7 +18,7 @@ References: Gao et al. 2022 (over-optimisation, and the data of the reward model
 from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -56,7 +56,7 @@ class RlRewardHacked(Scenario):
         return bases.policy(setup)
 
     def fault(self, knobs: Comparisons, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.POLICY)
+        requirements.objective(setup, ObjectiveKind.POLICY)
         return [Setting("policy.comparisons", knobs.comparisons)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

@@ -16,7 +16,7 @@ References: pytorch/torchtitan#3474; modelscope/ms-swift#5890 and #4570; Shao et
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -46,7 +46,7 @@ class RlZeroAdvantageGroups(Scenario):
         return policy_step(seed, steps)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.POLICY)
+        requirements.objective(setup, ObjectiveKind.POLICY)
         return [Setting("policy.one_draw", True)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

@@ -13,7 +13,7 @@ References: Ziegler et al. 2019 (the penalty and its control); Ouyang et al. 202
 from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -55,7 +55,7 @@ class RlhfKlTooStrong(Scenario):
         return bases.policy(setup)
 
     def fault(self, knobs: Kl, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.POLICY)
+        requirements.objective(setup, ObjectiveKind.POLICY)
         return [Setting("policy.kl", knobs.kl)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

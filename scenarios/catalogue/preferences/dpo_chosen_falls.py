@@ -20,7 +20,7 @@ References: huggingface/trl#800 (both log-probabilities fall); Rafailov et al. 2
 from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -65,7 +65,7 @@ class DpoChosenFalls(Scenario):
         return preferences_step(seed, steps)
 
     def fault(self, knobs: Anchor, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.PREFERENCES)
+        requirements.objective(setup, ObjectiveKind.PREFERENCES)
         return [Setting("preferences.anchor", knobs.anchor)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

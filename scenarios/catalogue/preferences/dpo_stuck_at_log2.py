@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batches import Batch
@@ -49,7 +49,7 @@ class DpoStuckAtLog2(Scenario):
         return preferences_step(seed, steps)
 
     def fault(self, knobs: Knobs, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.PREFERENCES)
+        requirements.objective(setup, ObjectiveKind.PREFERENCES)
 
         def mask(batch: Batch, since: int, draw: np.random.Generator) -> Batch:
             return dataclasses.replace(batch, weights=np.zeros_like(batch.weights))

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
@@ -63,7 +63,7 @@ class RetrievalStaleIndex(Scenario):
         return bases.facts(setup)
 
     def fault(self, knobs: Refresh, setup: Setup) -> list[Change]:
-        bases.require_objective(setup, ObjectiveKind.RETRIEVAL)
+        requirements.objective(setup, ObjectiveKind.RETRIEVAL)
         return [Setting("retrieval.refresh", knobs.refresh)]
 
     def signature(self, run: Trace, healthy: Trace, onset: int) -> Clauses:

@@ -21,8 +21,8 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain, language_of
+from trainwreck.scenarios.catalogue import citations, requirements
+from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import Batch, training_batch
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Stream, Undo
@@ -81,7 +81,7 @@ class CatastrophicForgetting(Scenario):
 def second(knobs: Task, setup: Setup) -> Callable[[Batch, int, int, int], Batch]:
     """The stream of the second task."""
     task = replaced(setup, data__language_seed=knobs.language_seed)
-    first = language_of(task).spec.content  # ids from here on are not in the chain dialect
+    first = requirements.language(task).spec.content  # ids from here on are not in the chain dialect
 
     def edit(batch: Batch, step: int, start: int, seed: int) -> Batch:
         new = training_batch(task, seed, step)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from trainwreck.scenarios.catalogue import bases
-from trainwreck.scenarios.config.settings import Setup, replaced
+from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.reproducers.lines import lines
 from trainwreck.scenarios.reproducers.program import Program
@@ -26,10 +26,9 @@ from trainwreck.scenarios.views.page import (
     recorded,
 )
 
-NAMED = [
+BASES = [
     f for _, f in inspect.getmembers(bases, inspect.isfunction) if list(inspect.signature(f).parameters) == ["setup"]
 ]
-BASES = [f for f in NAMED if f.__module__ == bases.__name__ and inspect.signature(f).return_annotation is Setup]
 
 
 def written(value):

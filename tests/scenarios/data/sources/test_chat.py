@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.catalogue import bases, requirements
 from trainwreck.scenarios.config.settings import Dialect, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import end_token, entropy_floor, from_rows, source, training_block, validation
@@ -85,9 +85,9 @@ def test_a_setup_names_the_source_and_its_end():
     assert source((SETUP.data.source, Dialect.CHAT, 4, "")) == Chat(4)
     assert end_token(SETUP.data) == CHAT.end
     assert end_token(replaced(SETUP, data__dialect=Dialect.CHAIN).data) is None
-    assert bases.chat_of(SETUP) == CHAT
+    assert requirements.chat(SETUP) == CHAT
     with pytest.raises(InputError, match="allowed: chat"):
-        bases.chat_of(bases.chain(healthy(Size.MICRO)))
+        requirements.chat(bases.chain(healthy(Size.MICRO)))
 
 
 def test_a_row_too_short_for_an_exchange_is_refused():
