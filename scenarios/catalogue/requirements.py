@@ -6,9 +6,9 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import Positions
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Dialect, Setup, SourceKind, get
-from trainwreck.scenarios.data.batches import source, source_key
-from trainwreck.scenarios.data.chat import Chat
-from trainwreck.scenarios.data.language import Language
+from trainwreck.scenarios.data.sources.chat import Chat
+from trainwreck.scenarios.data.sources.language import Language
+from trainwreck.scenarios.data.sources.selection import source, source_key
 
 
 def positive(setup: Setup, path: str) -> None:

@@ -1,1 +1,1 @@
-"""Where tokens come from: the synthetic language with an exact entropy, and real text."""
+"""Batches: rows of a source, what is done to them, and which of them runs share."""

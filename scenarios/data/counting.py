@@ -7,7 +7,7 @@ Every token is the successor of the one before; now and then one is drawn at ran
 
 import numpy as np
 
-from trainwreck.scenarios.data.language import Rows
+from trainwreck.scenarios.data.sources.language import Rows
 
 
 def counting(draw: np.random.Generator, rows: int, context: int, table: int, slip: float = 0.05) -> Rows:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trainwreck.kernels.random import generator, sent
 from trainwreck.models import gpt
-from trainwreck.scenarios.data.speech import SOUNDS, START, WORDS, Speech
+from trainwreck.scenarios.data.sources.speech import SOUNDS, START, WORDS, Speech
 
 COARTICULATION = 0.3
 

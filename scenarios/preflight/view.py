@@ -18,7 +18,7 @@ from trainwreck.models.loss import weighted_mean
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import LossForm, replaced
-from trainwreck.scenarios.data.batches import end_token, source, source_key
+from trainwreck.scenarios.data.sources.selection import end_token, source, source_key
 from trainwreck.scenarios.preflight.subject import Preflight, share
 from trainwreck.scenarios.spec.faults import At, Setting, State
 from trainwreck.scenarios.spec.job import Job

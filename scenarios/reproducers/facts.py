@@ -7,12 +7,13 @@ from trainwreck.evaluation.dataset.schema import ALIGNED, EVALUATIONS
 from trainwreck.models.config import Activation
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Dialect
-from trainwreck.scenarios.data.batches import PADDING, SHORT, SPECS
-from trainwreck.scenarios.data.captions import PLACES
-from trainwreck.scenarios.data.chat import Chat
+from trainwreck.scenarios.data.batch import PADDING, SHORT
 from trainwreck.scenarios.data.frames import COARTICULATION
-from trainwreck.scenarios.data.language import LanguageSpec
 from trainwreck.scenarios.data.masking import SAMPLING_STEPS
+from trainwreck.scenarios.data.sources.captions import PLACES
+from trainwreck.scenarios.data.sources.chat import Chat
+from trainwreck.scenarios.data.sources.language import LanguageSpec
+from trainwreck.scenarios.data.sources.selection import SPECS
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.values import NotPlainError
 from trainwreck.scenarios.spec.proofs import recorded

@@ -16,13 +16,13 @@ from trainwreck.evaluation.dataset.schema import (
     RETRIEVAL,
     REWARDED,
 )
-from trainwreck.scenarios.data import captions, speech
-from trainwreck.scenarios.data import facts as facts_data
-from trainwreck.scenarios.data.answers import reward, tasks
-from trainwreck.scenarios.data.answers.pairs import COARSE, GIVEN, WORDS
+from trainwreck.scenarios.data import reward
 from trainwreck.scenarios.data.batches import entropy_floor
-from trainwreck.scenarios.data.chat import PROMPT, SHORTEST, Chat
-from trainwreck.scenarios.data.refrain import TOKENS, VERSE
+from trainwreck.scenarios.data.sources import captions, speech, tasks
+from trainwreck.scenarios.data.sources import facts as facts_data
+from trainwreck.scenarios.data.sources.chat import PROMPT, SHORTEST, Chat
+from trainwreck.scenarios.data.sources.pairs import COARSE, GIVEN, WORDS
+from trainwreck.scenarios.data.sources.refrain import TOKENS, VERSE
 from trainwreck.scenarios.reproducers import signals as lines
 from trainwreck.scenarios.reproducers.syntax import WIDTH, literal, value
 from trainwreck.scenarios.reproducers.values import NotPlainError

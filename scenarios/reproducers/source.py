@@ -20,8 +20,9 @@ from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import Slot, layout
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.data.batches import Batch, validation
-from trainwreck.scenarios.data.language import Language, LanguageSpec
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.batches import validation
+from trainwreck.scenarios.data.sources.language import Language, LanguageSpec
 from trainwreck.scenarios.reproducers.syntax import (
     OF_A_RUN,
     Edit,

@@ -19,7 +19,7 @@ from trainwreck.models.config import Format
 from trainwreck.models.parametrization import Parametrization, Updates
 from trainwreck.models.tables import Tables
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.data.batch import Batch
 from trainwreck.scenarios.spec.exchange import Exchange
 from trainwreck.scenarios.spec.faults import (
     Change,

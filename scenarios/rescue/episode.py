@@ -32,7 +32,8 @@ from trainwreck.evaluation.replay.rows import rows
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import fits, layout
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.data.batches import Batch, training_block
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.batches import training_block
 from trainwreck.scenarios.rescue.actions import Action, Kind, Restore, changes
 from trainwreck.scenarios.rescue.observation import Observation
 from trainwreck.scenarios.spec.faults import At, LogEdit, State, StateEdit

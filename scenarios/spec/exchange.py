@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.data.batch import Batch
 
 Matrix = tuple[tuple[bool, ...], ...]  # [receiver][sender]
 

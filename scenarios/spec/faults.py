@@ -17,7 +17,7 @@ from trainwreck.models.parameters import Layout, layout
 from trainwreck.models.parametrization import Parametrization, Updates
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import Setup, get, replace
-from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.data.batch import Batch
 from trainwreck.scenarios.spec.exchange import Exchange
 
 if TYPE_CHECKING:

@@ -13,7 +13,9 @@ from trainwreck.models.tables import Tables, healthy_tables
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import LossForm, Reduction, Setup, check, essence, fingerprint
-from trainwreck.scenarios.data.batches import Batch, end_token, stacked, training_block
+from trainwreck.scenarios.data.batch import Batch, stacked
+from trainwreck.scenarios.data.batches import training_block
+from trainwreck.scenarios.data.sources.selection import end_token
 from trainwreck.scenarios.spec.exchange import Exchange
 from trainwreck.scenarios.spec.faults import At, LogEdit, Row, StateEdit
 from trainwreck.scenarios.spec.planned import planned

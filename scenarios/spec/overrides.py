@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.models.config import ModelConfig
 from trainwreck.scenarios.config.settings import Setup, check, get
-from trainwreck.scenarios.data.batches import source, source_key
-from trainwreck.scenarios.data.text import open_text
+from trainwreck.scenarios.data.sources.selection import source, source_key
+from trainwreck.scenarios.data.sources.text import open_text
 from trainwreck.scenarios.spec.scenario import Knobs
 
 KNOBS = "fault"  # the prefix of a knob's key

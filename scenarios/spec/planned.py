@@ -10,7 +10,7 @@ from trainwreck.models.parameters import LORA_A, LORA_B, Layout
 from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.data.batch import Batch
 from trainwreck.scenarios.spec.faults import At, Setting, Stream, UpdateEdit
 from trainwreck.scenarios.spec.scenario import MidRun
 

@@ -25,8 +25,9 @@ from trainwreck.models.variants.batch_norm import RunningMoments, initial_moment
 from trainwreck.scenarios.config.experts import BalanceAxis
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import LossForm
-from trainwreck.scenarios.data.batches import Batch, fresh, validation
-from trainwreck.scenarios.data.facts import FACTS
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.batches import fresh, validation
+from trainwreck.scenarios.data.sources.facts import FACTS
 from trainwreck.scenarios.spec.faults import State
 from trainwreck.scenarios.spec.job import Job, Segment, extras
 from trainwreck.scenarios.training.distributed.averaging import Averaging

@@ -23,7 +23,8 @@ from torch import Tensor
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
 from trainwreck.models.parameters import layout
-from trainwreck.scenarios.data.batches import Batch, sample_together
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.shared_rows import sample_together
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training import telemetry
 from trainwreck.scenarios.training.environment import cores

@@ -17,7 +17,7 @@ from trainwreck.kernels.random import generator, sent
 from trainwreck.models.config import ModelConfig
 from trainwreck.models.parameters import Layout
 from trainwreck.models.probe import Probe
-from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.data.batch import Batch
 from trainwreck.scenarios.training.matrices import Matrices
 
 # Signals that the host knows without asking the device.

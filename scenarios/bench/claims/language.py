@@ -14,7 +14,7 @@ from trainwreck.scenarios.catalogue.attention.mask_zeroed import wipe_scores
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import entropy_floor, validation
-from trainwreck.scenarios.data.language import Structure
+from trainwreck.scenarios.data.sources.language import Structure
 from trainwreck.scenarios.spec.faults import At, State, TableEdit
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training.bundle import Bundle

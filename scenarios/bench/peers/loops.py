@@ -28,7 +28,7 @@ from trainwreck.evaluation.extras import require
 from trainwreck.models.config import ModelConfig
 from trainwreck.scenarios.config.schedule import learning_rate
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.data.batches import Batch
+from trainwreck.scenarios.data.batch import Batch
 
 EXTRA = "monitors"
 COMPILERS = ("g++", "clang++")

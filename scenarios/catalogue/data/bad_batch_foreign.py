@@ -19,7 +19,8 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup, replaced
-from trainwreck.scenarios.data.batches import Batch, refilled, training_batch
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.batches import refilled, training_batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario

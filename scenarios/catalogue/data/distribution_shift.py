@@ -18,7 +18,8 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Dialect, Setup, replaced
-from trainwreck.scenarios.data.batches import Batch, training_batch
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.batches import training_batch
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario

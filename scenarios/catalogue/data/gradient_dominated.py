@@ -21,7 +21,8 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.settings import Setup, replaced
-from trainwreck.scenarios.data.batches import Batch, training_batch
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.batches import training_batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario

@@ -24,7 +24,8 @@ from trainwreck.kernels.random import generator
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.data.batches import Batch, pool, taken
+from trainwreck.scenarios.data.batch import Batch, taken
+from trainwreck.scenarios.data.batches import pool
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario

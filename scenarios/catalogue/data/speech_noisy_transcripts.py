@@ -23,8 +23,9 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Dialect, Setup, SourceKind
-from trainwreck.scenarios.data.batches import Batch, source, source_key
-from trainwreck.scenarios.data.speech import WORDS, Speech
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.sources.selection import source, source_key
+from trainwreck.scenarios.data.sources.speech import WORDS, Speech
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario, Severity

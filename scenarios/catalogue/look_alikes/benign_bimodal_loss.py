@@ -17,7 +17,7 @@ import numpy as np
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.data.batches import Batch, from_rows
+from trainwreck.scenarios.data.batch import Batch, from_rows
 from trainwreck.scenarios.data.counting import counting
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register

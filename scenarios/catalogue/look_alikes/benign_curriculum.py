@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.data.batches import Batch, sample
-from trainwreck.scenarios.data.language import Language
-from trainwreck.scenarios.data.language import chain as chain_spec
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.batches import sample
+from trainwreck.scenarios.data.sources.language import Language
+from trainwreck.scenarios.data.sources.language import chain as chain_spec
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario

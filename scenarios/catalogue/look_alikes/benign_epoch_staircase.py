@@ -22,7 +22,8 @@ import numpy as np
 from trainwreck.kernels.random import generator
 from trainwreck.scenarios.catalogue import bases, citations
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.data.batches import Batch, taken, training_batch
+from trainwreck.scenarios.data.batch import Batch, taken
+from trainwreck.scenarios.data.batches import training_batch
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario

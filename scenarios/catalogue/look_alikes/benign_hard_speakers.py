@@ -19,8 +19,8 @@ import numpy as np
 from trainwreck.scenarios.catalogue import bases, citations, requirements
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.data.batches import Batch
-from trainwreck.scenarios.data.speech import START, WORDS
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.sources.speech import START, WORDS
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Family, Knobs, MidRun, Scenario

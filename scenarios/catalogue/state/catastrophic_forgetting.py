@@ -24,7 +24,8 @@ from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations, requirements
 from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup, replaced
-from trainwreck.scenarios.data.batches import Batch, training_batch
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.batches import training_batch
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled, Stream, Undo
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, Scenario

@@ -20,7 +20,8 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import citations
 from trainwreck.scenarios.catalogue.bases import chain
 from trainwreck.scenarios.config.settings import Setup
-from trainwreck.scenarios.data.batches import Batch, training_batch
+from trainwreck.scenarios.data.batch import Batch
+from trainwreck.scenarios.data.batches import training_batch
 from trainwreck.scenarios.spec.faults import RESUME_STEPS, Change, Clock, FaultKind, Stream
 from trainwreck.scenarios.spec.registry import register
 from trainwreck.scenarios.spec.scenario import Clauses, Family, Knobs, MidRun, Scenario

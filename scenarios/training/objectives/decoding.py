@@ -18,7 +18,7 @@ from trainwreck.models import gpt
 from trainwreck.models.decoding.decode import drawn, read, write
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.probe import Probe
-from trainwreck.scenarios.data.refrain import VERSE
+from trainwreck.scenarios.data.sources.refrain import VERSE
 from trainwreck.scenarios.training.bundle import Bundle, HeldOut
 from trainwreck.scenarios.training.evaluation import evaluated, held_out_logits, sampled
 from trainwreck.scenarios.training.inputs import Inputs

@@ -18,9 +18,9 @@ from trainwreck.kernels.random import generator, sent
 from trainwreck.models import gpt
 from trainwreck.models.decoding.decode import drawn
 from trainwreck.models.loss import weighted_mean
-from trainwreck.scenarios.data.batches import SourceKey, source, source_key
-from trainwreck.scenarios.data.language import Language
 from trainwreck.scenarios.data.masking import SAMPLING_STEPS
+from trainwreck.scenarios.data.sources.language import Language
+from trainwreck.scenarios.data.sources.selection import SourceKey, source, source_key
 from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.evaluation import evaluated, held_out_logits, sampled, validate
 from trainwreck.scenarios.training.objectives.next_token import losses as losses  # of the tokens that are masked

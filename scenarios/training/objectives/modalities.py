@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.probe import Probe
-from trainwreck.scenarios.data.captions import PICTURE
+from trainwreck.scenarios.data.sources.captions import PICTURE
 from trainwreck.scenarios.training.bundle import Bundle, HeldOut
 from trainwreck.scenarios.training.evaluation import held_out_logits, sampled
 from trainwreck.scenarios.training.inputs import Inputs

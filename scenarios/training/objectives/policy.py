@@ -7,7 +7,7 @@
 
 with r = p_reference / p, as Shao et al. 2024 (DeepSeekMath, equations 3 and 4) have it, after the clip of Schulman et
 al. 2017. H is the entropy of the next token. The reference is the model as it was when rewards began; before that, runs
-are trained on the next token of text. The reward is that of `data.answers.reward`, learned from comparisons; the true
+are trained on the next token of text. The reward is that of `data.reward`, learned from comparisons; the true
 one of `data.answers.tasks` is measured beside it, and no gradient comes from it. A run whose model has a value head has
 the advantages of `objectives.critic` in the place of A, less their mean and over their standard deviation, and
 value_weight times its value loss in the same mean (PPO with a critic, Schulman et al. 2017).
@@ -28,7 +28,7 @@ from trainwreck.models.decoding.decode import write
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.probe import Probe
 from trainwreck.scenarios.config.objectives import PolicyConfig
-from trainwreck.scenarios.data.answers.tasks import END, GIVEN
+from trainwreck.scenarios.data.sources.tasks import END, GIVEN
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.training.bundle import Bundle, HeldOut
 from trainwreck.scenarios.training.evaluation import evaluated, sampled

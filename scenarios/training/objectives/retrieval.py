@@ -17,8 +17,8 @@ from trainwreck.kernels.random import sent
 from trainwreck.models import gpt
 from trainwreck.models.loss import weighted_mean
 from trainwreck.models.probe import Probe
-from trainwreck.scenarios.data.batches import source, source_key
-from trainwreck.scenarios.data.facts import EXCHANGE, FACTS, KEY, PASSAGE, QUESTION, Facts
+from trainwreck.scenarios.data.sources.facts import EXCHANGE, FACTS, KEY, PASSAGE, QUESTION, Facts
+from trainwreck.scenarios.data.sources.selection import source, source_key
 from trainwreck.scenarios.training.bundle import Bundle, HeldOut
 from trainwreck.scenarios.training.evaluation import evaluated, held_out_logits, sampled
 from trainwreck.scenarios.training.inputs import Inputs

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from trainwreck.kernels.random import sent
 from trainwreck.scenarios.config.objectives import ObjectiveKind
-from trainwreck.scenarios.data.answers.reward import RewardModel, learned
-from trainwreck.scenarios.data.answers.tasks import COST, END, GIVEN, OWN, TOPIC, TOPICS, Tasks
-from trainwreck.scenarios.data.batches import source, source_key
+from trainwreck.scenarios.data.reward import RewardModel, learned
+from trainwreck.scenarios.data.sources.selection import source, source_key
+from trainwreck.scenarios.data.sources.tasks import COST, END, GIVEN, OWN, TOPIC, TOPICS, Tasks
 from trainwreck.scenarios.spec.faults import State
 from trainwreck.scenarios.spec.job import Job, Segment
 

@@ -24,7 +24,7 @@ from trainwreck.scenarios.data.frames import (
     unit_means,
     words_of_units,
 )
-from trainwreck.scenarios.data.speech import SOUNDS, WORDS
+from trainwreck.scenarios.data.sources.speech import SOUNDS, WORDS
 from trainwreck.scenarios.training.bundle import Bundle, HeldOut
 from trainwreck.scenarios.training.evaluation import evaluated, sampled
 from trainwreck.scenarios.training.inputs import Inputs

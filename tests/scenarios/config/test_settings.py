@@ -27,8 +27,8 @@ from trainwreck.scenarios.config.settings import (
     replace,
     replaced,
 )
-from trainwreck.scenarios.data.batches import SPECS
-from trainwreck.scenarios.data.language import Language
+from trainwreck.scenarios.data.sources.language import Language
+from trainwreck.scenarios.data.sources.selection import SPECS
 
 NAN, INF = math.nan, math.inf
 REFUSED = {

@@ -7,7 +7,7 @@ from trainwreck.models.parameters import layout
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import Dialect, check
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.batches import source, source_key
+from trainwreck.scenarios.data.sources.selection import source, source_key
 from trainwreck.scenarios.spec.registry import scenarios
 
 DOCUMENTED = {

@@ -6,9 +6,11 @@ import torch
 
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios.config.settings import Dialect, replaced
-from trainwreck.scenarios.data import batches
-from trainwreck.scenarios.data.batches import SPECS, Batch, from_rows, source, source_key, training_block, validation
-from trainwreck.scenarios.data.language import Language
+from trainwreck.scenarios.data import shared_rows
+from trainwreck.scenarios.data.batch import Batch, from_rows
+from trainwreck.scenarios.data.batches import training_block, validation
+from trainwreck.scenarios.data.sources.language import Language
+from trainwreck.scenarios.data.sources.selection import SPECS, source, source_key
 from trainwreck.scenarios.training.loop import train
 
 FIELDS = ("inputs", "targets", "weights", "documents")
@@ -37,7 +39,7 @@ def test_rows_drawn_together_are_those_drawn_alone(dialect, tiny):
     """Of every language, whatever their number, also where steps differ; then nothing is left to draw."""
     setup = replaced(tiny, data__dialect=dialect, data__language_seed=91)
     wanted = [(setup, seed, range(first, first + 3)) for first, seed in ((0, 4), (0, 9), (5, 4), (0, 4))]
-    batches.sample_together(wanted)
+    shared_rows.sample_together(wanted)
     language = source(source_key(setup.data))
     for _, seed, steps in wanted:
         right = from_rows(language.sample(seed, "train", steps, setup.data.rows, setup.model.context))
@@ -53,12 +55,12 @@ def test_what_is_kept_or_has_another_source_is_not_drawn_again(tiny, monkeypatch
     monkeypatch.setattr(
         Language, "sample_together", lambda self, some, *rest: drawn.append(some) or real(self, some, *rest)
     )
-    monkeypatch.setattr(batches, "TOGETHER", 2 * 4 * tiny.data.rows)
+    monkeypatch.setattr(shared_rows, "TOGETHER", 2 * 4 * tiny.data.rows)
     setup, steps = replaced(tiny, data__language_seed=92), range(4)
-    batches.sample_together([(setup, seed, steps) for seed in (1, 2, 3)])
+    shared_rows.sample_together([(setup, seed, steps) for seed in (1, 2, 3)])
     assert drawn == [[(1, steps), (2, steps)], [(3, steps)]]
     pooled = replaced(setup, data__pool=8)
-    batches.sample_together([(setup, 2, steps), (setup, 5, steps), (pooled, 6, steps)])
+    shared_rows.sample_together([(setup, 2, steps), (setup, 5, steps), (pooled, 6, steps)])
     assert drawn[2:] == [[(5, steps)]]
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from trainwreck.scenarios.config.sizes import Size
-from trainwreck.scenarios.data.batches import source, source_key, training_block
-from trainwreck.scenarios.data.language import Language, LanguageSpec
+from trainwreck.scenarios.data.batches import training_block
+from trainwreck.scenarios.data.sources.language import Language, LanguageSpec
+from trainwreck.scenarios.data.sources.selection import source, source_key
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec
 

@@ -9,9 +9,9 @@ from trainwreck.models.config import Positions
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.answers.pairs import GIVEN as PROMPT
-from trainwreck.scenarios.data.answers.reward import learned
-from trainwreck.scenarios.data.answers.tasks import END, GIVEN, Tasks
+from trainwreck.scenarios.data.reward import learned
+from trainwreck.scenarios.data.sources.pairs import GIVEN as PROMPT
+from trainwreck.scenarios.data.sources.tasks import END, GIVEN, Tasks
 from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.inputs import inputs as inputs_of
 from trainwreck.scenarios.training.loop import fresh_state

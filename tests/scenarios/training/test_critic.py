@@ -12,8 +12,8 @@ from trainwreck.models import gpt
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import check, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.answers.reward import learned
-from trainwreck.scenarios.data.answers.tasks import END, GIVEN, Tasks
+from trainwreck.scenarios.data.reward import learned
+from trainwreck.scenarios.data.sources.tasks import END, GIVEN, Tasks
 from trainwreck.scenarios.spec.faults import At, Setting
 from trainwreck.scenarios.spec.planned import policy_step
 from trainwreck.scenarios.training.bundle import Bundle

@@ -10,8 +10,8 @@ from trainwreck.models import gpt
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.batches import source, source_key
 from trainwreck.scenarios.data.batches import validation as held_out
+from trainwreck.scenarios.data.sources.selection import source, source_key
 from trainwreck.scenarios.spec.faults import At, Setting
 from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.loop import fresh_state, train

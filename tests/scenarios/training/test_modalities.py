@@ -14,7 +14,7 @@ from trainwreck.scenarios.config.objectives import ILLUSTRATES
 from trainwreck.scenarios.config.settings import Dialect, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import fresh, validation
-from trainwreck.scenarios.data.captions import PICTURE
+from trainwreck.scenarios.data.sources.captions import PICTURE
 from trainwreck.scenarios.spec.faults import At, Setting
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.training.bundle import Bundle

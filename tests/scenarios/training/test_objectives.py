@@ -13,7 +13,7 @@ from trainwreck.scenarios.config.objectives import DECODES, DENOISES, ObjectiveK
 from trainwreck.scenarios.config.settings import Dialect, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import validation
-from trainwreck.scenarios.data.refrain import VERSE
+from trainwreck.scenarios.data.sources.refrain import VERSE
 from trainwreck.scenarios.spec.faults import At, Setting
 from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.loop import fresh_state, train

@@ -16,9 +16,9 @@ from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.objectives import REWARDED as GOES_WITH
 from trainwreck.scenarios.config.settings import Dialect, Reduction, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.answers.reward import learned
-from trainwreck.scenarios.data.answers.tasks import END, GIVEN, Tasks
 from trainwreck.scenarios.data.batches import training_block, validation
+from trainwreck.scenarios.data.reward import learned
+from trainwreck.scenarios.data.sources.tasks import END, GIVEN, Tasks
 from trainwreck.scenarios.spec.faults import At, Setting
 from trainwreck.scenarios.spec.planned import policy_step
 from trainwreck.scenarios.training.bundle import Bundle

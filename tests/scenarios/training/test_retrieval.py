@@ -11,7 +11,7 @@ from trainwreck.scenarios.config.objectives import RETRIEVES
 from trainwreck.scenarios.config.settings import Dialect, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import validation
-from trainwreck.scenarios.data.facts import FACTS, KEY, Facts
+from trainwreck.scenarios.data.sources.facts import FACTS, KEY, Facts
 from trainwreck.scenarios.spec.faults import At, Setting
 from trainwreck.scenarios.training.bundle import Bundle
 from trainwreck.scenarios.training.loop import fresh_state, train

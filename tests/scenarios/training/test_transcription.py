@@ -18,8 +18,9 @@ from trainwreck.scenarios.config.objectives import TRANSCRIBES, ObjectiveKind
 from trainwreck.scenarios.config.settings import Dialect, Reduction, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data import frames
-from trainwreck.scenarios.data.batches import entropy_floor, from_rows, validation
-from trainwreck.scenarios.data.speech import SOUNDS, START, WORDS, Speech
+from trainwreck.scenarios.data.batch import from_rows
+from trainwreck.scenarios.data.batches import entropy_floor, validation
+from trainwreck.scenarios.data.sources.speech import SOUNDS, START, WORDS, Speech
 from trainwreck.scenarios.spec.faults import At, Setting, UpdateEdit
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.training.bundle import Bundle

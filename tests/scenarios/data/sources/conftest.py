@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from trainwreck.scenarios.data.language import Language, LanguageSpec, chain
+from trainwreck.scenarios.data.sources.language import Language, LanguageSpec, chain
 
 SPECS = {
     "full": LanguageSpec(),

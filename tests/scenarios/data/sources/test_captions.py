@@ -9,9 +9,10 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.batches import end_token, entropy_floor, from_rows, source, source_key, training_block
+from trainwreck.scenarios.data.batch import from_rows
+from trainwreck.scenarios.data.batches import entropy_floor, training_block
 from trainwreck.scenarios.data.batches import validation as held_out
-from trainwreck.scenarios.data.captions import (
+from trainwreck.scenarios.data.sources.captions import (
     COLOURS,
     END,
     EXAMPLE,
@@ -24,6 +25,7 @@ from trainwreck.scenarios.data.captions import (
     TONES,
     Captions,
 )
+from trainwreck.scenarios.data.sources.selection import end_token, source, source_key
 
 SETUP = bases.captions(healthy(Size.MICRO))
 ROWS = Captions(2).sample(5, "train", range(3), 400, 32)

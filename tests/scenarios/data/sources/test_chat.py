@@ -7,8 +7,10 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases, requirements
 from trainwreck.scenarios.config.settings import Dialect, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.batches import end_token, entropy_floor, from_rows, source, training_block, validation
-from trainwreck.scenarios.data.chat import PROMPT, ROW, SHORTEST, Chat, Part
+from trainwreck.scenarios.data.batch import from_rows
+from trainwreck.scenarios.data.batches import entropy_floor, training_block, validation
+from trainwreck.scenarios.data.sources.chat import PROMPT, ROW, SHORTEST, Chat, Part
+from trainwreck.scenarios.data.sources.selection import end_token, source
 from trainwreck.scenarios.spec.job import Job
 
 CHAT = Chat()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.data.batches import from_rows
+from trainwreck.scenarios.data.batch import from_rows
 from trainwreck.scenarios.data.counting import counting
 
 

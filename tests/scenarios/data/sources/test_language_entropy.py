@@ -7,7 +7,16 @@ import pytest
 
 from trainwreck.scenarios.config.settings import Dialect, replaced
 from trainwreck.scenarios.data.batches import entropy_floor, validation
-from trainwreck.scenarios.data.language import Language, LanguageSpec, Structure, chain, echo, far_echo, recall, walk
+from trainwreck.scenarios.data.sources.language import (
+    Language,
+    LanguageSpec,
+    Structure,
+    chain,
+    echo,
+    far_echo,
+    recall,
+    walk,
+)
 
 
 def documents(rows):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.scenarios.data.language import Language, LanguageSpec, Structure
+from trainwreck.scenarios.data.sources.language import Language, LanguageSpec, Structure
 
 FIELDS = ("tokens", "documents", "nats", "structure")
 

@@ -9,9 +9,10 @@ import pytest
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.batches import entropy_floor, source, source_key, training_block
+from trainwreck.scenarios.data.batches import entropy_floor, training_block
 from trainwreck.scenarios.data.batches import validation as held_out
 from trainwreck.scenarios.data.masking import masks, timesteps, weights
+from trainwreck.scenarios.data.sources.selection import source, source_key
 
 SETUP = bases.denoiser(healthy(Size.MICRO))
 MASK = SETUP.model.vocab_size - 1

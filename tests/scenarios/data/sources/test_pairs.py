@@ -9,17 +9,10 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.answers.pairs import COARSE, GIVEN, WORDS, Pairs
-from trainwreck.scenarios.data.batches import (
-    end_token,
-    entropy_floor,
-    fresh,
-    from_rows,
-    source,
-    source_key,
-    training_block,
-    validation,
-)
+from trainwreck.scenarios.data.batch import from_rows
+from trainwreck.scenarios.data.batches import entropy_floor, fresh, training_block, validation
+from trainwreck.scenarios.data.sources.pairs import COARSE, GIVEN, WORDS, Pairs
+from trainwreck.scenarios.data.sources.selection import end_token, source, source_key
 
 SETUP = bases.preferences(healthy(Size.MICRO))
 TEXT = Pairs(2).sample(5, "train", range(3), 200, 16)

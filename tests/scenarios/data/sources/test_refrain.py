@@ -7,9 +7,11 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.batches import end_token, entropy_floor, from_rows, source, source_key, training_block
+from trainwreck.scenarios.data.batch import from_rows
+from trainwreck.scenarios.data.batches import entropy_floor, training_block
 from trainwreck.scenarios.data.batches import validation as held_out
-from trainwreck.scenarios.data.refrain import TOKENS, VERSE, Refrain
+from trainwreck.scenarios.data.sources.refrain import TOKENS, VERSE, Refrain
+from trainwreck.scenarios.data.sources.selection import end_token, source, source_key
 
 SETUP = bases.refrain(healthy(Size.MICRO))
 ROWS = Refrain(2).sample(5, "train", range(3), 200, 32)

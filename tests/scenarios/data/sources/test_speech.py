@@ -8,9 +8,11 @@ from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.catalogue.data.speech_noisy_transcripts import Rows
 from trainwreck.scenarios.config.settings import Dialect, SourceKind, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.batches import end_token, entropy_floor, from_rows, source, source_key, training_block
+from trainwreck.scenarios.data.batch import from_rows
+from trainwreck.scenarios.data.batches import entropy_floor, training_block
 from trainwreck.scenarios.data.batches import validation as held_out
-from trainwreck.scenarios.data.speech import SHORTEST, SOUNDS, START, WORDS, Speech
+from trainwreck.scenarios.data.sources.selection import end_token, source, source_key
+from trainwreck.scenarios.data.sources.speech import SHORTEST, SOUNDS, START, WORDS, Speech
 from trainwreck.scenarios.spec.registry import scenario
 
 SETUP = bases.speech(healthy(Size.MICRO))

@@ -9,8 +9,11 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
-from trainwreck.scenarios.data.answers.reward import CONTEXT, RIDGE, SHARPNESS, learned
-from trainwreck.scenarios.data.answers.tasks import (
+from trainwreck.scenarios.data.batch import from_rows
+from trainwreck.scenarios.data.batches import entropy_floor, fresh, training_block, validation
+from trainwreck.scenarios.data.reward import CONTEXT, RIDGE, SHARPNESS, learned
+from trainwreck.scenarios.data.sources.selection import end_token, source, source_key
+from trainwreck.scenarios.data.sources.tasks import (
     COST,
     END,
     ENDS,
@@ -25,16 +28,6 @@ from trainwreck.scenarios.data.answers.tasks import (
     Tasks,
     counts,
     lengths,
-)
-from trainwreck.scenarios.data.batches import (
-    end_token,
-    entropy_floor,
-    fresh,
-    from_rows,
-    source,
-    source_key,
-    training_block,
-    validation,
 )
 
 SETUP = bases.policy(healthy(Size.MICRO))

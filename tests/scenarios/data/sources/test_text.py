@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.data.batches import from_rows
-from trainwreck.scenarios.data.text import Text, open_text
+from trainwreck.scenarios.data.batch import from_rows
+from trainwreck.scenarios.data.sources.text import Text, open_text
 
 CORPUS = bytes(np.random.default_rng(0).integers(0, 256, 1000, dtype=np.uint8))
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.data.language import Language, Rows, chain
+from trainwreck.scenarios.data.sources.language import Language, Rows, chain
 
 PROMPT = 12  # tokens of a prompt
 SHORTEST = 3  # tokens of an answer, without its end

@@ -17,8 +17,8 @@ import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.data.chat import Part
-from trainwreck.scenarios.data.language import Rows
+from trainwreck.scenarios.data.sources.chat import Part
+from trainwreck.scenarios.data.sources.language import Rows
 
 WORDS = 30  # in the order; a coarse form has the id of the plain one and as many more
 GIVEN = 4  # tokens of a prompt

@@ -16,7 +16,7 @@ import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.data.language import Rows
+from trainwreck.scenarios.data.sources.language import Rows
 
 PATCHES, COLOURS, SHAPES = 12, 4, 4  # patches of a picture; kinds of what it shows
 TONES = 2  # of a colour

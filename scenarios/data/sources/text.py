@@ -13,7 +13,7 @@ import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.data.language import Rows
+from trainwreck.scenarios.data.sources.language import Rows
 
 HELD_OUT = 0.1
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.data.chat import Part
-from trainwreck.scenarios.data.language import Rows
+from trainwreck.scenarios.data.sources.chat import Part
+from trainwreck.scenarios.data.sources.language import Rows
 
 VERSE = 8  # tokens of a verse
 TOKENS = 60  # in the order

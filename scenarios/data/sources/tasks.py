@@ -17,8 +17,8 @@ import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.data.chat import Part
-from trainwreck.scenarios.data.language import Rows
+from trainwreck.scenarios.data.sources.chat import Part
+from trainwreck.scenarios.data.sources.language import Rows
 
 TOPICS, OWN = 6, 5  # topics, and words of each
 LEVELS = (0.35, 0.5, 0.65)  # share of a topic's own words in a text's answers

@@ -13,8 +13,8 @@ import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.data.chat import Part
-from trainwreck.scenarios.data.language import Rows
+from trainwreck.scenarios.data.sources.chat import Part
+from trainwreck.scenarios.data.sources.language import Rows
 
 WORDS, SOUNDS = 20, 2  # words, and units that each sounds as
 START = WORDS * (1 + SOUNDS)  # id before a transcript; words come first, then units

@@ -17,8 +17,8 @@ import numpy as np
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.data.chat import Part
-from trainwreck.scenarios.data.language import Rows
+from trainwreck.scenarios.data.sources.chat import Part
+from trainwreck.scenarios.data.sources.language import Rows
 
 FACTS, VALUES = 16, 28  # facts, slots of the store, names and keys; tokens that values are made of
 LENGTH = 3  # tokens of a value

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from trainwreck.kernels.random import generator
-from trainwreck.scenarios.data.answers.tasks import END, TOPIC, TOPICS, Tasks, counts, lengths
+from trainwreck.scenarios.data.sources.tasks import END, TOPIC, TOPICS, Tasks, counts, lengths
 
 SHARPNESS = 20.0  # log odds of a comparison for a difference of 1 in true reward
 RIDGE = 1.0
