@@ -23,7 +23,8 @@ from trainwreck.scenarios.spec.run_spec import Role, family_of
 from trainwreck.scenarios.training import loop
 from trainwreck.scenarios.training.bundle import bundle_width
 from trainwreck.scenarios.training.environment import prepare
-from trainwreck.scenarios.training.inputs import MANY, processes
+from trainwreck.scenarios.training.inputs.ahead import MANY
+from trainwreck.scenarios.training.inputs.processes import workers
 
 SIZES = (1, 16, 64, 256)  # runs of a bundle
 PEER = "plain loop, one run"
@@ -96,7 +97,7 @@ def bundles_on(
             "Captured: a step is one CUDA graph, statistics inside; all else, the plain loop too, is called operator "
             "by operator. Batches are inside the timing: every run of a bundle has a seed of its own, and its tokens "
             f"are drawn, described, stacked and moved in blocks of {train.STEPS} steps, while the block before trains "
-            f"(by {processes()} processes where there are {MANY} seeds or more); the first block of a round is "
+            f"(by {workers()} processes where there are {MANY} seeds or more); the first block of a round is "
             "waited for. The plain loop cuts rows out of one array of tokens."
         ),
         command="trainwreck bench cuda --record",

@@ -15,9 +15,8 @@ from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, Scaled, Setting
 from trainwreck.scenarios.spec.job import Job
 from trainwreck.scenarios.spec.run_spec import family_of
-from trainwreck.scenarios.training import inputs as module
 from trainwreck.scenarios.training import loop
-from trainwreck.scenarios.training.inputs import Ahead, inputs
+from trainwreck.scenarios.training.inputs import Ahead, ahead, inputs, processes
 from trainwreck.scenarios.training.loop import train
 
 SHORT = ("steps=24", "model.width=16", "model.heads=2", "model.context=16", "data.rows=2", "evaluation.rows=4")
@@ -32,7 +31,7 @@ def sampled(monkeypatch):
         seen[steps.start, threading.current_thread() is not threading.main_thread()] += 1
         return inputs(jobs, steps, rank, dtype)
 
-    monkeypatch.setattr(module, "inputs", counted)
+    monkeypatch.setattr(ahead, "inputs", counted)
     monkeypatch.setattr(loop, "BLOCK", 4)
     return seen
 
@@ -105,24 +104,24 @@ def test_bad_data_is_said_when_its_block_is_trained(tiny, make_job):
 @pytest.fixture
 def apart(monkeypatch):
     """Two processes, each of which samples the runs of two seeds at a time."""
-    monkeypatch.setattr(module, "MANY", 3)
-    monkeypatch.setattr(module, "SEEDS", 2)
-    monkeypatch.setattr(module, "cores", lambda: 3)
+    monkeypatch.setattr(ahead, "MANY", 3)
+    monkeypatch.setattr(processes, "SEEDS", 2)
+    monkeypatch.setattr(processes, "cores", lambda: 3)
     yield
-    module._pool().shutdown()
-    module._pool.cache_clear()
+    processes.pool().shutdown()
+    processes.pool.cache_clear()
 
 
 def test_processes_sample_what_one_would(tiny, make_job, apart):
     """Each seed's runs by one of them; in their places whatever the order, and with data of their own."""
     late = At(2, Setting("data.rows", 3))
     jobs = [make_job(seed, tiny, *changes) for changes in ((), (late,)) for seed in (4, 1, 3)]
-    assert module.shared(jobs) == [[0, 1, 3, 4], [2, 5]]
+    assert processes.shared(jobs) == [[0, 1, 3, 4], [2, 5]]
     for steps in (range(2), range(2)):  # the second time with jobs that the processes know
         ahead = Ahead(apart=True)
         ahead.begin(jobs, steps, 0, torch.float32)
         found, right = ahead.take(jobs, steps, 0, torch.float32), inputs(jobs, steps, 0, torch.float32)
-        for name in module.TENSORS:
+        for name in processes.TENSORS:
             assert torch.equal(getattr(found, name).to(getattr(right, name).dtype), getattr(right, name)), name
         assert np.array_equal(found.tokens, right.tokens)
         for one, other in zip(found.host, right.host, strict=True):
@@ -146,7 +145,7 @@ def test_a_killed_process_is_done_without(tiny, make_job, apart):
     for _ in range(2):  # and the next block has processes again
         ahead = Ahead(apart=True)
         ahead.begin(jobs, range(3), 0, torch.float32)
-        for process in module._pool()._processes.values():
+        for process in processes.pool()._processes.values():
             os.kill(process.pid, signal.SIGKILL)
         assert torch.equal(ahead.take(jobs, range(3), 0, torch.float32).inputs.long(), right.inputs)
 
@@ -163,7 +162,7 @@ def test_a_change_that_processes_cannot_have_is_sampled_here(tiny, make_job, apa
     def refused(job):
         raise PicklingError("not found as __main__.Mine")
 
-    monkeypatch.setattr(module, "packed", refused)
+    monkeypatch.setattr(processes, "packed", refused)
     jobs = [make_job(seed, tiny) for seed in range(4)]
     ahead = Ahead(apart=True)
     ahead.begin(jobs, range(3), 0, torch.float32)
