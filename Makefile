@@ -8,16 +8,22 @@ BIN := .venv/bin
 # Editable, with the versions that the project is tested with.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check monitors browser lessons site engines objectives rescue reproducers proof fuzz attack catalogue sample lint format gpu help clean
+# Tests that have a command of their own, beside `make long`.
+ELSEWHERE := not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not objectives and not reproducers and not catalogue and not fuzz
+
+.PHONY: demo test long check monitors browser lessons site engines objectives reproducers proof fuzz attack catalogue sample lint format gpu help clean
 
 demo: .venv/run.done ## train, label, score and report the small data set, into demo/
 	$(BIN)/trainwreck demo --out demo
 
-test: .venv/test.done ## all tests but the slow ones
-	$(BIN)/pytest -n auto --dist loadfile -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not objectives and not reproducers and not catalogue and not fuzz and not rescue"
+test: .venv/test.done ## all tests but the slow and the long ones
+	$(BIN)/pytest -n auto --dist loadfile -m "not long and $(ELSEWHERE)"
+
+long: .venv/test.done ## the files of tests/long.txt: rescue, benchmarks, exported programs, ranks, kernels compiled for a GPU
+	$(BIN)/pytest -n auto --dist loadfile -m "long and $(ELSEWHERE)"
 
 check: .venv/test.done ## the tests to run while working, under 90 s on 2 cores: the files of tests/check.txt
-	$(BIN)/pytest -q -n auto --dist loadfile -m "not slow and not gpu and not monitors and not browser and not lessons and not site and not engines and not objectives and not reproducers and not catalogue and not fuzz and not rescue" @tests/check.txt
+	$(BIN)/pytest -q -n auto --dist loadfile -m "not long and $(ELSEWHERE)" @tests/check.txt
 
 monitors: .venv/monitors.done ## tests that need other projects' libraries (Transformers, Lightning, river ...), which it installs
 	$(BIN)/pytest -n auto -m monitors
@@ -37,8 +43,6 @@ engines: .venv/engines.done ## tests of generate on Ray and submitit, which it i
 objectives: .venv/objectives.done ## losses against those of TRL and diffusers, which it installs
 	$(BIN)/pytest -m objectives
 
-rescue: .venv/test.done ## tests of `trainwreck rescue`: episodes that are played, policies that are trained
-	$(BIN)/pytest -n auto --dist loadfile -m "rescue and not slow and not browser"
 
 reproducers: .venv/test.done ## every scenario's exported program, run to its end and compared with the lab's runs; resumes
 	$(BIN)/pytest -n 2 -m reproducers

@@ -5,6 +5,8 @@ So every other test sees the same detectors whatever happens to be installed, in
 Libraries that make threads of their own, such as scikit-learn's trees, get one: there is a worker for each core
 already, and on busy cores threads wait for each other many times longer than they work.
 
+Tests of the files and folders of tests/long.txt are marked `long`: a minute of one core, or seconds each.
+
 Tests marked `browser` open pages in the Chromium that the system has: $CHROMIUM, or the one on the PATH.
 """
 
@@ -22,6 +24,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before a library is imported th
 SWITCH = "TRAINWRECK_MONITORS"
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 PATIENCE, PAUSE = 30_000, 25  # milliseconds
+TESTS = Path(__file__).parent
+LONG = [TESTS.parent / line for line in (TESTS / "long.txt").read_text(encoding="utf-8").split()]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,7 +33,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[SWITCH] = "on" if "monitors" in markers and "not monitors" not in markers else "off"
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are left out by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.path.is_relative_to(path) for path in LONG):
+            item.add_marker(pytest.mark.long)
     if os.environ[SWITCH] == "off":
         for item in items:
             if item.get_closest_marker("monitors"):

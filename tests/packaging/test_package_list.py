@@ -79,7 +79,8 @@ def test_no_file_names_a_place_of_one_machine():
     assert not found
 
 
-def test_every_test_that_make_check_runs_is_there():
-    listed = (ROOT / "tests" / "check.txt").read_text(encoding="utf-8").split()
-    assert len(listed) > 50
+@pytest.mark.parametrize(("list_of", "least"), [("check", 50), ("long", 10)])
+def test_every_test_of_a_list_is_there(list_of, least):
+    listed = (ROOT / "tests" / f"{list_of}.txt").read_text(encoding="utf-8").split()
+    assert len(listed) > least
     assert not [name for name in listed if not (ROOT / name.partition("::")[0]).exists()]

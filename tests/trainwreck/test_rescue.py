@@ -3,14 +3,10 @@
 import dataclasses
 import json
 
-import pytest
-
 from trainwreck.commands.rescue import POLICIES
 from trainwreck.scenarios.rescue.board import Oracle
 from trainwreck.scenarios.rescue.learned.model import read_model, shipped
 from trainwreck.scenarios.rescue.policies import BUILT_IN
-
-pytestmark = pytest.mark.rescue
 
 SHORT = ("rescue", "sample", "--runs", "1", "--block", "100")
 

@@ -1,9 +1,4 @@
-"""A game of two runs of the shipped sample, with three choices at each of two decision points.
-
-Every test here is marked `rescue`: they train policies and play whole episodes.
-"""
-
-from pathlib import Path
+"""A game of two runs of the shipped sample, with three choices at each of two decision points."""
 
 import pytest
 
@@ -14,13 +9,6 @@ from trainwreck.scenarios.rescue.outcomes import cases
 BLOCK = 20
 SCENARIO = "gradients_not_cleared"
 CHOICES = ("stop", "roll_back_and_skip=50", "restore=updates")
-
-
-@pytest.hookimpl(tryfirst=True)  # before tests are left out by their markers
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.rescue)
 
 
 @pytest.fixture(scope="session")
