@@ -106,28 +106,9 @@ clean: ## remove what was built
 	$(INSTALL) -e ".[test]"
 	touch $@ .venv/run.done
 
-.venv/monitors.done: .venv/bin/python pyproject.toml constraints.txt
-	$(INSTALL) -e ".[test,monitors]"
-	touch $@ .venv/test.done .venv/run.done
-
-.venv/browser.done: .venv/bin/python pyproject.toml constraints.txt
-	$(INSTALL) -e ".[test,browser]"
-	touch $@ .venv/test.done .venv/run.done
-
-.venv/lessons.done: .venv/bin/python pyproject.toml constraints.txt
-	$(INSTALL) -e ".[test,lessons]"
-	touch $@ .venv/test.done .venv/run.done
-
-.venv/docs.done: .venv/bin/python pyproject.toml constraints.txt
-	$(INSTALL) -e ".[test,docs]"
-	touch $@ .venv/test.done .venv/run.done
-
-.venv/engines.done: .venv/bin/python pyproject.toml constraints.txt
-	$(INSTALL) -e ".[test,engines]"
-	touch $@ .venv/test.done .venv/run.done
-
-.venv/objectives.done: .venv/bin/python pyproject.toml constraints.txt
-	$(INSTALL) -e ".[test,objectives]"
+WITH := monitors browser lessons docs engines objectives
+$(WITH:%=.venv/%.done): .venv/%.done: .venv/bin/python pyproject.toml constraints.txt
+	$(INSTALL) -e ".[test,$*]"
 	touch $@ .venv/test.done .venv/run.done
 
 .venv/dev.done: .venv/bin/python pyproject.toml constraints.txt
@@ -137,4 +118,4 @@ clean: ## remove what was built
 # All of the above at once.
 .venv/all.done: .venv/bin/python pyproject.toml constraints.txt
 	$(INSTALL) -e ".[monitors,browser,lessons,docs,engines,objectives,dev]"
-	touch $@ $(addprefix .venv/,$(addsuffix .done,run test monitors browser lessons docs engines objectives dev))
+	touch $@ $(patsubst %,.venv/%.done,run test dev $(WITH))

@@ -23,6 +23,7 @@ from trainwreck.scenarios.data.sources.speech import Speech
 from trainwreck.scenarios.data.sources.tasks import Tasks
 from trainwreck.scenarios.data.sources.text import Text, open_text
 
+Source = Language | Text | Chat | Refrain | Pairs | Facts | Speech | Captions | Tasks
 SourceKey = tuple[SourceKind, Dialect, int, str]  # runs that agree on it share a source
 
 SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
@@ -34,6 +35,15 @@ SPECS: dict[Dialect, Callable[[int], LanguageSpec]] = {
     Dialect.RULES: rules,
     Dialect.WALK: walk,
 }
+OTHERS: dict[Dialect, Callable[[int], Source]] = {
+    Dialect.CHAT: Chat,
+    Dialect.REFRAIN: Refrain,
+    Dialect.PAIRS: Pairs,
+    Dialect.FACTS: Facts,
+    Dialect.SPEECH: Speech,
+    Dialect.CAPTIONS: Captions,
+    Dialect.TASKS: Tasks,
+}
 
 
 def source_key(data: DataConfig) -> SourceKey:
@@ -42,25 +52,13 @@ def source_key(data: DataConfig) -> SourceKey:
 
 
 @lru_cache(maxsize=16)
-def source(key: SourceKey) -> Language | Text | Chat | Refrain | Pairs | Facts | Speech | Captions | Tasks:
+def source(key: SourceKey) -> Source:
     """The source that a key names."""
     kind, dialect, seed, text = key
     if kind is SourceKind.TEXT:
         return open_text(text)
-    if dialect is Dialect.CHAT:
-        return Chat(seed)
-    if dialect is Dialect.REFRAIN:
-        return Refrain(seed)
-    if dialect is Dialect.PAIRS:
-        return Pairs(seed)
-    if dialect is Dialect.FACTS:
-        return Facts(seed)
-    if dialect is Dialect.SPEECH:
-        return Speech(seed)
-    if dialect is Dialect.CAPTIONS:
-        return Captions(seed)
-    if dialect is Dialect.TASKS:
-        return Tasks(seed)
+    if dialect in OTHERS:
+        return OTHERS[dialect](seed)
     return Language(SPECS[dialect](seed))
 
 
