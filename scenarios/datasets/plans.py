@@ -18,6 +18,7 @@ from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.datasets.rescue_plan import rescue
 from trainwreck.scenarios.datasets.small_plans import demo, sample
 from trainwreck.scenarios.datasets.standard_plan import full, private, standard
+from trainwreck.scenarios.datasets.wild.coverage import coverage
 from trainwreck.scenarios.datasets.wild.outcomes import shares_of
 from trainwreck.scenarios.datasets.wild.plan import wild
 from trainwreck.scenarios.spec import outside
@@ -29,7 +30,9 @@ from trainwreck.scenarios.spec.scenario import Severity
 
 E = TypeVar("E", bound=Enum)
 
-PLANS = {"demo": demo, "sample": sample, "rescue": rescue, "standard": standard, "full": full}
+PLANS = {
+    "demo": demo, "sample": sample, "rescue": rescue, "standard": standard, "full": full, "coverage": coverage,
+}  # fmt: skip
 PRIVATE, SWEEP, WILD = "private", "sweep", "wild"
 PRODUCTS = ("fp32", "bf16")  # what matrix products of a plan's runs may have, the default first
 

@@ -36,7 +36,7 @@ def generate(
 ) -> "DataSet":
     """Train the runs of a plan as a labelled data set; goes on where an earlier call stopped.
 
-    plan: demo, sample, rescue, standard, full, private (with its salt), wild, a plan.json, or a sweep such as
+    plan: demo, sample, rescue, standard, full, private (with its salt), wild, coverage, a plan.json, or a sweep such as
     "scenario=high_lr", "seed=range(8)", "optimizer.lr=0.02". workers: processes of this machine, by default one a
     core, or one for a GPU. engine: another place to train, as `scenarios.datasets.engines.engine`
     makes it. minutes: begin no bundle after so long; UnfinishedError then. device: cpu by default. impl: kernels, by

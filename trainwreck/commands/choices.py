@@ -24,7 +24,7 @@ IMPLS = ("reference", "triton", "cpp")
 ENGINES = ("local", "ray", "slurm")
 SLURM_CLUSTERS = ("slurm", "local")
 PRODUCTS = ("fp32", "bf16")
-PLANS = ("demo", "sample", "rescue", "standard", "full", "private", "wild")
+PLANS = ("demo", "sample", "rescue", "standard", "full", "private", "wild", "coverage")
 FAMILIES = (
     "optimisation",
     "schedule",

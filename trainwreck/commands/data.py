@@ -101,7 +101,7 @@ def generate(
 ) -> None:
     """Train the runs of a plan as a labelled data set.
 
-    PLAN is demo, sample, rescue, standard, full, private, wild, a plan.json, or a sweep such as scenario=A,B
+    PLAN is demo, sample, rescue, standard, full, private, wild, coverage, a plan.json, or a sweep such as scenario=A,B
     seed=range(8). It says how many runs that is before it trains any.
     A data set begun on one engine goes on on another, and ends with the same bytes (docs/engines.md).
     """

@@ -68,9 +68,10 @@ def between_processors(tick: Tick) -> Table:
     return table(sets)
 
 
-def made(plan: Sequence[str], folder: Path, limits: dict[str, str]) -> DataSet:
+def made(plan: Sequence[str], folder: Path, limits: dict[str, str], points_of_no_return: bool = True) -> DataSet:
     """A plan in a folder, trained and labelled in processes that have these environment variables."""
-    for words in (("generate", *plan, "--out", str(folder)), ("label", str(folder))):
+    label = [("label", str(folder))] if points_of_no_return else []
+    for words in (("generate", *plan, "--out", str(folder)), *label):
         command = [sys.executable, "-m", "trainwreck", *words]
         done = subprocess.run(command, env={**os.environ, **limits}, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -1,4 +1,4 @@
-"""Which failures need which setup: the plan `wild`, counted by scenario, and what harmed setups have in common."""
+"""Which failures need which setup: `wild` and `coverage`, counted by scenario, and what harmed setups share."""
 
 import json
 import math
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import pearsonr, rankdata
 
+from trainwreck.evaluation.dataset.dataset import load_labels
 from trainwreck.evaluation.dataset.schema import FAILURES, UNDER_FAULT
 from trainwreck.evaluation.intervals import binomial_interval, interval_text, number_text
 from trainwreck.evaluation.progress import Tick
@@ -18,11 +19,13 @@ from trainwreck.evaluation.scoring.metrics.significance import holm
 from trainwreck.scenarios.bench.claims.machines import made
 from trainwreck.scenarios.bench.table import Limit, Table
 from trainwreck.scenarios.datasets.wild import outcomes
-from trainwreck.scenarios.datasets.wild.outcomes import EVEN, HARMED, OUTCOMES
+from trainwreck.scenarios.datasets.wild.coverage import TIMES
+from trainwreck.scenarios.datasets.wild.outcomes import HARMED, OUTCOMES
 from trainwreck.scenarios.spec.registry import scenario
 
-PLAN = "wild"
-KEPT = Path("results/runs") / PLAN
+PLAN, COVERAGE = "wild", "coverage"
+RECORD = Path("results/wild/data")
+KEPT = Path("results/runs") / COVERAGE
 NEAREST = 5  # effects that are shown where none stands
 FEWEST = 20  # setups with runs of a family, for its factors to be tested
 SIGNIFICANT = 0.05
@@ -51,8 +54,9 @@ FACTORS: dict[str, Callable[[Context, float], float]] = {
     "not AdamW": lambda c, steps: c["optimizer"]["kind"] != "adamw",
 }
 HOW = (
-    "Runs under a fault of the plan `wild --mix even`, whose setups are drawn and tuned to no fault: "
-    "{scenarios} scenarios on {setups} setups, trained and labelled on {processor}. Harmed: the run ends worse than "
+    "Runs under a fault of the plans `wild` (results/wild/data) and `coverage`, which adds the scenarios that `wild` "
+    "has on fewer than {times} setups. Setups are drawn and tuned to no fault: {scenarios} scenarios on {setups} "
+    "setups, trained on {processor}. Harmed: the run ends worse than "
     "its twin by more than healthy runs of the setup differ, or is not finite. Latent: not harmed, though the "
     "signature holds. Of the harmed runs, {ends}. Intervals of shares are exact ones of 95 %. First all faults, then "
     "families, then scenarios."
@@ -82,16 +86,16 @@ class Effect:
 
 
 def which_setups(tick: Tick) -> Table:
-    """Generate and label the plan, as many runs as there are setups for, and count. What is there is not made again.
+    """Count what is recorded of `wild`, and `coverage`, which is generated here. What is there is not made again.
 
-    Every scenario is in it as often as any other, whatever the plan's default mix: each is to be counted.
-
-    InputError where `generate` or `label` ends with an error.
+    InputError where the record is not there, or `generate` ends with an error.
     """
-    tick(0, 2, "trained and labelled")
-    made_here = made((PLAN, "--mix", EVEN), KEPT, {})
+    recorded = load_labels(RECORD)
+    tick(0, 2, "trained")
+    made_here = made((COVERAGE,), KEPT, {}, points_of_no_return=False)
     tick(1, 2, "tested")
-    found = table(made_here.runs, made_here.manifest["environment"]["processor"])
+    processors = {str(one.manifest["environment"]["processor"]) for one in (recorded, made_here)}
+    found = table(pd.concat([recorded.runs, made_here.runs]), " and ".join(sorted(processors)))
     tick(2, 2, "done")
     return found
 
@@ -108,7 +112,11 @@ def table(runs: pd.DataFrame, processor: str) -> Table:
         name=PLAN,
         title=f"Which failures need which setup: {int(harmed.sum())} of {len(faulty)} runs under a fault are harmed",
         how=HOW.format(
-            scenarios=faulty["scenario"].nunique(), setups=faulty["base"].nunique(), ends=ends, processor=processor
+            times=TIMES,
+            scenarios=faulty["scenario"].nunique(),
+            setups=faulty["base"].nunique(),
+            ends=ends,
+            processor=processor,
         ),
         command=f"trainwreck bench {PLAN} --record",
         columns=("faults", "runs", *OUTCOMES, "harmed"),

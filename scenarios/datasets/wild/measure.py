@@ -3,11 +3,14 @@
 A setup is trained without a fault on two seeds, once as drawn and once at `MARGIN` times its rate, so that one on the
 edge of stability is left out. It is kept where both runs are finite throughout, know more at their end than how
 frequent each token is (under another objective: end at `LEFT` of their first validation loss or less), and end
-no more than `WORSE` above their best validation loss. Numbers go up until so many are kept; the file says of the others
-why not. Killed, it goes on from the numbers that are measured; those that are drawn otherwise by now are measured anew.
+no more than `WORSE` above their best validation loss. Numbers go up until so many are kept; with `--each 4` further
+ones follow, those that are drawn for the failing scenarios that fewer than four of the kept setups fit, at most
+`TRIES` for one. The file says of the others why not. Killed, it goes on from the numbers that are measured; those that
+are drawn otherwise by now are measured anew.
 """
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import count, islice
@@ -24,8 +27,9 @@ from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batches import validation
 from trainwreck.scenarios.datasets.engines import Piece, in_workers
 from trainwreck.scenarios.datasets.resources import core_seconds
-from trainwreck.scenarios.datasets.wild.draw import drawn
+from trainwreck.scenarios.datasets.wild.draw import drawn, fitting, leader, leaders
 from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.training.environment import cores, environment
 from trainwreck.scenarios.training.loop import train
 
@@ -36,16 +40,17 @@ LEFT = 0.8  # of the validation loss before the first step
 WORSE = 0.3  # nats
 SIDE_BY_SIDE = 8  # runs
 LOT = 24  # numbers that are given to the workers at once
+TRIES = 8  # numbers of a scenario that too few setups fit
 
 
-def measure(kept: int, workers: int | None = None) -> None:
-    """Measure numbers until so many setups are kept; the file is written whenever some are."""
+def measure(kept: int, each: int = 0, workers: int | None = None) -> None:
+    """Measure numbers until so many setups are kept, and so many fit each failing scenario, as far as they train.
+
+    The file is written whenever some are measured.
+    """
     known = _known()
     with progress("setups") as told:
-        while len(_kept(known)) < kept:
-            share = max(0.5, len(_kept(known)) / max(1, len(known)))
-            wanted = min(LOT, max(workers or cores(), round((kept - len(_kept(known))) / share)))
-            lot = list(islice((n for n in count() if n not in known), wanted))
+        while lot := _next(known, kept, workers or cores()) or _next_of_each(known, each):
             pieces = _pieces(lot)
             done = 0
             with closing(in_workers(_verdicts, pieces, workers=workers or cores(), so_far=str)) as found:
@@ -54,6 +59,33 @@ def measure(kept: int, workers: int | None = None) -> None:
                     done += len(result.value)
                     _write(known)
                     told(done, len(lot), f"{len(_kept(known))} of {kept} kept", result.left)
+
+
+def _next(known: dict[int, dict[str, Any]], kept: int, workers: int) -> list[int]:
+    """Numbers to measure until so many setups are kept; none where they are."""
+    lacking = kept - len(_kept(known))
+    share = max(0.5, len(_kept(known)) / max(1, len(known)))
+    wanted = min(LOT, max(workers, round(lacking / share))) if lacking > 0 else 0
+    return list(islice((n for n in count() if n not in known), wanted))
+
+
+def _next_of_each(known: dict[int, dict[str, Any]], each: int) -> list[int]:
+    """Numbers over all known ones that are drawn for the failing scenarios that fewer than `each` setups fit."""
+    fit = Counter(id for row in _kept(known) for id in fitting(stored.setup_of(row["settings"])))
+    tried = Counter(row["leader"] for row in known.values())
+    failing = [id for id in leaders() if not scenario(id).look_alike]
+    lacking = {id: min(each - fit[id], TRIES - tried[id]) for id in failing}
+    lacking = {id: number for id, number in lacking.items() if number > 0}
+    lot: list[int] = []
+    numbers = count(max(known, default=-1) + 1)
+    while lacking and len(lot) < LOT:
+        number = next(numbers)
+        first = leader(number)
+        if first in lacking:
+            lot.append(number)
+            lacking[first] -= 1
+            lacking = {id: left for id, left in lacking.items() if left}
+    return lot
 
 
 def verdict(trace: Trace, setup: Setup) -> str:
@@ -137,6 +169,7 @@ def _write(known: dict[int, dict[str, Any]]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kept", type=int, help="setups to keep")
+    parser.add_argument("--each", type=int, default=0, help="setups that a failing scenario fits, at least")
     parser.add_argument("--workers", type=int)
     chosen = parser.parse_args()
-    measure(chosen.kept, chosen.workers)
+    measure(chosen.kept, chosen.each, chosen.workers)

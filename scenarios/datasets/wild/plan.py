@@ -61,10 +61,15 @@ def group(place: int, name: str, often: Mapping[str, float] | None = None) -> li
     """The runs of a setup, the place-th of the plan. often: of failing scenarios, all alike where None."""
     split = Split.TRAIN if place % 2 == 0 else Split.TEST
     seed = FIRST_SEED + place
-    faulty = [case.runs([seed], (Role.FAULTY,))[0] for case in cases(name, split, seed, often)]
+    return runs_of(cases(name, split, seed, often), split, seed)
+
+
+def runs_of(cases: Sequence[Case], split: Split, seed: int) -> list[RunSpec]:
+    """The faulty runs of a setup, their twin, and `HEALTHY` - 1 healthy runs of other seeds."""
+    faulty = [case.runs([seed], (Role.FAULTY,))[0] for case in cases]
     twin = faulty[0].twin
     others = [CALIBRATION_SEEDS[0] + i for i in range(CALIBRATION)]
-    others += [FIRST_SEED + 1000 * i + place for i in range(1, HEALTHY - CALIBRATION)]
+    others += [seed + 1000 * i for i in range(1, HEALTHY - CALIBRATION)]
     healthy = [
         dataclasses.replace(
             twin, seed=other, split=split if i >= CALIBRATION or split is Split.TRAIN else Split.CALIBRATION
@@ -81,17 +86,17 @@ def cases(name: str, split: Split, seed: int, often: Mapping[str, float] | None 
     possible = [id for id in fitting(setup) if not (split is Split.TRAIN and _held_out(id))]
     if special := [id for id in possible if needs(id)]:
         most = OF_ROWS if has_own_rows(setup) else SPECIAL
-        found += list(islice(_drawn(special, name, split, seed, draw, None), most))
+        found += list(islice(drawn_cases(special, name, split, seed, draw, None), most))
     usual = [id for id in possible if not needs(id)]
     for look_alike in (draw.random(FAULTY) < LOOK_ALIKES).tolist():
         taken = {case.id for case in found}
         pool = [id for id in usual if scenario(id).look_alike is look_alike and id not in taken]
         if len(found) < FAULTY:
-            found += [next(_drawn(pool, name, split, seed, draw, None if look_alike else often))]
+            found += [next(drawn_cases(pool, name, split, seed, draw, None if look_alike else often))]
     return found
 
 
-def _drawn(
+def drawn_cases(
     pool: Sequence[str],
     name: str,
     split: Split,

@@ -10,7 +10,6 @@ import pytest
 from trainwreck.scenarios.bench.claims import wild
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.datasets.generate import declared
-from trainwreck.scenarios.datasets.plans import resolve
 
 SETUPS = 60
 
@@ -63,18 +62,20 @@ def test_the_factor_that_matters_stands_and_no_other(deep):
     assert f"{len(standing.rows)} of {len(found)} effects stand" in standing.text
 
 
-def test_the_plan_that_is_counted_has_every_scenario_as_often(deep, monkeypatch):
-    planned = []
+def test_counted_are_the_record_and_what_it_lacks(deep, monkeypatch):
+    planned, lacking = [], deep["scenario"] == "high_lr"
 
-    def made(plan, folder, limits):
-        planned.append(resolve([str(plan[0])], runs=24, mix=plan[2])[1])
-        assert plan[1] == "--mix"
-        return SimpleNamespace(runs=deep, manifest={"environment": {"processor": "a processor"}})
+    def made(plan, folder, limits, points_of_no_return):
+        planned.append((plan, points_of_no_return))
+        return SimpleNamespace(runs=deep[lacking], manifest={"environment": {"processor": "another processor"}})
 
+    here = SimpleNamespace(runs=deep[~lacking], manifest={"environment": {"processor": "a processor"}})
     monkeypatch.setattr(wild, "made", made)
+    monkeypatch.setattr(wild, "load_labels", {wild.RECORD: here}.__getitem__)
     found = wild.which_setups(lambda done, total, note: None)
-    assert planned == [resolve([wild.PLAN], runs=24, mix="even")[1]]
-    assert "of the plan `wild --mix even`" in found.how
+    assert planned == [(("coverage",), False)]
+    assert found.rows == wild.table(deep, "").rows
+    assert "on a processor and another processor" in found.how
 
 
 def test_where_no_setup_matters_none_stands_and_the_nearest_are_shown():

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from trainwreck.scenarios.config import drawn as stored
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.datasets.wild import measure
+from trainwreck.scenarios.datasets.wild.draw import leader, leaders
 
 STEPS = 40
 SETUP = replaced(Setup(), steps=STEPS)
@@ -87,3 +89,20 @@ def test_it_goes_on_from_what_is_measured_and_writes_what_it_finds(tmp_path, mon
     content = json.loads((tmp_path / "setups.json").read_text())
     assert len(content["setups"]) >= before + wanted
     assert [row["number"] for row in content["rejected"]] == [1]
+
+
+def test_further_numbers_are_of_the_scenarios_that_few_setups_fit(monkeypatch):
+    """As many as a scenario lacks, over all that are known, and no more than it has tries."""
+    known = {number: measure._row(number, "") for number in range(2)}
+    known |= {
+        100 + i: known[0] | {"number": 100 + i, "leader": "no_warmup", "rejected": "not finite"} for i in range(7)
+    }
+    monkeypatch.setattr(
+        measure, "fitting", lambda setup: [id for id in leaders() if id not in ("no_warmup", "high_lr")]
+    )
+    lot = measure._next_of_each(known, 2)
+    assert Counter(leader(number) for number in lot) == {"no_warmup": 1, "high_lr": 2}
+    assert min(lot) > 106
+    known |= {number: measure._row(number, "") | {"leader": leader(number)} for number in lot}
+    monkeypatch.setattr(measure, "fitting", lambda setup: list(leaders()))
+    assert measure._next_of_each(known, 2) == []
