@@ -3,6 +3,7 @@
 import ast
 import inspect
 import textwrap
+import warnings
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
@@ -203,7 +204,9 @@ class Scenario:
         """Whether every clause of the signature is so; never of a run that ended before the onset."""
         if min(len(run), len(healthy)) <= onset:
             return False
-        found = self.signature(run, healthy, onset)
+        with warnings.catch_warnings():  # the mean of signals that a run does not have is NaN, of which nothing holds
+            warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
+            found = self.signature(run, healthy, onset)
         clauses = found if isinstance(found, dict) else {"": found}
         for words, value in clauses.items():
             if value is None or np.ndim(value) or np.asarray(value).dtype.kind not in "biuf":

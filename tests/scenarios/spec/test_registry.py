@@ -10,6 +10,7 @@ import textwrap
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from trainwreck.evaluation.dataset.schema import BY_NAME
@@ -101,6 +102,15 @@ def test_a_signature_is_its_clauses():
     assert not Clear().holds([0, 3, 0], [1, 1], 1)
     assert not Clear().holds([0, 3, 3], [1, 1], 2)  # the twin ended before the onset
     assert Scenario.checked() == {}
+
+
+def test_the_mean_of_a_signal_that_a_run_does_not_have_is_no_signature_and_no_warning():
+    class Higher(Clear):
+        def signature(self, run, healthy, onset) -> Clauses:
+            return {"the loss is higher": np.nanmean(run[onset:]) > healthy[0]}
+
+    assert Higher().holds([0, 3], [1, 1], 1)
+    assert not Higher().holds([0, np.nan], [1, 1], 1)
 
 
 def test_the_page_lists_the_clauses_and_what_is_seen_besides(make):
