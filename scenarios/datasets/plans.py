@@ -30,10 +30,10 @@ from trainwreck.scenarios.spec.scenario import Severity
 
 E = TypeVar("E", bound=Enum)
 
-PLANS = {
-    "demo": demo, "sample": sample, "rescue": rescue, "standard": standard, "full": full, "coverage": coverage,
-}  # fmt: skip
-PRIVATE, SWEEP, WILD = "private", "sweep", "wild"
+PLANS = {"demo": demo, "sample": sample, "rescue": rescue, "standard": standard, "full": full}
+PRIVATE, SWEEP = "private", "sweep"
+WILD, COVERAGE = "wild", "coverage"  # on drawn setups
+NAMES = (*PLANS, PRIVATE, WILD, COVERAGE)
 PRODUCTS = ("fp32", "bf16")  # what matrix products of a plan's runs may have, the default first
 
 
@@ -70,6 +70,8 @@ def resolve(
         )
     if list(words) == [WILD]:
         name, specs = WILD, wild(runs, shares_of(mix))
+    elif list(words) == [COVERAGE]:
+        name, specs = COVERAGE, coverage()
     else:
         name, specs = (PRIVATE, private(salt)) if salt is not None else _resolved(words)
     if not specs:
@@ -149,9 +151,7 @@ def _refuse_drafts(spec: RunSpec) -> None:
 
 def _resolved(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
     if not words:
-        raise InputError(
-            f"plan: none given; allowed: {', '.join((*PLANS, PRIVATE, WILD))}, a plan.json, or scenario=... seed=..."
-        )
+        raise InputError(f"plan: none given; allowed: {', '.join(NAMES)}, a plan.json, or scenario=... seed=...")
     if all("=" in word for word in words):
         return SWEEP, _swept(words)
     if len(words) > 1:
@@ -159,7 +159,7 @@ def _resolved(words: Sequence[str]) -> tuple[str, list[RunSpec]]:
     if words[0].endswith(".json"):
         return _from_file(Path(words[0]))
     if words[0] not in PLANS:
-        raise unknown("plan", words[0], (*PLANS, PRIVATE, WILD))
+        raise unknown("plan", words[0], NAMES)
     return words[0], PLANS[words[0]]()
 
 

@@ -46,7 +46,7 @@ def values(enumeration):
         (choices.IMPLS, IMPLS),
         (choices.ENGINES, engines.ENGINES),
         (choices.SLURM_CLUSTERS, POLLS),
-        (choices.PLANS, (*plans.PLANS, plans.PRIVATE, plans.WILD)),
+        (choices.PLANS, plans.NAMES),
         (choices.PRODUCTS, plans.PRODUCTS),
         (choices.LOG_FORMATS, FORMATS),
         (choices.BLANKS, READINGS),

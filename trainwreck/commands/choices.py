@@ -73,7 +73,8 @@ MEASUREMENTS = (
 
 def scenario_ids() -> list[str]:
     """Ids of the catalogue's scenarios, by the names of their files."""
-    return sorted(file.stem for file in _sources("scenarios", "catalogue/*/*.py") if file.stem != "__init__")
+    files = _sources("scenarios", "catalogue/*/*.py")
+    return sorted(file.stem for file in files if file.stem != "__init__" and file.parent.name != "bases")
 
 
 def detector_names() -> list[str]:

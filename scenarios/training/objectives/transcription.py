@@ -1,8 +1,8 @@
 """Transcripts of acoustic frames, by an encoder of frames and a decoder that attends to them.
 
-The first positions of a row are frames, and the others its transcript (`scenarios.data.sources.speech`). Frames become features
-(`scenarios.data.frames`), which the encoder alone reads; the decoder reads the transcript. The loss is that of the next
-word. Which frames a word was said in is known, so it can be said how much of the cross-attention goes there.
+The first positions of a row are frames, and the others its transcript (`scenarios.data.sources.speech`). Frames become
+features (`scenarios.data.frames`), which the encoder alone reads; the decoder reads the transcript. The loss is that of
+the next word. Which frames a word was said in is known, so it can be said how much of the cross-attention goes there.
 
 Shapes: N runs, B rows, T positions, of which S frames and U of the transcript, C features, L layers, H heads.
 """
