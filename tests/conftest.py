@@ -25,7 +25,7 @@ SWITCH = "TRAINWRECK_MONITORS"
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 PATIENCE, PAUSE = 30_000, 25  # milliseconds
 TESTS = Path(__file__).parent
-LONG = [TESTS.parent / line for line in (TESTS / "long.txt").read_text(encoding="utf-8").split()]
+LONG = {TESTS.parent / line for line in (TESTS / "long.txt").read_text(encoding="utf-8").split()}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,8 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are left out by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    long = {path for path in {item.path for item in items} if not LONG.isdisjoint((path, *path.parents))}
     for item in items:
-        if any(item.path.is_relative_to(path) for path in LONG):
+        if item.path in long:
             item.add_marker(pytest.mark.long)
     if os.environ[SWITCH] == "off":
         for item in items:

@@ -1,1 +1,1 @@
-"""The configuration of a run: settings, sizes, and the learning-rate schedule."""
+"""The configuration of a run: settings, sizes, healthy setups that scenarios share, and the learning-rate schedule."""

@@ -14,7 +14,6 @@ from trainwreck.scenarios.spec.faults import FaultKind
 from trainwreck.scenarios.spec.scenario import Family, Knobs, Scenario, Severity
 
 CATALOGUE = "trainwreck.scenarios.catalogue"  # found by walking its folder, which imports this module
-BASES = f"{CATALOGUE}.bases"  # the one folder that is no family
 _found: dict[str, Scenario] = {}
 
 
@@ -35,11 +34,10 @@ def register(cls: type[Scenario]) -> type[Scenario]:
 def _files() -> dict[str, str]:
     """Module of each file in a family's folder, by the file's name."""
     catalogue = importlib.import_module(CATALOGUE)
-    folders = (module.name for module in pkgutil.iter_modules(catalogue.__path__, f"{CATALOGUE}.") if module.ispkg)
+    families = (module.name for module in pkgutil.iter_modules(catalogue.__path__, f"{CATALOGUE}.") if module.ispkg)
     return {
         file.name: f"{family}.{file.name}"
-        for family in folders
-        if family != BASES
+        for family in families
         for file in pkgutil.iter_modules(importlib.import_module(family).__path__)
     }
 

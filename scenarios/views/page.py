@@ -14,7 +14,7 @@ from typing import Any
 
 from trainwreck.evaluation.dataset.schema import JOINT
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup, as_dict, leaves
 from trainwreck.scenarios.config.sizes import healthy
 from trainwreck.scenarios.spec import pages

@@ -141,7 +141,7 @@ def test_every_room_has_its_place(top):
     ("file", "source"),
     [
         ("scenarios/spec/job.py", "from trainwreck.scenarios.training import loop"),
-        ("scenarios/catalogue/bases/chains.py", "from trainwreck.scenarios.training.loop import train"),
+        ("scenarios/config/bases/chains.py", "from trainwreck.scenarios.training.loop import train"),
         ("evaluation/dataset/trace.py", "from trainwreck.evaluation import replay"),
         ("evaluation/errors.py", "import trainwreck.evaluation.dataset.schema"),
     ],

@@ -73,8 +73,7 @@ MEASUREMENTS = (
 
 def scenario_ids() -> list[str]:
     """Ids of the catalogue's scenarios, by the names of their files."""
-    files = _sources("scenarios", "catalogue/*/*.py")
-    return sorted(file.stem for file in files if file.stem != "__init__" and file.parent.name != "bases")
+    return sorted(file.stem for file in _sources("scenarios", "catalogue/*/*.py") if file.stem != "__init__")
 
 
 def detector_names() -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainwreck.evaluation.progress import Tick
 from trainwreck.scenarios.bench.table import Table
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup, fingerprint
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import entropy_floor

@@ -17,7 +17,8 @@ References: linkedin/Liger-Kernel#968 (fused loss with `reduction='none'`: wrong
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import LossForm, Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Variant
 from trainwreck.scenarios.spec.registry import register

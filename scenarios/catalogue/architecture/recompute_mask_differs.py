@@ -20,7 +20,8 @@ References: allenai/OLMo-core#828 (state of the generator not preserved while dr
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Recompute
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Variant
 from trainwreck.scenarios.spec.registry import register

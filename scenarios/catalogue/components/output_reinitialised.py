@@ -21,7 +21,8 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.kernels.random import generator
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit
 from trainwreck.scenarios.spec.registry import register

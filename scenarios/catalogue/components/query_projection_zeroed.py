@@ -22,7 +22,8 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Parametrization, projections
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, ParametrizationEdit
 from trainwreck.scenarios.spec.registry import register

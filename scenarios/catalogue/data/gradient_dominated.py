@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations, requirements
+from trainwreck.scenarios.catalogue import citations, requirements
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batch import Batch
 from trainwreck.scenarios.data.batches import training_batch

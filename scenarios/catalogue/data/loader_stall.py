@@ -16,7 +16,8 @@ References: Reading the Curves ("tokens per second, as a cheap sanity check that
 from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, Clock, FaultKind
 from trainwreck.scenarios.spec.registry import register

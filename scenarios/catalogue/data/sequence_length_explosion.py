@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batch import Batch, cut
 from trainwreck.scenarios.data.batches import training_batch

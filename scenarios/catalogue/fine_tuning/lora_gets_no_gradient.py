@@ -20,7 +20,8 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import LORA_A, LORA_B, Layout
 from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations, requirements
+from trainwreck.scenarios.catalogue import citations, requirements
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.planned import ADAPTERS, adapter_step

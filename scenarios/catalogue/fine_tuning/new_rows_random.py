@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import at_the_mean
-from trainwreck.scenarios.catalogue import bases, citations, requirements
+from trainwreck.scenarios.catalogue import citations, requirements
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
 from trainwreck.scenarios.spec.planned import GROWTH, growth_step

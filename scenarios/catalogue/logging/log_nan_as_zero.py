@@ -17,7 +17,8 @@ References: huggingface/transformers#13619; huggingface/trl#6702; AnswerDotAI/Mo
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, LogEdit, Row
 from trainwreck.scenarios.spec.registry import register

@@ -18,7 +18,7 @@ References: Chowdhery et al. 2022, "PaLM", section 5; Wortsman et al. 2023; Read
 from dataclasses import dataclass
 
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting
 from trainwreck.scenarios.spec.registry import register

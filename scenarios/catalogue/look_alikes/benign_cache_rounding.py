@@ -12,7 +12,8 @@ References: huggingface/transformers#25420 (logits with a cache and without it, 
 """
 
 from trainwreck.models.config import Format
-from trainwreck.scenarios.catalogue import bases, citations, requirements
+from trainwreck.scenarios.catalogue import citations, requirements
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting

@@ -14,7 +14,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batch import Batch
 from trainwreck.scenarios.data.batches import sample

@@ -17,7 +17,7 @@ References: Reading the Curves (learning rate, spikes); Cohen et al. 2021, "Grad
 from dataclasses import dataclass
 
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_sgd_large_batch
+from trainwreck.scenarios.config.bases import chain_sgd_large_batch
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled
 from trainwreck.scenarios.spec.registry import register

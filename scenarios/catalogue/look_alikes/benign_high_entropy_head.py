@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, TableEdit
 from trainwreck.scenarios.spec.registry import register

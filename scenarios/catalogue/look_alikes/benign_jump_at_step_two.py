@@ -15,7 +15,7 @@ References: Reading the Curves (spikes, as the contrast); Jordan et al. 2024, "M
 from dataclasses import dataclass
 
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import echo_muon
+from trainwreck.scenarios.config.bases import echo_muon
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind
 from trainwreck.scenarios.spec.registry import register

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.data.batch import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind

@@ -12,7 +12,7 @@ References: Reading the Curves (tokens per second, "catches data-loader stalls")
 from dataclasses import dataclass
 
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, Clock, FaultKind
 from trainwreck.scenarios.spec.registry import register

@@ -16,7 +16,8 @@ References: Shao et al. 2024 (groups); huggingface/trl#2980 (norm and clip share
 from dataclasses import dataclass
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.catalogue import bases, citations, requirements
+from trainwreck.scenarios.catalogue import citations, requirements
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting

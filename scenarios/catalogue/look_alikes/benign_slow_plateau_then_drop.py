@@ -21,7 +21,7 @@ References: Reading the Curves (loss plateau early, as the contrast); Saxe et al
 from dataclasses import dataclass
 
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_sgd_clipped
+from trainwreck.scenarios.config.bases import chain_sgd_clipped
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Scaled
 from trainwreck.scenarios.spec.registry import register

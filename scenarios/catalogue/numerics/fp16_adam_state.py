@@ -19,7 +19,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Format
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register

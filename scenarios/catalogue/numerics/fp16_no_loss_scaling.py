@@ -17,7 +17,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import echo_fp16_large_stream
+from trainwreck.scenarios.config.bases import echo_fp16_large_stream
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register

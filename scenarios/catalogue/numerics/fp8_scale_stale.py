@@ -20,7 +20,8 @@ References: Micikevicius et al. 2022, "FP8 formats for deep learning"; NVIDIA/Tr
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, State, StateEdit
 from trainwreck.scenarios.spec.registry import register

@@ -20,7 +20,7 @@ import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_fp16
+from trainwreck.scenarios.config.bases import chain_fp16
 from trainwreck.scenarios.config.settings import LossForm, Setup, replaced
 from trainwreck.scenarios.data.batch import Batch
 from trainwreck.scenarios.spec.faults import Change, DataTransform, FaultKind, Variant

@@ -20,7 +20,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.config import Variance
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_fp16, chain_padded
+from trainwreck.scenarios.config.bases import chain_fp16, chain_padded
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Undo, Variant
 from trainwreck.scenarios.spec.registry import register

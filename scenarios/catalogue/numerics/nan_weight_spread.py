@@ -20,7 +20,7 @@ from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit
 from trainwreck.scenarios.spec.registry import register

@@ -16,7 +16,7 @@ References: Recognizing the symptoms of training instability (NaN from dividing 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_padded
+from trainwreck.scenarios.config.bases import chain_padded
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register

@@ -17,7 +17,7 @@ References: Recognizing the symptoms of training instability (NaN from a numeric
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_one_head_large_logits
+from trainwreck.scenarios.config.bases import chain_one_head_large_logits
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Variant
 from trainwreck.scenarios.spec.registry import register

@@ -23,7 +23,7 @@ from trainwreck.models.config import Variance
 from trainwreck.models.parameters import layout
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit, Undo, Variant
 from trainwreck.scenarios.spec.registry import register

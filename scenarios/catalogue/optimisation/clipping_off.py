@@ -20,7 +20,8 @@ References: Reading the Curves (loss spikes); Debugging Divergent Loss (gradient
 import numpy as np
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register

@@ -24,7 +24,8 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.models.parameters import Layout
 from trainwreck.models.parametrization import Updates
 from trainwreck.scenarios import shapes
-from trainwreck.scenarios.catalogue import bases, citations
+from trainwreck.scenarios.catalogue import citations
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, UpdateEdit
 from trainwreck.scenarios.spec.registry import register

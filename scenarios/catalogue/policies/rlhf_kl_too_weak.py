@@ -17,7 +17,8 @@ References: Gao et al. 2022 (over-optimisation); Ziegler et al. 2019 (the penalt
 from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations, requirements
+from trainwreck.scenarios.catalogue import citations, requirements
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting

@@ -20,7 +20,8 @@ References: huggingface/trl#800 (both log-probabilities fall); Rafailov et al. 2
 from dataclasses import dataclass
 
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.scenarios.catalogue import bases, citations, requirements
+from trainwreck.scenarios.catalogue import citations, requirements
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, Setting

@@ -22,7 +22,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations, requirements
-from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.bases import chain
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.data.batch import Batch
 from trainwreck.scenarios.data.batches import training_batch

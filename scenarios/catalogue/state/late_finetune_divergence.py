@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain
+from trainwreck.scenarios.config.bases import chain
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, Curve, FaultKind, Setting, StateEdit, Undo
 from trainwreck.scenarios.spec.registry import register

@@ -14,7 +14,7 @@ References: Debugging Training Instability (optimizer state mismatch in checkpoi
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios import shapes
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_lr_x10_long_warmup
+from trainwreck.scenarios.config.bases import chain_lr_x10_long_warmup
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, State, StateEdit
 from trainwreck.scenarios.spec.registry import register

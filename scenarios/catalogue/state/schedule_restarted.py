@@ -14,7 +14,7 @@ References: Reading the Curves (the schedule points at the wrong step count; log
 
 from trainwreck.evaluation.dataset.trace import Trace
 from trainwreck.scenarios.catalogue import citations
-from trainwreck.scenarios.catalogue.bases import chain_lr_x10_long_warmup
+from trainwreck.scenarios.config.bases import chain_lr_x10_long_warmup
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.spec.faults import Change, FaultKind, SchedulePosition, StateEdit
 from trainwreck.scenarios.spec.registry import register

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trainwreck.scenarios.bench.claims import objectives
-from trainwreck.scenarios.catalogue.bases import captions, facts, refrain
+from trainwreck.scenarios.config.bases import captions, facts, refrain
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy

@@ -4,7 +4,7 @@ import pytest
 
 from trainwreck.models.config import Placement
 from trainwreck.models.parameters import layout
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Dialect, check
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.sources.selection import source, source_key

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.datasets.resources import FACTOR, MIB, PROCESS, SOURCES, core_seconds, needed, width_within

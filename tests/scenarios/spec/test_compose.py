@@ -6,7 +6,7 @@ import pytest
 
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import OptimizerKind, Placement
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import RANGES, Dialect, Setup, SourceKind, get, replace, replaced
 from trainwreck.scenarios.spec.overrides import compose, describe, field_type, sweep

@@ -40,7 +40,7 @@ def needed(entry):
 
 
 def test_every_file_is_an_entry():
-    files = {path.stem for path in FOLDER.glob("*/*.py") if path.stem != "__init__" and path.parent.name != "bases"}
+    files = {path.stem for path in FOLDER.glob("*/*.py") if path.stem != "__init__"}
     assert set(scenarios()) == files
 
 

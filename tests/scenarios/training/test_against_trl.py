@@ -6,7 +6,7 @@ import torch
 
 from trainwreck.kernels.random import generator
 from trainwreck.models.config import Positions
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.reward import learned

@@ -9,7 +9,7 @@ from trainwreck.evaluation.dataset.schema import CRITIC
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
 from trainwreck.models import gpt
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import check, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.reward import learned

@@ -7,7 +7,7 @@ import torch
 from trainwreck.evaluation.dataset.schema import DENOISING
 from trainwreck.kernels.random import generator
 from trainwreck.models import gpt
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import validation as held_out

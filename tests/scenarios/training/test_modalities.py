@@ -7,9 +7,9 @@ import torch
 from trainwreck.evaluation.dataset.schema import MODALITIES
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models import gpt
-from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.catalogue.look_alikes.benign_modality_weights import Less
 from trainwreck.scenarios.catalogue.modalities.multimodal_loss_imbalance import Weight
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.objectives import ILLUSTRATES
 from trainwreck.scenarios.config.settings import Dialect, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy

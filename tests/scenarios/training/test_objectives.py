@@ -8,7 +8,7 @@ from trainwreck.evaluation.dataset.schema import DECODING
 from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
 from trainwreck.models.config import Format, Norm
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.objectives import DECODES, DENOISES, ObjectiveKind
 from trainwreck.scenarios.config.settings import Dialect, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy

@@ -12,7 +12,7 @@ from trainwreck.evaluation.errors import InputError
 from trainwreck.kernels.random import generator
 from trainwreck.models import gpt
 from trainwreck.models.config import Format, Norm
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.objectives import REWARDED as GOES_WITH
 from trainwreck.scenarios.config.settings import Dialect, Reduction, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy

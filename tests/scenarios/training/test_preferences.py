@@ -11,7 +11,7 @@ from trainwreck.evaluation.dataset.schema import OF_OBJECTIVES, PAIRED, PREFERRE
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models import gpt
 from trainwreck.models.config import Format, Norm
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.objectives import PREFERS
 from trainwreck.scenarios.config.settings import Dialect, Reduction, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy

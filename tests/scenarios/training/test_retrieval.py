@@ -6,7 +6,7 @@ import torch
 
 from trainwreck.evaluation.dataset.schema import RETRIEVAL
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.objectives import RETRIEVES
 from trainwreck.scenarios.config.settings import Dialect, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy

@@ -11,9 +11,9 @@ from trainwreck.evaluation.dataset.schema import ALIGNED
 from trainwreck.evaluation.errors import InputError
 from trainwreck.models.config import Format, Norm, Placement, Positions, Recompute
 from trainwreck.models.encoding import transcriber
-from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.catalogue.data.speech_misaligned_transcripts import Late
 from trainwreck.scenarios.catalogue.look_alikes.benign_hard_speakers import Mumbled
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.objectives import TRANSCRIBES, ObjectiveKind
 from trainwreck.scenarios.config.settings import Dialect, Reduction, SourceKind, check, replace, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy

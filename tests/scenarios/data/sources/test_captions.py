@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batch import from_rows

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batches import entropy_floor, training_block

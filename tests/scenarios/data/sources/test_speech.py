@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.catalogue import bases
 from trainwreck.scenarios.catalogue.data.speech_noisy_transcripts import Rows
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Dialect, SourceKind, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.data.batch import from_rows

@@ -13,8 +13,7 @@ from trainwreck.evaluation.dataset.schema import UNDER_FAULT, RunKind
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.files import read_json
 from trainwreck.evaluation.intervals import binomial_interval
-from trainwreck.scenarios.catalogue import bases
-from trainwreck.scenarios.config import drawn
+from trainwreck.scenarios.config import bases, drawn
 from trainwreck.scenarios.config.drawn import drawn_setups
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.datasets.draws import held_out_cause

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from trainwreck.models.config import Format
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.spec.registry import scenario

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import Reduction, replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.spec.faults import At, UpdateEdit

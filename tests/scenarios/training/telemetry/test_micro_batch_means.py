@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainwreck.evaluation.errors import InputError
-from trainwreck.scenarios.catalogue import bases
+from trainwreck.scenarios.config import bases
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.spec.faults import At

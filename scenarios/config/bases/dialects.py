@@ -1,7 +1,7 @@
 """Narrow layers on the other dialects of the language."""
 
 from trainwreck.models.config import Format, OptimizerKind, Placement, Positions
-from trainwreck.scenarios.catalogue.bases.chains import at_small_sizes, chain
+from trainwreck.scenarios.config.bases.chains import at_small_sizes, chain
 from trainwreck.scenarios.config.settings import Dialect, Setup, replaced
 
 

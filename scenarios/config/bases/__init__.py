@@ -4,7 +4,7 @@ Scenarios with one base share their healthy runs, in a data set and in a proof. 
 what the pages of its scenarios call the base.
 """
 
-from trainwreck.scenarios.catalogue.bases.chains import (
+from trainwreck.scenarios.config.bases.chains import (
     chain,
     chain_adapters,
     chain_dropout,
@@ -23,7 +23,7 @@ from trainwreck.scenarios.catalogue.bases.chains import (
     chain_two_rows,
     chain_unclipped,
 )
-from trainwreck.scenarios.catalogue.bases.dialects import (
+from trainwreck.scenarios.config.bases.dialects import (
     echo,
     echo_fp8,
     echo_fp16_large_stream,
@@ -38,7 +38,7 @@ from trainwreck.scenarios.catalogue.bases.dialects import (
     recall,
     rules_experts,
 )
-from trainwreck.scenarios.catalogue.bases.objectives import (
+from trainwreck.scenarios.config.bases.objectives import (
     captions,
     chat,
     denoiser,
@@ -50,7 +50,7 @@ from trainwreck.scenarios.catalogue.bases.objectives import (
     speech,
     transcripts,
 )
-from trainwreck.scenarios.catalogue.bases.rates import (
+from trainwreck.scenarios.config.bases.rates import (
     chain_constant_lr_no_decay_no_clip,
     chain_lr_to_zero,
     chain_lr_x4_no_decay_no_clip,
@@ -60,7 +60,7 @@ from trainwreck.scenarios.catalogue.bases.rates import (
     chain_third_lr,
     chain_warmup_half,
 )
-from trainwreck.scenarios.catalogue.bases.sgd import (
+from trainwreck.scenarios.config.bases.sgd import (
     chain_sgd,
     chain_sgd_clipped,
     chain_sgd_four_ranks,

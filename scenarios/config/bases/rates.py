@@ -1,6 +1,6 @@
 """Two narrow layers on the chain dialect at other learning rates and schedules."""
 
-from trainwreck.scenarios.catalogue.bases.chains import chain
+from trainwreck.scenarios.config.bases.chains import chain
 from trainwreck.scenarios.config.settings import Decay, Setup, replaced
 
 

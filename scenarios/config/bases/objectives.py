@@ -1,7 +1,7 @@
 """Narrow layers on other data than the language's, most of them with an objective of their own."""
 
 from trainwreck.models.config import OptimizerKind, Positions
-from trainwreck.scenarios.catalogue.bases.chains import at_small_sizes, chain
+from trainwreck.scenarios.config.bases.chains import at_small_sizes, chain
 from trainwreck.scenarios.config.objectives import ObjectiveKind
 from trainwreck.scenarios.config.settings import Decay, Dialect, Setup, replaced
 

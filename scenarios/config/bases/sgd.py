@@ -1,7 +1,7 @@
 """Narrow layers on the chain dialect under SGD, in one process or on four ranks."""
 
 from trainwreck.models.config import OptimizerKind
-from trainwreck.scenarios.catalogue.bases.chains import at_small_sizes, chain
+from trainwreck.scenarios.config.bases.chains import at_small_sizes, chain
 from trainwreck.scenarios.config.settings import Decay, Setup, replaced
 
 
