@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trainwreck.evaluation.dataset.dataset import DataSet, load
@@ -62,21 +62,40 @@ def between_processors(tick: Tick) -> Table:
     sets = {(SAMPLE, SHIPPED): load(sample())}
     wanted = dict.fromkeys((plan, name) for plan, *names in PAIRS for name in names if name != SHIPPED)
     for done, (plan, name) in enumerate(wanted):
-        tick(done, len(wanted), f"{plan} {name}")
-        sets[plan, name] = made(PLANS[plan], KEPT / plan / name, LIMITS[name])
+        tell = beside(tick, done, len(wanted), f"{plan} {name}")
+        sets[plan, name] = made(PLANS[plan], KEPT / plan / name, LIMITS[name], tell)
     tick(len(wanted), len(wanted), "compared")
     return table(sets)
 
 
-def made(plan: Sequence[str], folder: Path, limits: dict[str, str], points_of_no_return: bool = True) -> DataSet:
-    """A plan in a folder, trained and labelled in processes that have these environment variables."""
+def beside(tick: Tick, done: int, total: int, what: str) -> Callable[[str], None]:
+    """Passes lines of progress of a part of the work on, with its name; the first is passed on here."""
+    tick(done, total, what)
+    return lambda line: tick(done, total, f"{what}, {line}")
+
+
+def made(
+    plan: Sequence[str],
+    folder: Path,
+    limits: dict[str, str],
+    tell: Callable[[str], None],
+    points_of_no_return: bool = True,
+) -> DataSet:
+    """A plan in a folder, trained and labelled in processes that have these environment variables.
+
+    tell: called with each line of progress.
+    """
     label = [("label", str(folder))] if points_of_no_return else []
     for words in (("generate", *plan, "--out", str(folder)), *label):
         command = [sys.executable, "-m", "trainwreck", *words]
-        done = subprocess.run(command, env={**os.environ, **limits}, capture_output=True, text=True, check=False)
-        if done.returncode:
-            why = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise InputError(f"{' '.join(words)}: ended with {done.returncode}: {why}")
+        line = "no message"
+        with subprocess.Popen(
+            command, env={**os.environ, **limits}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process:
+            for line in filter(None, map(str.strip, process.stderr or ())):
+                tell(line)
+        if process.returncode:
+            raise InputError(f"{' '.join(words)}: ended with {process.returncode}: {line}")
     return load(folder)
 
 

@@ -58,7 +58,7 @@ def test_both_data_sets_are_made_and_compared(tmp_path, monkeypatch):
     monkeypatch.setattr(products, "KEPT", tmp_path)
     made = products.made
     plan = ("scenario=nan_weight_spread", "seed=0", *TINY)
-    monkeypatch.setattr(products, "made", lambda words, folder, limits: made((*plan, *words[1:]), folder, limits))
+    monkeypatch.setattr(products, "made", lambda words, *rest: made((*plan, *words[1:]), *rest))
     table = products.beside_float32(lambda *_: None)
     assert (tmp_path / "bf16" / "runs.parquet").is_file()
     *_, everything = table.rows

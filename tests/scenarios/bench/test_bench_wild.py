@@ -65,7 +65,7 @@ def test_the_factor_that_matters_stands_and_no_other(deep):
 def test_counted_are_the_record_and_what_it_lacks(deep, monkeypatch):
     planned, lacking = [], deep["scenario"] == "high_lr"
 
-    def made(plan, folder, limits, points_of_no_return):
+    def made(plan, folder, limits, tell, points_of_no_return):
         planned.append((plan, points_of_no_return))
         return SimpleNamespace(runs=deep[lacking], manifest={"environment": {"processor": "another processor"}})
 
