@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_a_limit_reaches_the_processes(tmp_path):
     tiny = ("model.width=16", "model.heads=2", "model.context=16", "data.rows=2", "evaluation.rows=2", "steps=20")
     plan = ("scenario=nan_weight_spread", "seed=0", *tiny)
-    told = []
-    found = machines.made(plan, tmp_path / "limited", machines.WITHOUT_AVX, told.append)
+    lines = []
+    found = machines.made(plan, tmp_path / "limited", machines.WITHOUT_AVX, lines.append)
     assert found.manifest["environment"]["cpu_capability"] in ("DEFAULT", "NO AVX")
     assert found.runs["no_return_step"].notna().any()
-    assert {line.split()[0] for line in told if "% after" in line} == {"train", "points"}
+    assert {line.split()[0] for line in lines if "% after" in line} == {"train", "points"}
 
 
 def test_what_fails_is_one_line(tmp_path):
@@ -30,10 +30,10 @@ def test_what_fails_is_one_line(tmp_path):
 
 
 def test_progress_says_of_what():
-    told = []
-    tell = machines.beside(lambda *words: told.append(words), 1, 3, "sample here")
+    lines = []
+    tell = machines.beside(lambda *words: lines.append(words), 1, 3, "sample here")
     tell("train: 40% after 2 s")
-    assert told == [(1, 3, "sample here"), (1, 3, "sample here, train: 40% after 2 s")]
+    assert lines == [(1, 3, "sample here"), (1, 3, "sample here, train: 40% after 2 s")]
 
 
 def test_the_table_has_a_row_a_pair():

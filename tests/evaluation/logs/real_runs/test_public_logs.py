@@ -1,0 +1,78 @@
+"""results/public-logs: its page has what its labels and its board say, and pages cite what `transfer` finds on it."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from trainwreck.evaluation.leaderboard.transfer.transfer import transfer
+from trainwreck.evaluation.logs.labels import read_labels
+
+RESULTS = Path(__file__).resolve().parents[4] / "results"
+RECORD = RESULTS / "public-logs"
+
+
+def page(path):
+    return " ".join((RESULTS / path).read_text("utf-8").split())
+
+
+@pytest.fixture(scope="module")
+def labels():
+    assert len(read_labels(RECORD / "labels.csv")) == 139
+    return pd.read_csv(RECORD / "labels.csv")
+
+
+def test_the_page_counts_the_labels(labels):
+    found = re.findall(
+        r"^\| ([\w-]+/\S+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|",
+        (RECORD / "README.md").read_text("utf-8"),
+        re.M,
+    )
+    assert {name: tuple(map(int, counts)) for name, *counts in found} == {
+        name: (
+            len(part),
+            *((part["status"] == one).sum() for one in ("healthy", "failed", "unknown")),
+            part["cluster"].nunique(),
+        )
+        for name, part in labels.groupby("repository")
+    }
+    clusters = labels.groupby("status")["cluster"].nunique()
+    text = f"90 healthy logs are in {clusters['healthy']} clusters, 32 failed ones in {clusters['failed']}."
+    assert text in page("public-logs/README.md")
+
+
+def test_the_page_has_the_numbers_of_the_board():
+    board = pd.read_csv(RECORD / "board" / "leaderboard.csv").set_index("detector")
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", (RECORD / "README.md").read_text("utf-8"), re.M)
+    assert len(rows) > 10
+    columns = ("recall_0.05", "recall_lenient_0.05", "recall_default", "stopped_default")
+    for name, numbers in rows:
+        row = board.loc[name]
+        assert numbers.split(" | ") == [
+            f"{row[at]:.2f} [{row[f'{at}_low']:.2f}, {row[f'{at}_high']:.2f}]" for at in columns
+        ]
+
+
+def test_the_board_is_of_these_logs(labels):
+    found = pd.read_parquet(RECORD / "board" / "detections.parquet")
+    healthy = pd.read_parquet(RECORD / "board" / "peaks.parquet")
+    for runs, status in ((found, "failed"), (healthy, "healthy")):
+        mine = labels[labels["status"] == status]
+        judged = runs.drop_duplicates("run_id")
+        assert judged["cluster"].value_counts().to_dict() == mine["cluster"].value_counts().to_dict()
+
+
+@pytest.mark.parametrize(("name", "row"), [("wild", "`wild`, "), ("standard", "`standard` (")])
+def test_pages_cite_what_transfer_finds(name, row):
+    found = transfer(RESULTS / name / "board", RECORD / "board", profile="common")
+    spearman, kendall = (f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in (found.spearman, found.kendall))
+    assert re.search(
+        rf"\| {re.escape(row)}[^|]+\| {re.escape(spearman)} \| {re.escape(kendall)} \|", page("wild/README.md")
+    )
+    assert spearman in page("../docs/results.md")
+    assert spearman[:4] in page("../README.md")
+    if name == "wild":
+        value, low, high = (f"{one * 100:.0f} %" for one in found.median_stopped)
+        assert f"| {value} [{low}, {high}] |" in page("wild/README.md")
+        assert f"thresholds of `wild` stop {value} of the healthy logs" in page("../docs/results.md")
