@@ -62,14 +62,14 @@ def between_processors(tick: Tick) -> Table:
     sets = {(SAMPLE, SHIPPED): load(sample())}
     wanted = dict.fromkeys((plan, name) for plan, *names in PAIRS for name in names if name != SHIPPED)
     for done, (plan, name) in enumerate(wanted):
-        tell = beside(tick, done, len(wanted), f"{plan} {name}")
+        tell = line_tick(tick, done, len(wanted), f"{plan} {name}")
         sets[plan, name] = made(PLANS[plan], KEPT / plan / name, LIMITS[name], tell)
     tick(len(wanted), len(wanted), "compared")
     return table(sets)
 
 
-def beside(tick: Tick, done: int, total: int, what: str) -> Callable[[str], None]:
-    """Passes lines of progress of a part of the work on, with its name; the first is passed on here."""
+def line_tick(tick: Tick, done: int, total: int, what: str) -> Callable[[str], None]:
+    """Report the part `what` as begun, and give a function that reports each line its process prints."""
     tick(done, total, what)
     return lambda line: tick(done, total, f"{what}, {line}")
 

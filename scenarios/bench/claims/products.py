@@ -10,7 +10,7 @@ import pandas as pd
 from trainwreck.evaluation.dataset.dataset import DataSet
 from trainwreck.evaluation.dataset.diff import NO_RETURN_WITHIN, VISIBLE_WITHIN
 from trainwreck.evaluation.progress import Tick
-from trainwreck.scenarios.bench.claims.machines import beside, made
+from trainwreck.scenarios.bench.claims.machines import line_tick, made
 from trainwreck.scenarios.bench.table import Table
 
 KEPT = Path("results/runs/products")
@@ -34,7 +34,7 @@ def beside_float32(tick: Tick) -> Table:
     """
     sets = {}
     for done, side in enumerate((FLOAT32, BFLOAT16)):
-        sets[side] = made((PLAN, "--products", side), KEPT / side, {}, beside(tick, done, 2, side))
+        sets[side] = made((PLAN, "--products", side), KEPT / side, {}, line_tick(tick, done, 2, side))
     tick(2, 2, "compared")
     return table(sets[FLOAT32], sets[BFLOAT16])
 

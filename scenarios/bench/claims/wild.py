@@ -16,7 +16,7 @@ from trainwreck.evaluation.dataset.schema import FAILURES, UNDER_FAULT
 from trainwreck.evaluation.intervals import binomial_interval, interval_text, number_text
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.scoring.metrics.significance import holm
-from trainwreck.scenarios.bench.claims.machines import beside, made
+from trainwreck.scenarios.bench.claims.machines import line_tick, made
 from trainwreck.scenarios.bench.table import Limit, Table
 from trainwreck.scenarios.datasets.wild import outcomes
 from trainwreck.scenarios.datasets.wild.coverage import TIMES
@@ -91,7 +91,7 @@ def which_setups(tick: Tick) -> Table:
     InputError where the record is not there, or `generate` ends with an error.
     """
     recorded = load_labels(RECORD)
-    made_here = made((COVERAGE,), KEPT, {}, beside(tick, 0, 2, COVERAGE), points_of_no_return=False)
+    made_here = made((COVERAGE,), KEPT, {}, line_tick(tick, 0, 2, COVERAGE), points_of_no_return=False)
     tick(1, 2, "tested")
     processors = {str(one.manifest["environment"]["processor"]) for one in (recorded, made_here)}
     found = table(pd.concat([recorded.runs, made_here.runs]), " and ".join(sorted(processors)))

@@ -31,7 +31,7 @@ def test_what_fails_is_one_line(tmp_path):
 
 def test_progress_says_of_what():
     lines = []
-    tell = machines.beside(lambda *words: lines.append(words), 1, 3, "sample here")
+    tell = machines.line_tick(lambda *words: lines.append(words), 1, 3, "sample here")
     tell("train: 40% after 2 s")
     assert lines == [(1, 3, "sample here"), (1, 3, "sample here, train: 40% after 2 s")]
 

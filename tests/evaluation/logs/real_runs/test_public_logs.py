@@ -6,6 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from trainwreck.evaluation.files import sha256
+from trainwreck.evaluation.intervals import interval_text
 from trainwreck.evaluation.leaderboard.transfer.transfer import transfer
 from trainwreck.evaluation.logs.labels import read_labels
 
@@ -38,8 +40,12 @@ def test_the_page_counts_the_labels(labels):
         for name, part in labels.groupby("repository")
     }
     clusters = labels.groupby("status")["cluster"].nunique()
-    text = f"90 healthy logs are in {clusters['healthy']} clusters, 32 failed ones in {clusters['failed']}."
-    assert text in page("public-logs/README.md")
+    runs = labels["status"].value_counts()
+    assert (
+        f"{runs['healthy']} healthy logs are in {clusters['healthy']} clusters, "
+        f"{runs['failed']} failed ones in {clusters['failed']}."
+    ) in page("public-logs/README.md")
+    assert f"0 for the {(labels['step'] == 0).sum()} runs that never learn" in page("public-logs/README.md")
 
 
 def test_the_page_has_the_numbers_of_the_board():
@@ -50,11 +56,13 @@ def test_the_page_has_the_numbers_of_the_board():
     for name, numbers in rows:
         row = board.loc[name]
         assert numbers.split(" | ") == [
-            f"{row[at]:.2f} [{row[f'{at}_low']:.2f}, {row[f'{at}_high']:.2f}]" for at in columns
+            interval_text(*(row[at + end] for end in ("", "_low", "_high"))) for at in columns
         ]
 
 
 def test_the_board_is_of_these_logs(labels):
+    board = pd.read_csv(RECORD / "board" / "leaderboard.csv")
+    assert set(board["labels_sha256"]) == {sha256(RECORD / "labels.csv")}
     found = pd.read_parquet(RECORD / "board" / "detections.parquet")
     healthy = pd.read_parquet(RECORD / "board" / "peaks.parquet")
     for runs, status in ((found, "failed"), (healthy, "healthy")):
@@ -63,15 +71,21 @@ def test_the_board_is_of_these_logs(labels):
         assert judged["cluster"].value_counts().to_dict() == mine["cluster"].value_counts().to_dict()
 
 
-@pytest.mark.parametrize(("name", "row"), [("wild", "`wild`, "), ("standard", "`standard` (")])
-def test_pages_cite_what_transfer_finds(name, row):
+@pytest.mark.parametrize(
+    ("name", "row", "cited"),
+    [
+        ("wild", "`wild`, ", "with that of `wild` by {0}."),
+        ("standard", "`standard` (", "with its board by {1} (Spearman)"),
+    ],
+)
+def test_pages_cite_what_transfer_finds(name, row, cited):
     found = transfer(RESULTS / name / "board", RECORD / "board", profile="common")
-    spearman, kendall = (f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in (found.spearman, found.kendall))
+    spearman, kendall = (interval_text(*one) for one in (found.spearman, found.kendall))
     assert re.search(
         rf"\| {re.escape(row)}[^|]+\| {re.escape(spearman)} \| {re.escape(kendall)} \|", page("wild/README.md")
     )
     assert spearman in page("../docs/results.md")
-    assert spearman[:4] in page("../README.md")
+    assert cited.format(spearman, f"{found.spearman.value:.2f}") in page("../README.md")
     if name == "wild":
         value, low, high = (f"{one * 100:.0f} %" for one in found.median_stopped)
         assert f"| {value} [{low}, {high}] |" in page("wild/README.md")
