@@ -43,7 +43,6 @@ engines: .venv/engines.done ## tests of generate on Ray and submitit, which it i
 objectives: .venv/objectives.done ## losses against those of TRL and diffusers, which it installs
 	$(BIN)/pytest -m objectives
 
-
 reproducers: .venv/test.done ## every scenario's exported program, run to its end and compared with the lab's runs; resumes
 	$(BIN)/pytest -n 2 -m reproducers
 
@@ -66,8 +65,9 @@ attack: .venv/test.done ## 2,550 attempts on detectors, data sets, logs and comm
 	KILLS=200 $(BIN)/pytest -n 0 -m slow $(JUNIT)/kills.xml tests/scenarios/datasets/test_generate_killed.py
 	$(BIN)/python tests/fuzz/record.py $(ATTACK)
 
-catalogue: .venv/test.done ## every scenario on one seed: its signature, its twin and its cure; tests that train all of it
-	$(BIN)/trainwreck verify --quick
+PART ?= 1/1
+catalogue: .venv/test.done ## every scenario (PART=2/4: of a quarter) on one seed: signature, twin, cure; tests that train all of it
+	$(BIN)/trainwreck verify --quick --part $(PART)
 	$(BIN)/pytest -n auto -m catalogue
 
 sample: .venv/monitors.done ## regenerate the data set that ships with the package, into evaluation/sample/, with every detector

@@ -92,16 +92,25 @@ def part_of(specs: list[RunSpec], part: str) -> list[RunSpec]:
 
     All runs of a setup are in one part: labels and tolerances rest on its healthy ones.
     """
-    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", part)
-    bases = list(dict.fromkeys(spec.base for spec in specs))
-    number, parts = map(int, found.groups()) if found else (0, 0)
-    if not 1 <= number <= parts <= len(bases):
-        raise InputError(
-            f"part: {part!r} is not allowed; allowed: K/N with K of 1 to N, and N at most {len(bases)}, the setups of "
-            "the plan"
-        )
-    own = set(bases[(number - 1) * len(bases) // parts : number * len(bases) // parts])
+    own = set(cut(list(dict.fromkeys(spec.base for spec in specs)), part, "the setups of the plan"))
     return [spec for spec in specs if spec.base in own]
+
+
+def cut(names: list[str], part: str, what: str) -> list[str]:
+    """The K-th of N slices of nearly equal length, "K/N" as `part` has it.
+
+    what: they are, for the InputError about another `part`.
+
+    >>> cut(["rope", "mask", "rate", "seed"], "2/3", "the scenarios")
+    ['mask']
+    """
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", part)
+    number, parts = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= number <= parts <= len(names):
+        raise InputError(
+            f"part: {part!r} is not allowed; allowed: K/N with K of 1 to N, and N at most {len(names)}, {what}"
+        )
+    return names[(number - 1) * len(names) // parts : number * len(names) // parts]
 
 
 def with_products(specs: Sequence[RunSpec], products: str) -> list[RunSpec]:

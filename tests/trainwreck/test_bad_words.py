@@ -36,6 +36,7 @@ PLAN |= {"overrides": ["steps=12"], "split": "test"}
         (["verify", "high_lr", "--seeds", "1"], ["--seeds", "1"]),
         (["verify", "high_lr", "--first-seed", "-1"], ["--first-seed", "-1"]),
         (["verify", "high_lr", "--fresh", "--quick"], ["--fresh", "--quick and --first-seed"]),
+        (["verify", "high_lr", "--part", "1/2"], ["part: '1/2'", "N at most 1, the scenarios"]),
         (["verify", "--family", "numeric"], ["family", "'numeric'", "did you mean 'numerics'?"]),
         (["verify", "high_lr", "--family", "numerics"], ["family", "'numerics'", "ids or families"]),
         (["generate", "demo"], ["--out"]),

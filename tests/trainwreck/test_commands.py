@@ -127,13 +127,25 @@ def test_a_quick_look_is_one_slice_of_one_seed_and_shares_healthy_runs(call, her
     assert call(*words, "--quick", "--record").code == 2
 
 
-def test_verify_of_a_family_is_its_scenarios(call, here, tiny, monkeypatch):
-    requested = []
-    monkeypatch.setattr(
-        "trainwreck.scenarios.proof.verify.verify", lambda names, *a, **k: requested.extend(names) or []
-    )
+@pytest.fixture
+def verified(monkeypatch) -> list[str]:
+    """Ids of the scenarios that `verify` was called for; it trains none."""
+    names: list[str] = []
+    monkeypatch.setattr("trainwreck.scenarios.proof.verify.verify", lambda ids, *a, **k: names.extend(ids) or [])
+    return names
+
+
+def test_verify_of_a_family_is_its_scenarios(call, here, verified):
     assert call("verify", "--family", "numerics").code == 0
-    assert requested == [name for name, entry in scenarios().items() if entry.family is Family.NUMERICS]
+    assert verified == [name for name, entry in scenarios().items() if entry.family is Family.NUMERICS]
+
+
+def test_verify_of_every_part_is_each_scenario_once(call, here, verified):
+    for number in range(1, 8):
+        before = len(verified)
+        assert call("verify", "--quick", "--part", f"{number}/7").code == 0
+        assert len(verified) - before in (len(scenarios()) // 7, len(scenarios()) // 7 + 1)
+    assert verified == list(scenarios())
 
 
 def test_generate_again_trains_nothing(call, copied, sweep, monkeypatch):

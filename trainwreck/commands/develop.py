@@ -57,6 +57,7 @@ QUICK = (
 )
 @click.option("--fresh", is_flag=True, help="Seeds that are drawn now: the second half of a recorded proof.")
 @click.option("--quick", is_flag=True, help=QUICK)
+@click.option("--part", metavar="K/N", help="The K-th of N parts of the scenarios, in the order of `list`.")
 @severity_option
 @size_option
 @text_option
@@ -72,6 +73,7 @@ def verify(
     first: int | None,
     fresh: bool,
     quick: bool,
+    part: str | None,
     severity: str | None,
     size: str | None,
     text: Path | None,
@@ -87,6 +89,7 @@ def verify(
     Faulty, twin and cured runs are trained and judged. Slices (ids, families, severities) resume alone, share their
     healthy runs in one folder, and with --record go into one table.
     """
+    from trainwreck.scenarios.datasets.plans import cut
     from trainwreck.scenarios.proof import verify
     from trainwreck.scenarios.proof.record import enter, markdown
     from trainwreck.scenarios.spec.overrides import on_text
@@ -100,6 +103,8 @@ def verify(
     if fresh:
         first = verify.fresh_seed(out)
     names = chosen(words, family)
+    if part is not None:
+        names = cut(names, part, "the scenarios")
     overrides = [*(word for word in words if "=" in word), *on_text(text)]
     where = as_backend(device, impl)
     proofs: list[Proof] = []
