@@ -306,7 +306,7 @@ def learn(dir: Path, out: Path, logs: tuple[Path, ...], keep: Path | None, as_js
 def bench(what: str, record: bool, as_json: bool) -> None:
     """Measure speed against named peers.
 
-    The last nine measure a claim under results/ again.
+    The last ten measure a claim under results/ again.
 
     \b
     train        training steps a second, with telemetry and without
@@ -323,6 +323,7 @@ def bench(what: str, record: bool, as_json: bool) -> None:
     machines     the plan `sample` here beside the shipped one: what two processors agree in
     products     the plan `sample` with bfloat16 products beside float32: what their labels agree in
     objectives   where healthy runs of each objective begin and end, and their floors
+    wild         how often each failure harms a drawn setup, and what harmed setups share: counted, not trained
     replay       one row at a time to a detector's process, against batches
     """
     from trainwreck.scenarios.bench import measure

@@ -74,19 +74,12 @@ def line_tick(tick: Tick, done: int, total: int, what: str) -> Callable[[str], N
     return lambda line: tick(done, total, f"{what}, {line}")
 
 
-def made(
-    plan: Sequence[str],
-    folder: Path,
-    limits: dict[str, str],
-    tell: Callable[[str], None],
-    points_of_no_return: bool = True,
-) -> DataSet:
+def made(plan: Sequence[str], folder: Path, limits: dict[str, str], tell: Callable[[str], None]) -> DataSet:
     """A plan in a folder, trained and labelled in processes that have these environment variables.
 
     tell: called with each line of progress.
     """
-    label = [("label", str(folder))] if points_of_no_return else []
-    for words in (("generate", *plan, "--out", str(folder)), *label):
+    for words in (("generate", *plan, "--out", str(folder)), ("label", str(folder))):
         command = [sys.executable, "-m", "trainwreck", *words]
         line = "no message"
         with subprocess.Popen(

@@ -1,4 +1,6 @@
-"""Which failures need which setup: `wild` and `coverage`, counted by scenario, and what harmed setups share."""
+"""Which failures need which setup: what is recorded of `wild` and `coverage`, counted by scenario, and what harmed
+setups share.
+"""
 
 import json
 import math
@@ -16,16 +18,14 @@ from trainwreck.evaluation.dataset.schema import FAILURES, UNDER_FAULT
 from trainwreck.evaluation.intervals import binomial_interval, interval_text, number_text
 from trainwreck.evaluation.progress import Tick
 from trainwreck.evaluation.scoring.metrics.significance import holm
-from trainwreck.scenarios.bench.claims.machines import line_tick, made
 from trainwreck.scenarios.bench.table import Limit, Table
 from trainwreck.scenarios.datasets.wild import outcomes
-from trainwreck.scenarios.datasets.wild.coverage import TIMES
+from trainwreck.scenarios.datasets.wild.draw import leaders
 from trainwreck.scenarios.datasets.wild.outcomes import HARMED, OUTCOMES
 from trainwreck.scenarios.spec.registry import scenario
 
-PLAN, COVERAGE = "wild", "coverage"
-RECORD = Path("results/wild/data")
-KEPT = Path("results/runs") / COVERAGE
+RECORD = Path("results/wild")
+DATA, COVERAGE = "data", "coverage"  # data sets of the record; the second may be lacking
 NEAREST = 5  # effects that are shown where none stands
 FEWEST = 20  # setups with runs of a family, for its factors to be tested
 SIGNIFICANT = 0.05
@@ -54,12 +54,11 @@ FACTORS: dict[str, Callable[[Context, float], float]] = {
     "not AdamW": lambda c, steps: c["optimizer"]["kind"] != "adamw",
 }
 HOW = (
-    "Runs under a fault of the plans `wild` (results/wild/data) and `coverage`, which adds the scenarios that `wild` "
-    "has on fewer than {times} setups. Setups are drawn and tuned to no fault: {scenarios} scenarios on {setups} "
-    "setups, trained on {processor}. Harmed: the run ends worse than "
+    "Runs under a fault of {sets}. Setups are drawn and tuned to no fault: {scenarios} scenarios on {setups} "
+    "setups, trained on {processors}. Harmed: the run ends worse than "
     "its twin by more than healthy runs of the setup differ, or is not finite. Latent: not harmed, though the "
     "signature holds. Of the harmed runs, {ends}. Intervals of shares are exact ones of 95 %. First all faults, then "
-    "families, then scenarios."
+    "families, then scenarios, of each those that harm most often first. {without}"
 )
 TESTED = (
     "{stand} of {tests} effects stand at 5 % after Holm's correction over all of them; {shown}. Less and more: the "
@@ -86,40 +85,47 @@ class Effect:
 
 
 def which_setups(tick: Tick) -> Table:
-    """Count what is recorded of `wild`, and `coverage`, which is generated here. What is there is not made again.
-
-    InputError where the record is not there, or `generate` ends with an error.
-    """
-    recorded = load_labels(RECORD)
-    made_here = made((COVERAGE,), KEPT, {}, line_tick(tick, 0, 2, COVERAGE), points_of_no_return=False)
-    tick(1, 2, "tested")
-    processors = {str(one.manifest["environment"]["processor"]) for one in (recorded, made_here)}
-    found = table(pd.concat([recorded.runs, made_here.runs]), " and ".join(sorted(processors)))
-    tick(2, 2, "done")
+    """Count the data sets of the record; InputError where there is none."""
+    sets = {DATA: load_labels(RECORD / DATA)}
+    if (RECORD / COVERAGE).exists():
+        sets[COVERAGE] = load_labels(RECORD / COVERAGE)
+    tick(0, 1, "counted")
+    found = table(
+        pd.concat([one.runs for one in sets.values()]),
+        [(RECORD / name).as_posix() for name in sets],
+        sorted({str(one.manifest["environment"]["processor"]) for one in sets.values()}),
+    )
+    tick(1, 1, "done")
     return found
 
 
-def table(runs: pd.DataFrame, processor: str) -> Table:
-    """A row for all faults, for each family and for each scenario, and the factors of the setups beside them."""
+def table(runs: pd.DataFrame, sets: Sequence[str], processors: Sequence[str]) -> Table:
+    """A row for all faults, for each family and for each scenario, and the factors of the setups beside them.
+
+    sets, processors: where the runs are, and what trained them.
+    """
     faulty = tried(runs)
     counts = outcomes.table(runs)
     counts = counts[[not scenario(id).look_alike for id in counts.index]]
-    rows = (*_rows(outcomes.families(counts)), *_rows(counts.assign(runs=counts.sum(axis=1))))
+    families = outcomes.families(counts)
+    parts = families.loc[[ALL]], families.drop(ALL), counts.assign(runs=counts.sum(axis=1))
     harmed = counts[list(HARMED)].sum()
     ends = ", ".join(f"{name} {_share(int(harmed[name]), int(harmed.sum()))}" for name in HARMED)
+    without = [f"`{id}`" for id in sorted(leaders()) if not scenario(id).look_alike and id not in counts.index]
     return Table(
-        name=PLAN,
+        name="wild/scenarios",
         title=f"Which failures need which setup: {int(harmed.sum())} of {len(faulty)} runs under a fault are harmed",
         how=HOW.format(
-            times=TIMES,
+            sets=" and ".join(f"`{name}`" for name in sets),
             scenarios=faulty["scenario"].nunique(),
             setups=faulty["base"].nunique(),
+            processors=" and ".join(processors),
             ends=ends,
-            processor=processor,
-        ),
-        command=f"trainwreck bench {PLAN} --record",
+            without=f"{len(without)} more failing scenarios have no run: {', '.join(without)}." if without else "",
+        ).strip(),
+        command="trainwreck bench wild --record",
         columns=("faults", "runs", *OUTCOMES, "harmed"),
-        rows=rows,
+        rows=tuple(row for part in parts for row in _rows(part)),
         limit=_factors(effects(faulty)),
     )
 

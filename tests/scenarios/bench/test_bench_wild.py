@@ -1,16 +1,20 @@
 """`bench wild`: outcomes counted by hand, and factors of the setups of which one matters and the others do not."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from trainwreck.evaluation.files import read_json
 from trainwreck.scenarios.bench.claims import wild
+from trainwreck.scenarios.bench.table import markdown
 from trainwreck.scenarios.config.settings import Setup, replaced
 from trainwreck.scenarios.datasets.generate import declared
 
+ROOT = Path(__file__).resolve().parents[3]
 SETUPS = 60
 
 
@@ -44,6 +48,10 @@ def rows(harmful):
     return runs.assign(base=runs["twin_id"].str[1:], planned_steps=300)
 
 
+def counted(runs):
+    return wild.table(runs, ["runs"], ["a processor"])
+
+
 @pytest.fixture(scope="module")
 def deep():
     """One scenario harms deep models alone, another every other run whatever the setup, the third always."""
@@ -52,7 +60,7 @@ def deep():
 
 def test_the_factor_that_matters_stands_and_no_other(deep):
     found = wild.effects(wild.tried(deep))
-    standing = wild.table(deep, "a processor").limit
+    standing = counted(deep).limit
     assert {row[1] for row in standing.rows} == {"layers"}
     assert {row[0] for row in standing.rows} <= {"all", "attention and position"}
     mine = next(e for e in found if (e.family, e.factor) == ("attention and position", "layers"))
@@ -62,24 +70,34 @@ def test_the_factor_that_matters_stands_and_no_other(deep):
     assert f"{len(standing.rows)} of {len(found)} effects stand" in standing.text
 
 
-def test_counted_are_the_record_and_what_it_lacks(deep, monkeypatch):
-    planned, lacking = [], deep["scenario"] == "high_lr"
-
-    def made(plan, folder, limits, tell, points_of_no_return):
-        planned.append((plan, points_of_no_return))
-        return SimpleNamespace(runs=deep[lacking], manifest={"environment": {"processor": "another processor"}})
-
-    here = SimpleNamespace(runs=deep[~lacking], manifest={"environment": {"processor": "a processor"}})
-    monkeypatch.setattr(wild, "made", made)
-    monkeypatch.setattr(wild, "load_labels", {wild.RECORD: here}.__getitem__)
+@pytest.mark.parametrize("covered", [True, False])
+def test_counted_are_the_data_sets_that_are_recorded(deep, covered, tmp_path, monkeypatch):
+    rest = deep["scenario"] == "high_lr"
+    sets = {
+        name: SimpleNamespace(runs=runs, manifest={"environment": {"processor": processor}})
+        for name, runs, processor in (("data", deep[~rest], "a processor"), ("coverage", deep[rest], "another"))
+    }
+    for name in list(sets)[: 1 + covered]:
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(wild, "RECORD", tmp_path)
+    monkeypatch.setattr(wild, "load_labels", lambda path: sets[path.name])
     found = wild.which_setups(lambda done, total, note: None)
-    assert planned == [(("coverage",), False)]
-    assert found.rows == wild.table(deep, "").rows
-    assert "on a processor and another processor" in found.how
+    assert found.rows == counted(deep if covered else deep[~rest]).rows
+    assert ("on a processor and another." in found.how) is covered
+    assert (f"`{tmp_path.as_posix()}/coverage`" in found.how) is covered
+    assert ("`high_lr`" in found.how) is not covered  # among those without a run
+
+
+def test_the_recorded_table_is_of_the_recorded_runs(monkeypatch):
+    monkeypatch.setattr(wild, "RECORD", ROOT / wild.RECORD)
+    found = wild.which_setups(lambda done, total, note: None)
+    folder = ROOT / "results" / found.name
+    assert read_json(folder / "result.json")["rows"] == json.loads(json.dumps(found.to_dict()["rows"]))
+    assert markdown(found.columns, found.rows) in (folder / "README.md").read_text("utf-8")
 
 
 def test_where_no_setup_matters_none_stands_and_the_nearest_are_shown():
-    found = wild.table(rows(lambda name, layers, draw: draw.random() < 0.5), "a processor").limit
+    found = counted(rows(lambda name, layers, draw: draw.random() < 0.5)).limit
     assert found.text.startswith("0 of ")
     assert len(found.rows) == wild.NEAREST
 
@@ -94,7 +112,7 @@ def test_which_scenarios_a_setup_has_is_no_effect(deep):
 
 
 def test_outcomes_are_counted_by_hand(deep):
-    table = wild.table(deep, "a processor")
+    table = counted(deep)
     found = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert found["corrupt_tokens"]["runs"] == found["corrupt_tokens"]["quiet"] == SETUPS
     assert found["corrupt_tokens"]["harmed"] == "100% [94%, 100%]"
