@@ -17,7 +17,6 @@ from trainwreck.commands.options import (
     data_set,
     engine_options,
     minutes_option,
-    one_blas_thread,
     text_option,
     workers_option,
 )
@@ -339,7 +338,6 @@ def release(
     runs are left out. With --logs it is for detectors that read logs alone, and a small part of the bytes. Each PART is
     a data set, or a release, of another part of the same plan.
     """
-    one_blas_thread()
     from joblib import cpu_count
 
     from trainwreck.evaluation.release import release as write

@@ -89,7 +89,7 @@ def which_setups(tick: Tick) -> Table:
     sets = {DATA: load_labels(RECORD / DATA)}
     if (RECORD / COVERAGE).exists():
         sets[COVERAGE] = load_labels(RECORD / COVERAGE)
-    tick(0, 1, "counted")
+    tick(0, 1, "counting")
     found = table(
         pd.concat([one.runs for one in sets.values()]),
         [(RECORD / name).as_posix() for name in sets],

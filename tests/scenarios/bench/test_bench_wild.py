@@ -89,11 +89,14 @@ def test_counted_are_the_data_sets_that_are_recorded(deep, covered, tmp_path, mo
 
 
 def test_the_recorded_table_is_of_the_recorded_runs(monkeypatch):
-    monkeypatch.setattr(wild, "RECORD", ROOT / wild.RECORD)
+    monkeypatch.chdir(ROOT)
     found = wild.which_setups(lambda done, total, note: None)
     folder = ROOT / "results" / found.name
     assert read_json(folder / "result.json")["rows"] == json.loads(json.dumps(found.to_dict()["rows"]))
-    assert markdown(found.columns, found.rows) in (folder / "README.md").read_text("utf-8")
+    page = (folder / "README.md").read_text("utf-8")
+    assert markdown(found.columns, found.rows) in page
+    assert page.startswith(f"# {found.title}\n")
+    assert f"\n{found.how}\n" in page
 
 
 def test_where_no_setup_matters_none_stands_and_the_nearest_are_shown():

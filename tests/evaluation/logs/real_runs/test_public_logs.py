@@ -90,3 +90,15 @@ def test_pages_cite_what_transfer_finds(name, row, cited):
         value, low, high = (f"{one * 100:.0f} %" for one in found.median_stopped)
         assert f"| {value} [{low}, {high}] |" in page("wild/README.md")
         assert f"thresholds of `wild` stop {value} of the healthy logs" in page("../docs/results.md")
+
+
+def test_the_page_of_wild_has_its_detectors_on_both_boards():
+    boards = [pd.read_csv(RESULTS / name / "board" / "leaderboard.csv") for name in ("wild", "public-logs")]
+    recall = [board.set_index("detector")[[f"recall_0.05{end}" for end in ("", "_low", "_high")]] for board in boards]
+    found = transfer(RESULTS / "wild" / "board", RECORD / "board", profile="common").to_frame().set_index("detector")
+    text = (RESULTS / "wild" / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \| (\d+ %) \|$", text, re.M)
+    assert len(rows) == 8
+    for name, *spans, stopped in rows:
+        assert spans == [interval_text(*board.loc[name]) for board in recall]
+        assert stopped == f"{found.loc[name, 'stopped'] * 100:.0f} %"
