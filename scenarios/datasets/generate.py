@@ -116,7 +116,7 @@ def generate(
     """Train every run of a plan, label it, and write the data set; goes on where an earlier call stopped.
 
     engine: where; on so many `workers` of this machine by default. What was begun on one goes on on another.
-    reuse: a folder of data sets whose bundles need not be trained again. minutes: begin no bundle after so long.
+    reuse: a folder of data sets whose bundles, of the same backend, need not be trained again. minutes: begin no bundle after so long.
     InputError where `out` holds something else, another process is at work there, or no run fits in the engine's
     memory; WorkerLostError where bundles lost their worker again and again; UnfinishedError where time is over.
     """
@@ -130,7 +130,7 @@ def generate(
             _claim(specs, out, name, backend)
         if not (out / "manifest.json").exists():
             if reuse:
-                _adopt(bundles(specs, backend.device), out, reuse)
+                _adopt(bundles(specs, backend.device), out, reuse, backend)
             _train_all(pieces, out, engine, backend, progress, minutes)
             finish(specs, out, name, backend)
     return load(out)
@@ -268,7 +268,7 @@ def _is_claimed(specs: list[RunSpec], out: Path, backend: Backend) -> bool:
         known = read_plan(file)
         if known.get("hash") != _plan_hash(specs):
             raise InputError(f"out: {str(out)!r} holds another plan; allowed: an empty folder, or the same plan")
-        begun = Backend.from_json(known.get("backend", CPU.to_json()))
+        begun = _backend(known)
         if begun != backend:
             raise InputError(
                 f"out: {str(out)!r} was begun on {begun.device} with {begun.impl} kernels, not on {backend.device} "
@@ -332,15 +332,21 @@ def _await(out: Path, bundle: PlannedBundle) -> None:
         sleep(1.0)
 
 
-def _adopt(wanted: list[PlannedBundle], out: Path, reuse: Path) -> None:
-    """Copy finished bundles from the data sets in a folder."""
+def _adopt(wanted: list[PlannedBundle], out: Path, reuse: Path, backend: Backend) -> None:
+    """Copy finished bundles from the data sets in a folder that were made on the same backend."""
     for bundle in wanted:
         for part in () if _is_done(out, bundle) else reuse.glob(f"*/bundles/{bundle.name}.json"):
-            if _is_done(part.parent.parent, bundle):
+            made = part.parent.parent
+            if _is_done(made, bundle) and _backend(read_plan(made / "plan.json")) == backend:
                 file = f"telemetry/{bundle.name}.parquet"
-                copy(part.parent.parent / file, out / file)
+                copy(made / file, out / file)
                 write_json(_part(out, bundle), read_json(part))
                 break
+
+
+def _backend(known: dict[str, Any]) -> Backend:
+    """Of a plan on disk; older ones that do not name it are the CPU's."""
+    return Backend.from_json(known.get("backend", CPU.to_json()))
 
 
 def _is_done(out: Path, bundle: PlannedBundle) -> bool:

@@ -1,6 +1,7 @@
 """A plan becomes the same bytes however it is trained: alone or in bundles, resumed, by one worker or two."""
 
 import os
+import shutil
 import signal
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +13,7 @@ from joblib.externals.loky import get_reusable_executor
 
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.errors import InputError, WorkerLostError
-from trainwreck.evaluation.files import read_json, sha256
+from trainwreck.evaluation.files import read_json, sha256, write_json
 from trainwreck.scenarios.datasets.engines import Local
 from trainwreck.scenarios.datasets.generate import PlannedBundle, bundles, generate, train_bundle
 from trainwreck.scenarios.datasets.plans import resolve
@@ -160,6 +161,16 @@ def test_a_second_call_trains_nothing(specs, undisturbed, trained):
     generate(specs, undisturbed.path)
     assert trained == []
     assert content(undisturbed.path) == before
+
+
+@pytest.mark.parametrize(("impl", "copied"), [("reference", True), ("cpp", False)])
+def test_bundles_of_the_same_backend_are_reused_and_no_others(impl, copied, specs, undisturbed, trained, tmp_path):
+    shutil.copytree(undisturbed.path, tmp_path / "before")
+    plan = read_json(tmp_path / "before" / "plan.json")
+    write_json(tmp_path / "before" / "plan.json", plan | {"backend": {"device": "cpu", "impl": impl}})
+    made = generate(specs, tmp_path / "out", reuse=tmp_path)
+    assert made.manifest["files"] == undisturbed.manifest["files"]
+    assert trained == ([] if copied else [bundle.name for bundle in bundles(specs)])
 
 
 def test_a_call_after_an_interrupt_trains_what_is_left(specs, undisturbed, trained, tmp_path, monkeypatch):
