@@ -28,6 +28,7 @@ from trainwreck.scenarios.spec.proofs import proven_severities
 from trainwreck.scenarios.spec.registry import scenario
 from trainwreck.scenarios.spec.run_spec import CALIBRATION_SEEDS, Role, RunSpec, Split
 from trainwreck.scenarios.spec.scenario import Severity
+from trainwreck.scenarios.training.environment import prepare
 
 FAULTY, HEALTHY = 4, 8  # runs of a setup
 SPECIAL, OF_ROWS = 1, 2  # of the faulty runs, that need what only such a setup has; with rows of another kind
@@ -105,6 +106,7 @@ def drawn_cases(
     often: Mapping[str, float] | None,
 ) -> Iterator[Case]:
     """Cases in a drawn order, those that the setup refuses left out."""
+    prepare()  # masks and first batches are small: several threads would only wait for each other on busy cores
     share = np.array([1.0 if often is None else often[id] for id in pool])
     for index in draw.choice(len(pool), np.count_nonzero(share), replace=False, p=share / share.sum()):
         id = pool[int(index)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from trainwreck.evaluation.dataset.dataset import load_labels
 from trainwreck.evaluation.dataset.schema import UNDER_FAULT, RunKind
@@ -107,6 +108,13 @@ def test_a_plan_that_can_not_be_is_refused(runs, mix, message):
 def test_other_plans_have_no_such_option(option):
     with pytest.raises(InputError, match=r"not allowed beside plan 'demo'; allowed: wild"):
         resolve(["demo"], **option)
+
+
+def test_it_is_planned_in_one_thread(monkeypatch):
+    threads = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    wild_plan.wild(24)
+    assert set(threads) == {1}
 
 
 def test_there_are_setups_for_all_runs_of_the_default():
