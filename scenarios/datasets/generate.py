@@ -116,7 +116,8 @@ def generate(
     """Train every run of a plan, label it, and write the data set; goes on where an earlier call stopped.
 
     engine: where; on so many `workers` of this machine by default. What was begun on one goes on on another.
-    reuse: a folder of data sets whose bundles, of the same backend, need not be trained again. minutes: begin no bundle after so long.
+    reuse: a folder of data sets whose bundles, of the same backend, need not be trained again.
+    minutes: begin no bundle after so long.
     InputError where `out` holds something else, another process is at work there, or no run fits in the engine's
     memory; WorkerLostError where bundles lost their worker again and again; UnfinishedError where time is over.
     """
