@@ -90,8 +90,9 @@ def which_setups(tick: Tick) -> Table:
     if (RECORD / COVERAGE).exists():
         sets[COVERAGE] = load_labels(RECORD / COVERAGE)
     tick(0, 1, "counting")
+    runs = pd.concat([one.runs for one in sets.values()])
     found = table(
-        pd.concat([one.runs for one in sets.values()]),
+        runs[~runs.index.duplicated()],  # a setup that both have has its calibration runs in both
         [(RECORD / name).as_posix() for name in sets],
         sorted({str(one.manifest["environment"]["processor"]) for one in sets.values()}),
     )

@@ -72,10 +72,13 @@ def test_the_factor_that_matters_stands_and_no_other(deep):
 
 @pytest.mark.parametrize("covered", [True, False])
 def test_counted_are_the_data_sets_that_are_recorded(deep, covered, tmp_path, monkeypatch):
-    rest = deep["scenario"] == "high_lr"
+    rest, healthy = deep["scenario"] == "high_lr", deep["kind"] == "healthy"
     sets = {
         name: SimpleNamespace(runs=runs, manifest={"environment": {"processor": processor}})
-        for name, runs, processor in (("data", deep[~rest], "a processor"), ("coverage", deep[rest], "another"))
+        for name, runs, processor in (
+            ("data", deep[~rest], "a processor"),
+            ("coverage", deep[rest | healthy], "another"),
+        )
     }
     for name in list(sets)[: 1 + covered]:
         (tmp_path / name).mkdir()

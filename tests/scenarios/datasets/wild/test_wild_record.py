@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from trainwreck.evaluation.dataset.dataset import load
+from trainwreck.evaluation.dataset.schema import FAILURES, UNDER_FAULT
 from trainwreck.scenarios.datasets.wild import outcomes
 
 RECORD = Path(__file__).resolve().parents[4] / "results" / "wild"
@@ -22,6 +23,17 @@ def test_the_parts_are_whole_and_the_page_counts_them():
         )
         in page
     )
+
+
+def test_the_runs_of_coverage_are_whole_and_the_page_counts_them():
+    runs = load(RECORD / "coverage").runs
+    faulty = runs[runs["kind"].isin(UNDER_FAULT)]
+    page = " ".join((RECORD / "README.md").read_text("utf-8").split())
+    assert (
+        f"{len(runs)} runs on {runs['base'].nunique()} setups, {len(faulty)} of them under faults of "
+        f"{faulty['scenario'].nunique()} scenarios" in page
+    )
+    assert f"{int(faulty['kind'].isin(FAILURES).sum())} of these runs are harmed" in page
 
 
 def test_the_board_is_of_their_failing_test_runs():
