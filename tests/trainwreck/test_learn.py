@@ -12,7 +12,11 @@ ABOUT = {
     "data_set": "0" * 64, "plan": "small", "runs": {"failing": 12, "healthy": 6}, "seeds": [1, 2], "command": "-",
     "packages": {}, "held_out": {"recall": RECALL, "cause": 0.125},
 }  # fmt: skip
-LOGS = {"setups": 7, "held_out": {"common": {"recall_0.01": 0.375, "recall_0.05": 0.625}}}
+LOGS = {
+    "setups": 7,
+    "data_sets": [{"runs": {"failing": 2, "healthy": 5}}, {"runs": {"failing": 1}}],
+    "held_out": {"common": {"recall_0.01": 0.375, "recall_0.05": 0.625}},
+}
 
 
 @pytest.fixture
@@ -49,6 +53,7 @@ def test_learn_writes_weights_and_says_what_they_do(call, data_set, here, traine
         "0.500",
         "12% of the time",
         "from 12 failing, 6 healthy",
+        "the trees for logs: from 3 failing, 5 healthy runs on 7 setups",
     ):
         assert part in result.out
     facts = json.loads(call("learn", data_set, "--out", "deep/mine.npz", "--json").out)

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from trainwreck.commands.options import (
 from trainwreck.commands.tables import number, print_json, print_table, shortened
 from trainwreck.evaluation.errors import InputError
 from trainwreck.evaluation.progress import progress
+from trainwreck.evaluation.short_forms import count
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.audits.leakage import Audit
@@ -294,9 +296,15 @@ def learn(dir: Path, out: Path, logs: tuple[Path, ...], keep: Path | None, as_js
             )
         ],
     )
-    runs = ", ".join(f"{count} {kind}" for kind, count in model.about["runs"].items())
+    runs = _kinds(model.about["runs"])
+    for_logs = _kinds(sum((Counter(one["runs"]) for one in found.about["data_sets"]), Counter()))
     print(f"on seeds held out in turn; the cause is named right, or unknown right, {held_out['cause']:.0%} of the time")
     print(f"{out}: {facts['bytes'] / 1024:.0f} KiB, {facts['causes']} causes, from {runs} runs")
+    print(f"the trees for logs: from {for_logs} runs on {count(found.about['setups'], 'setup')}")
+
+
+def _kinds(runs: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {kind}" for kind, number in runs.items())
 
 
 @click.command(no_args_is_help=True)
