@@ -297,14 +297,16 @@ def learn(dir: Path, out: Path, logs: tuple[Path, ...], keep: Path | None, as_js
         ],
     )
     runs = _kinds(model.about["runs"])
-    for_logs = _kinds(sum((Counter(one["runs"]) for one in found.about["data_sets"]), Counter()))
+    together: Counter[str] = Counter()
+    for one in found.about["data_sets"]:
+        together.update(one["runs"])
     print(f"on seeds held out in turn; the cause is named right, or unknown right, {held_out['cause']:.0%} of the time")
     print(f"{out}: {facts['bytes'] / 1024:.0f} KiB, {facts['causes']} causes, from {runs} runs")
-    print(f"the trees for logs: from {for_logs} runs on {count(found.about['setups'], 'setup')}")
+    print(f"the trees for logs: from {_kinds(together)} runs on {count(found.about['setups'], 'setup')}")
 
 
 def _kinds(runs: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {kind}" for kind, number in runs.items())
+    return ", ".join(f"{size} {kind}" for kind, size in runs.items())
 
 
 @click.command(no_args_is_help=True)
