@@ -13,6 +13,7 @@ COMMON_SIGNALS = ("loss", "validation_loss", "grad_norm", "lr")  # of the profil
 
 # What is scored where nothing else is asked for, by a command as in Python.
 DEFAULT_PROFILE = "full"
+BOARD_PROFILES = ("full", "common")  # of boards; of runs of which only logs were released, the second
 DEFAULT_TRACK = "blind"
 DEFAULT_SEEDS = 1  # replays of a detector that draws
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainwreck.evaluation.constants import DEFAULT_PROFILE, ONE_LINERS, SCORING_VERSION
+from trainwreck.evaluation.constants import ONE_LINERS, SCORING_VERSION
 from trainwreck.evaluation.dataset.dataset import DataSet, load, load_labels
 from trainwreck.evaluation.dataset.sample import is_sample
 from trainwreck.evaluation.errors import InputError
@@ -28,7 +28,7 @@ BOARD_VERSION = 4  # of what is kept: its fields, not their meaning
 def leaderboard_of(
     folder: Path,
     extra: Sequence[str] = (),
-    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    profiles: Sequence[str] = (),
     tick: Tick | None = None,
     workers: int = 1,
     alarms: Path | None = None,
@@ -77,7 +77,7 @@ def board_from(folder: Path, stored: Sequence[Path], confirmed: Sequence[Path] =
 def scores_of(
     dataset: DataSet,
     extra: Sequence[str] = (),
-    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    profiles: Sequence[str] = (),
     tick: Tick | None = None,
     workers: int = 1,
 ) -> dict[str, Any]:

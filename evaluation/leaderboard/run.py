@@ -13,6 +13,7 @@ import pandas as pd
 
 from trainwreck.evaluation import short_forms
 from trainwreck.evaluation.constants import (
+    BOARD_PROFILES,
     DEFAULT_PROFILE,
     DEFAULT_SEEDS,
     DEFAULT_TRACK,
@@ -167,7 +168,7 @@ def score_all(
 def board_cards(
     dataset: DataSet,
     extra: Sequence[str | Detector | type[Detector]] = (),
-    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    profiles: Sequence[str] = (),
     *,
     workers: int = 1,
     limits: "Limits | None" = None,
@@ -176,13 +177,18 @@ def board_cards(
 ) -> list[Scorecard]:
     """Scorecards of every built-in detector, the oracles, and `extra`; other arguments as in `score_all`.
 
-    A name in `extra` that is on the board anyway is listed once.
+    profiles: by default those of `board_profiles`. A name in `extra` that is on the board anyway is listed once.
     """
     entries = board_entries(dataset, extra)
     return score_all(
-        dataset, entries, profiles=profiles, workers=workers, limits=limits, twins_apart=True, progress=progress,
-        finished=finished,
+        dataset, entries, profiles=profiles or board_profiles(dataset), workers=workers, limits=limits,
+        twins_apart=True, progress=progress, finished=finished,
     )  # fmt: skip
+
+
+def board_profiles(dataset: DataSet) -> Sequence[str]:
+    """The profiles of a board by default: `BOARD_PROFILES`, of a release of logs the one that shows what it has."""
+    return BOARD_PROFILES[1:] if dataset.manifest.get("release", {}).get("signals") else BOARD_PROFILES
 
 
 def board_entries(
@@ -203,7 +209,7 @@ def board_entries(
 def leaderboard(
     dataset: DataSet | str | Path,
     detectors: Sequence[str | Detector | type[Detector]] | None = None,
-    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    profiles: Sequence[str] = (),
     *,
     extra: Sequence[str | Detector | type[Detector]] = (),
     track: str = DEFAULT_TRACK,
@@ -215,7 +221,8 @@ def leaderboard(
     """Detectors side by side, as `trainwreck leaderboard` has them.
 
     dataset: open, a folder, or "sample". detectors: these alone; by default every built-in one and the oracles, and
-    `extra` beside them, as the command's --detector. workers and limits: as in `score_all`.
+    `extra` beside them, as the command's --detector. profiles: by default those of `board_profiles`.
+    workers and limits: as in `score_all`.
     """
     dataset = load(dataset)
     chosen = list(detectors) if detectors is not None else board_entries(dataset, extra)
@@ -227,7 +234,8 @@ def leaderboard(
     names = [entry_name(detector) for detector in chosen]
     hidden = [name for name in ONE_LINERS if name not in names]
     entries = [*chosen, *hidden]
-    cards = _score_all(dataset, entries, list(profiles), track, k, progress, workers, limits, twins_apart=True)
+    shown = list(profiles or board_profiles(dataset))
+    cards = _score_all(dataset, entries, shown, track, k, progress, workers, limits, twins_apart=True)
     return Leaderboard(tuple(cards), tuple(hidden))
 
 

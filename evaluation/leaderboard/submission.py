@@ -18,7 +18,7 @@ from trainwreck.evaluation.errors import InputError, unknown
 from trainwreck.evaluation.files import read_json, sha256, write_folder, write_json
 from trainwreck.evaluation.leaderboard.entries import entry_name
 from trainwreck.evaluation.leaderboard.rescore import SUFFIX, alarm_files, keep_alarms
-from trainwreck.evaluation.leaderboard.run import Progress, score_all
+from trainwreck.evaluation.leaderboard.run import Progress, board_profiles, score_all
 from trainwreck.evaluation.leaderboard.shortcuts import SHORTCUTS
 from trainwreck.evaluation.leaderboard.stored_alarms import AlarmFile, read_alarms
 from trainwreck.evaluation.replay.oracles import ORACLES
@@ -64,8 +64,8 @@ def row_by_row(
 
     The process gets a row when it has answered to the one before, and no run of a twin set of which it has seen one,
     under any profile: until one of them fails they are bitwise the same. detector: by name, a built-in one too.
-    limits: `batch` is 1 whatever it says. InputError for an oracle, and for an object of this process, which holds all
-    rows of a run.
+    profiles: by default those of a board. limits: `batch` is 1 whatever it says. InputError for an oracle, and for an
+    object of this process, which holds all rows of a run.
     """
     if not isinstance(detector, str):
         raise InputError(
@@ -78,7 +78,7 @@ def row_by_row(
     settings: dict[str, Any] = {"track": track, "limits": limits, "isolate": True, "twins_apart": True}
     return [
         card
-        for profile in dict.fromkeys(profiles)
+        for profile in dict.fromkeys(profiles or board_profiles(dataset))
         for card in score_all(dataset, [detector], profiles=[profile], progress=progress, **settings)
     ]
 

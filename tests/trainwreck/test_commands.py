@@ -3,9 +3,11 @@
 import dataclasses
 import json
 from importlib.resources import files
+from itertools import product
 
 import pytest
 
+from trainwreck.evaluation.constants import BOARD_PROFILES
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.files import sha256
@@ -199,7 +201,8 @@ def test_score_of_a_detector_in_a_file(call, data_set, here):
 
 def test_leaderboard(call, copied):
     rows = parsed(call("leaderboard", copied, "--json"))
-    assert {row["detector"] for row in rows} == {*builtin_detectors(), *ORACLES}
+    everyone = {*builtin_detectors(), *ORACLES}
+    assert {(row["profile"], row["detector"]) for row in rows} == set(product(BOARD_PROFILES, everyone))
     text = call("leaderboard", copied, "--profile", "minimal")
     assert text.code == 0, text.err
     assert all(row["detector"] in text.out for row in rows)
@@ -260,4 +263,4 @@ def test_demo_plans_trains_scores_and_reports(call, here, sweep, monkeypatch):
     assert (here / "demo" / "report.html").is_file()
     facts = parsed(call("demo", "--workers", "1", "--json"))
     assert facts["report"] == "demo/report.html"
-    assert len(facts["leaderboard"]) == len(builtin_detectors()) + len(ORACLES)
+    assert len(facts["leaderboard"]) == len(BOARD_PROFILES) * (len(builtin_detectors()) + len(ORACLES))

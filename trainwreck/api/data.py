@@ -103,7 +103,7 @@ def stability(data: "Data") -> "Stability":
 
 
 def demo(out: str | Path = Path("demo"), *, workers: int | None = None) -> "Leaderboard":
-    """Generate, label, score and report a small data set, minutes on two cores; its leaderboard, profile `full`.
+    """Generate, label, score and report a small data set, minutes on two cores; its leaderboard.
 
     Scored are the detectors that need no other library. out: the data set, with report.html in it.
     """

@@ -90,7 +90,7 @@ def _check_comparable(cards: Sequence[Any], data: object) -> None:
 def leaderboard(
     dataset: "Data",
     detectors: "Sequence[AnyDetector] | None" = None,
-    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    profiles: Sequence[str] = (),
     *,
     labels: None = None,
     extra: "Sequence[AnyDetector]" = (),
@@ -104,7 +104,7 @@ def leaderboard(
 def leaderboard(
     dataset: "Data",
     detectors: "Sequence[AnyDetector] | None" = None,
-    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    profiles: Sequence[str] = (),
     *,
     labels: str | Path,
     extra: "Sequence[AnyDetector]" = (),
@@ -117,7 +117,7 @@ def leaderboard(
 def leaderboard(
     dataset: "Data",
     detectors: Sequence[Any] | None = None,
-    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    profiles: Sequence[str] = (),
     *,
     labels: str | Path | None = None,
     extra: Sequence[Any] = (),
@@ -129,8 +129,9 @@ def leaderboard(
 ) -> "Leaderboard | RealBoard":
     """Detectors side by side, by default every built-in one, with the oracles on a data set by experiment.
 
-    detectors: these alone. extra: beside all others, as the command's --detector. labels: of imported runs, which
-    people gave (docs/logs.md): a `RealBoard` then, of the logs as they are, without profiles, track and k.
+    profiles: by default `full` and `common`, of a release of logs `common`. detectors: these alone. extra: beside all
+    others, as the command's --detector. labels: of imported runs, which people gave (docs/logs.md): a `RealBoard` then,
+    of the logs as they are, without profiles, track and k.
     """
     if labels is None:
         from trainwreck.evaluation.leaderboard.run import leaderboard as board
@@ -142,7 +143,7 @@ def leaderboard(
     from trainwreck.evaluation.detectors.registry import builtin_detectors
     from trainwreck.evaluation.logs.real_runs.board import real_board
 
-    defaults = {"profiles": (DEFAULT_PROFILE,), "track": DEFAULT_TRACK, "k": LOG_EVERY}
+    defaults = {"profiles": (), "track": DEFAULT_TRACK, "k": LOG_EVERY}
     for name, value in {"profiles": tuple(profiles), "track": track, "k": k}.items():
         if value != defaults[name]:
             raise InputError(f"{name}: not allowed beside labels, which are of logs as they are; allowed: one of them")
@@ -185,7 +186,7 @@ def submit(
     licence: str,
     contact: str,
     causal: bool,
-    profiles: Sequence[str] = (DEFAULT_PROFILE,),
+    profiles: Sequence[str] = (),
     track: str = DEFAULT_TRACK,
     out: str | Path = Path("results/leaderboard"),
     limits: "Limits | None" = None,
@@ -194,6 +195,7 @@ def submit(
 
     detector: by name, since it gets one row at a time in a process of its own. name: of the entry: a-z, 0-9, - and _.
     version: of the detector. code: address of its source. causal: whether no output uses a later row.
+    profiles: by default `full` and `common`.
     """
     from trainwreck.evaluation.dataset.dataset import load
     from trainwreck.evaluation.leaderboard.submission import Facts, row_by_row, write_submission

@@ -47,7 +47,7 @@ def demo(out: Path, workers: int | None, device: str | None, impl: str | None, a
     name, specs = resolve(["demo"])
     train_plan(specs, out, name, workers, as_backend(device, impl), quiet=as_json)
     with without_libraries():
-        rows = replayed(out, (), ("full",), None, quiet=as_json)["rows"]
+        rows = replayed(out, (), (), None, quiet=as_json)["rows"]
         page = write_page(out, out / "report.html", quiet=as_json)
     if as_json:
         print_json({"data_set": str(out), "report": str(page), "leaderboard": rows})

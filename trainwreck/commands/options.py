@@ -89,6 +89,13 @@ profiles_option = click.option(
     show_default=True,
     help="May be repeated.",
 )
+board_profiles_option = click.option(
+    "--profile",
+    "profiles",
+    type=OneOf(choices.ALL_PROFILES),
+    multiple=True,
+    help="May be repeated.  [default: full and common; of a release of logs common]",
+)
 track_option = click.option("--track", type=OneOf(choices.TRACKS), default=DEFAULT_TRACK, show_default=True)
 stored_option = click.option(
     "--from",

@@ -16,6 +16,7 @@ from trainwreck.commands.logs import full_and_blind, print_alarms, print_real, p
 from trainwreck.commands.options import (
     alarms_option,
     as_json,
+    board_profiles_option,
     confirmed_option,
     data_set,
     isolate_option,
@@ -131,7 +132,7 @@ def score(
 
 @click.command()
 @data_set
-@profiles_option
+@board_profiles_option
 @click.option(
     "--detector",
     "detectors",

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from trainwreck.commands.choices import DATA_SET, DETECTOR, PATH
-from trainwreck.commands.options import as_json, data_set, limits_options, profiles_option, track_option
+from trainwreck.commands.options import as_json, board_profiles_option, data_set, limits_options, track_option
 from trainwreck.commands.tables import print_json, print_table
 from trainwreck.evaluation.intervals import interval_text
 from trainwreck.evaluation.progress import progress
@@ -24,7 +24,7 @@ from trainwreck.evaluation.replay.sandbox.limits import Limits
 @click.option("--licence", required=True, help="Of its source.")
 @click.option("--contact", required=True, help="Who answers questions.")
 @click.option("--causal/--not-causal", required=True, default=None, help="Whether no output uses a later row.")
-@profiles_option
+@board_profiles_option
 @track_option
 @click.option(
     "--out",

@@ -27,7 +27,7 @@ def test_two_files_of_one_name_have_their_own_scores(tmp_path: Path, write_small
     assert (first.recall["default"].value, second.recall["default"].value) == (1.0, 0.0)
     by_workers = score_all(data, [f"{tmp_path}/{name}/m.py:D" for name in "ba"], workers=2)
     assert [card.recall["default"].value for card in by_workers] == [0.0, 1.0]
-    board = leaderboard(data, [f"{tmp_path}/{name}/m.py:D" for name in "ab"]).to_frame().set_index("detector")
+    board = leaderboard(data, [f"{tmp_path}/{name}/m.py:D" for name in "ab"], ["full"]).to_frame().set_index("detector")
     assert board.loc[["m.py:D", "m.py:D (2)"], "recall_default"].tolist() == [1.0, 0.0]
 
 

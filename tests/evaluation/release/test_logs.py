@@ -9,7 +9,7 @@ import pytest
 from trainwreck.evaluation.constants import COMMON_SIGNALS
 from trainwreck.evaluation.dataset.dataset import load
 from trainwreck.evaluation.errors import InputError
-from trainwreck.evaluation.leaderboard.run import score
+from trainwreck.evaluation.leaderboard.run import leaderboard, score
 from trainwreck.evaluation.release import release
 from trainwreck.evaluation.release.build import LOG_PROFILES
 
@@ -59,3 +59,8 @@ def test_a_profile_that_shows_more_is_refused(source: Path, tmp_path: Path, prof
         release(source, tmp_path / "rel", profiles=(profile,), logs=True)
     assert str(error.value) == f"profile: '{profile}' is not allowed for logs; allowed: common, minimal, logged"
     assert not (tmp_path / "rel").exists()
+
+
+def test_a_board_of_it_is_under_common_alone(source: Path, logs: Path) -> None:
+    for root, profiles in ((source, ["full", "common"]), (logs, ["common"])):
+        assert leaderboard(load(root), ["nonfinite_loss"]).to_frame()["profile"].tolist() == profiles
