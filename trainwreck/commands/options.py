@@ -94,7 +94,9 @@ board_profiles_option = click.option(
     "profiles",
     type=OneOf(choices.ALL_PROFILES),
     multiple=True,
-    help="May be repeated.  [default: full and common; of a release of logs common]",
+    default=(),
+    show_default="full and common; of a release of logs common",
+    help="May be repeated.",
 )
 track_option = click.option("--track", type=OneOf(choices.TRACKS), default=DEFAULT_TRACK, show_default=True)
 stored_option = click.option(
