@@ -52,7 +52,7 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
         environment=facts | {"torch": environment.get("packages", {}).get("torch")},
         kinds=dataset.runs["kind"].value_counts().to_dict(),
         runs=len(dataset),
-        boards=[_board(scores["rows"], table) for table in TABLES],
+        boards=_boards(scores["rows"]),
         ceilings=ceilings(scores["rows"]),
         rules=rules,
         notes=scores["cards"][0]["notes"],
@@ -62,9 +62,21 @@ def write_report(folder: Path, out: Path, tick: Tick | None = None, workers: int
     return out
 
 
-def _board(rows: Sequence[dict[str, Any]], table: Table) -> dict[str, Any]:
+def _boards(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A table for each operating point and profile."""
+    profiles = list(dict.fromkeys(row["profile"] for row in rows))
+    return [_board([row for row in rows if row["profile"] == one], table, one) for table in TABLES for one in profiles]
+
+
+def _board(rows: Sequence[dict[str, Any]], table: Table, profile: str) -> dict[str, Any]:
     columns = having(rows, record(table, UPDATE.key))
-    return {"table": table, "heads": heads(columns), "rows": [(row, cells(row, columns)) for row in rows]}
+    title = f"{table.title}, profile {profile}"
+    return {
+        "title": title,
+        "what": table.what,
+        "heads": heads(columns),
+        "rows": [(row, cells(row, columns)) for row in rows],
+    }
 
 
 def examples(dataset: DataSet) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
+from trainwreck.evaluation.constants import BOARD_PROFILES
 from trainwreck.evaluation.dataset.dataset import DataSet, load
 from trainwreck.evaluation.detectors.registry import builtin_detectors
 from trainwreck.evaluation.errors import InputError
@@ -123,6 +124,7 @@ def test_names_bring_no_markup_and_stand_as_they_are(page: Page, scored: Path) -
     assert EVIL_RULE in [attrs.get("title") for attrs in page.all("td")]
 
 
+@pytest.mark.parametrize("profile", BOARD_PROFILES)
 @pytest.mark.parametrize(
     ("place", "keys"),
     [
@@ -133,17 +135,19 @@ def test_names_bring_no_markup_and_stand_as_they_are(page: Page, scored: Path) -
     ],
 )
 def test_each_table_has_a_row_a_detector_as_the_scores_say(
-    place: int, keys: dict[str, str], page: Page, scored: Path
+    place: int, keys: dict[str, str], profile: str, page: Page, scored: Path
 ) -> None:
-    scores = kept(load(scored))
-    assert scores is not None
-    size = 1 + len(scores["rows"])
-    assert len(page.rows) == 4 * size
-    head, *rows = page.rows[place * size : (place + 1) * size]
+    content = kept(load(scored))
+    assert content is not None
+    scores = [row for row in content["rows"] if row["profile"] == profile]
+    size = 1 + len(scores)
+    assert len(page.rows) == 4 * len(BOARD_PROFILES) * size
+    start = (len(BOARD_PROFILES) * place + BOARD_PROFILES.index(profile)) * size
+    head, *rows = page.rows[start : start + size]
     assert all(len(row) == len(head) for row in rows)
-    assert [row[1] for row in rows] == [row["detector"] for row in scores["rows"]]
+    assert [row[1] for row in rows] == [row["detector"] for row in scores]
     assert {row[1] for row in rows} == {*builtin_detectors(), *ORACLES, Path(mine(scored)).name}
-    for shown, row in zip(rows, scores["rows"], strict=True):
+    for shown, row in zip(rows, scores, strict=True):
         assert shown[0] == ("-" if row["rank"] is None else f"{row['rank']:g}")
         for name, key in keys.items():
             assert shown[head.index(name)].startswith(f"{row[key]:.2f} [")
@@ -228,7 +232,7 @@ def test_the_record_holds_the_same_scores_and_a_picture_a_scenario(
     assert set(re.findall(r"\(pictures/(.*?)\)", text)) == names
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:2] == "| "]
     detectors = [row["detector"] for row in scores["rows"]]
-    tables = [row for row in rows if row[2:3] in (["profile"], ["full"])]
+    tables = [row for row in rows if row[2:3] in (["profile"], *([profile] for profile in BOARD_PROFILES))]
     assert [row[1] for row in tables] == 4 * ["detector", *detectors]
     assert [row[3] for row in tables[:: 1 + len(detectors)]] == [*3 * ["in-time recall"], "area"]
     share = scores["rows"][0]["visible_in_time"]
