@@ -27,7 +27,7 @@ from trainwreck.evaluation.dataset.schema import EVALUATIONS, step_of
 from trainwreck.evaluation.dataset.trace import LISTS, SCALARS, Trace
 from trainwreck.evaluation.detectors.base import Row
 from trainwreck.evaluation.errors import InputError, unknown
-from trainwreck.evaluation.replay.rows import LoggedRow, blank, logged_at, rows
+from trainwreck.evaluation.replay.rows import LoggedRow, blank, logged_at, only, rows
 
 if TYPE_CHECKING:
     from trainwreck.evaluation.replay.logged.visible import Labels
@@ -66,7 +66,7 @@ def observe(
     if profile == TRAINER:
         from trainwreck.evaluation.replay.trainer import signals_of
 
-        return _only(rows, signals_of(objective))
+        return only(rows, signals_of(objective))
     return PROFILES[profile](rows, k)
 
 
@@ -130,11 +130,7 @@ def _full(rows: Iterable[Row], k: int) -> Rows:
 
 
 def _common(rows: Iterable[Row], k: int) -> Rows:
-    return _only(rows, COMMON_SIGNALS)
-
-
-def _only(rows: Iterable[Row], names: Sequence[str]) -> Rows:
-    return (blank(row) | {name: row.get(name) for name in names} for row in rows)
+    return only(rows, COMMON_SIGNALS)
 
 
 def _standard(rows: Iterable[Row], k: int) -> Rows:
@@ -155,9 +151,7 @@ def _standard(rows: Iterable[Row], k: int) -> Rows:
 
 
 def _minimal(rows: Iterable[Row], k: int) -> Rows:
-    for row in rows:
-        if row["step"] % k == 0:
-            yield blank(row) | {"loss": row.get("loss"), "lr": row.get("lr")}
+    return only((row for row in rows if row["step"] % k == 0), ("loss", "lr"))
 
 
 def _filtered(rows: Iterable[Row], k: int) -> Rows:
@@ -175,10 +169,6 @@ def _filtered(rows: Iterable[Row], k: int) -> Rows:
             seen[name] = sum(values) / len(values) if values else None
         yield seen | {"loss": loss.mean}
         window, loss = [], _FilteredMean()
-
-
-def _blank(row: Row) -> dict[str, Any]:
-    return row.blank() if isinstance(row, LoggedRow) else dict.fromkeys(row) | {"step": row["step"]}
 
 
 class _FilteredMean:

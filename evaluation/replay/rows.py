@@ -5,7 +5,7 @@ the rest of a replay. A `LoggedRow` holds its step and fetches a signal when it 
 the row as a whole fills it first.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ import numpy as np
 from trainwreck.evaluation.dataset.schema import ADDED_SIGNALS, EVALUATIONS, SIGNALS
 from trainwreck.evaluation.dataset.trace import Trace
 
-__all__ = ["Block", "LoggedRow", "blank", "logged_at", "rows"]
+__all__ = ["Block", "LoggedRow", "blank", "logged_at", "only", "rows"]
 
 NAMES = {signal.name: signal for signal in SIGNALS}
 
@@ -75,6 +75,14 @@ class LoggedRow(dict[str, Any]):
             return dict.fromkeys(self) | {"step": self["step"]}
         return {"step": self["step"]} | dict.fromkeys(self._source.names)
 
+    def unread(self) -> Source | None:
+        """Its source, while no signal was read or changed."""
+        return self._source if dict.__len__(self) == 1 else None
+
+    def of(self, source: Source) -> "LoggedRow":
+        """The same row of another source."""
+        return LoggedRow(self["step"], source, self._at)
+
     def _fill(self) -> None:
         """Every signal in the order of its source, after which this is a dict like any other."""
         source = self._source
@@ -89,11 +97,13 @@ class LoggedRow(dict[str, Any]):
 
 
 def _filled(name: str) -> Callable[..., Any]:
-    """The method of dict, on a row that is filled first."""
+    """The method of dict, on rows that are filled first."""
     method = getattr(dict, name)
 
     def whole(self: LoggedRow, *others: Any, **named: Any) -> Any:
-        self._fill()
+        for row in (self, *others):
+            if isinstance(row, LoggedRow):
+                row._fill()
         return method(self, *others, **named)
 
     whole.__name__ = name
@@ -123,6 +133,19 @@ def rows(trace: Trace) -> Iterator[dict[str, Any]]:
 def blank(row: Mapping[str, Any]) -> dict[str, Any]:
     """A dict of a row's step, and None for all else that it has."""
     return row.blank() if isinstance(row, LoggedRow) else dict.fromkeys(row) | {"step": row["step"]}
+
+
+def only(rows: Iterable[Mapping[str, Any]], shown: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Of each row its step and some signals, and None for all else that it has."""
+    source: _Shown | None = None
+    for row in rows:
+        whole = row.unread() if isinstance(row, LoggedRow) else None
+        if isinstance(row, LoggedRow) and whole is not None:
+            if source is None or source.whole is not whole:
+                source = _Shown(whole, shown)
+            yield row.of(source)
+        else:  # something was read, and maybe changed
+            yield blank(row) | {name: row.get(name) for name in shown}
 
 
 def logged_at(trace: Trace, name: str) -> np.ndarray | None:
@@ -166,6 +189,30 @@ class Block:
         if found is None:
             found = self._columns[name] = self._read(name)
         return found
+
+
+class _Shown:
+    """Some signals of a source; the others are None.
+
+    whole: the source of every signal. shown: names of it.
+    """
+
+    __slots__ = ("_places", "names", "whole")
+
+    def __init__(self, whole: Source, shown: Collection[str]) -> None:
+        self.whole, self.names = whole, whole.names
+        self._places = {name: place for place, name in enumerate(whole.names) if name in shown}
+
+    def value(self, name: str, at: int) -> Any:
+        """As `Source`."""
+        return self.whole.value(name, at) if name in self._places else None
+
+    def row(self, at: int) -> list[Any]:
+        """As `Source`."""
+        values: list[Any] = [None] * len(self.names)
+        for name, place in self._places.items():
+            values[place] = self.whole.value(name, at)
+        return values
 
 
 def _read(trace: Trace, start: int, stop: int, name: str) -> list[Any]:

@@ -44,7 +44,7 @@ def files_of(words: Sequence[str], files: Iterable[str], declared: Iterable[str]
         if Path(folder).name in ("site-packages", "dist-packages"):
             _below(Path(folder), sample().resolve(), found)
         elif folder:
-            _sources(Path(folder), found)
+            _sources(Path(folder), sample().resolve(), found)
     return Files(*(list(dict.fromkeys(paths)) for paths in found))
 
 
@@ -89,8 +89,8 @@ def _below(folder: Path, hidden: Path, found: Files) -> None:
         _below(part, hidden, found)
 
 
-def _sources(folder: Path, found: Files) -> None:
-    """The files of a folder, and the folders in it that hold Python files; nothing of a data set."""
+def _sources(folder: Path, hidden: Path, found: Files) -> None:
+    """The files of a folder, and the folders in it that hold Python files; nothing of a data set, and none hidden."""
     with suppress(OSError), os.scandir(folder) as parts:
         found.listed.append(str(folder))
         here = list(parts)
@@ -98,4 +98,4 @@ def _sources(folder: Path, found: Files) -> None:
         for part in here:
             is_code = part.name.endswith(".py") if part.is_file() else any(Path(part.path).glob("*.py"))
             if is_code or (part.is_file() and not is_data_set):
-                found.readable.append(part.path)
+                _below(Path(part.path), hidden, found)

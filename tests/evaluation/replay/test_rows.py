@@ -12,7 +12,7 @@ import pytest
 
 from trainwreck.evaluation.dataset.schema import EVALUATIONS
 from trainwreck.evaluation.dataset.trace import Trace
-from trainwreck.evaluation.replay.rows import BLOCK, NAMES, LoggedRow, rows
+from trainwreck.evaluation.replay.rows import BLOCK, NAMES, LoggedRow, only, rows
 
 STEPS = BLOCK + 6
 
@@ -101,6 +101,30 @@ def test_it_does_what_a_dict_does(use: str, step: int, trace: Trace) -> None:
     assert repr(USES[use](row)) == repr(USES[use](expected))
     assert row == expected
     assert (row != expected) is False
+
+
+def test_rows_that_nobody_read_are_equal_where_their_numbers_are(trace: Trace) -> None:
+    first, *_, last = rows(trace)
+    assert first == next(rows(trace))
+    assert (first != next(rows(trace))) is False
+    assert first != last
+
+
+@pytest.mark.parametrize("step", [0, 19, BLOCK + 3])
+@pytest.mark.parametrize("use", USES)
+def test_a_row_of_some_signals_does_what_a_dict_does(use: str, step: int, trace: Trace) -> None:
+    shown = ("loss", "head_entropy", "validation_loss")
+    row = list(only(rows(trace), shown))[step]
+    expected = {name: value if name in ("step", *shown) else None for name, value in eager(trace, step).items()}
+    assert type(row) is LoggedRow
+    assert repr(USES[use](row)) == repr(USES[use](expected))
+    assert row == expected
+
+
+def test_a_row_that_was_changed_is_shown_as_it_is(trace: Trace) -> None:
+    row = next(rows(trace))
+    row["loss"] = -1.0
+    assert next(only([row], ("loss",))) == dict.fromkeys(row) | {"step": 0, "loss": -1.0}
 
 
 def test_a_name_that_no_signal_has_is_a_key_error(trace: Trace) -> None:

@@ -17,6 +17,7 @@ from trainwreck.evaluation.replay.sandbox import confine
 from trainwreck.evaluation.replay.sandbox.isolated import Isolated
 from trainwreck.evaluation.replay.sandbox.limits import Limits
 from trainwreck.evaluation.replay.sandbox.opening import open_detector
+from trainwreck.evaluation.replay.sandbox.readable import files_of
 
 HOSTILE = Path(__file__).with_name("hostile.py")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux has the layers")
@@ -51,6 +52,16 @@ def said(detector: Isolated, make_trace: Any) -> list[str]:
     status: str = replay(detector, make_trace("r", steps=10)).status
     assert status.startswith("crashed: RuntimeError: "), status
     return status.removeprefix("crashed: RuntimeError: ").split()
+
+
+def test_a_checkout_on_the_path_does_not_open_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `python -m` has the folder that it is called in."""
+    hidden = sample().resolve()
+    monkeypatch.syspath_prepend(hidden.parents[1])
+    opened = [Path(path).resolve() for path in files_of([sys.executable], []).readable]
+    assert hidden.parent / "errors.py" in opened
+    assert hidden not in opened
+    assert not set(hidden.parents) & set(opened)
 
 
 @linux
