@@ -151,7 +151,8 @@ def test_time_is_linear_in_size(log: Any, kind: str, reader: Any) -> None:
         return least
 
     cpu(100)
-    assert cpu(8000) < 20 * max(cpu(1000), 0.005)  # a square is 64 times as much
+    # Linear is 8 times as much, 20 once was measured where the numbers left a processor's cache; a square is 64.
+    assert cpu(8000) < 40 * max(cpu(1000), 0.005)
 
 
 @pytest.mark.parametrize("name", ["run.csv", "run.jsonl", "trainer_state.json", "mlflow.db", "events.out.tfevents.1"])
