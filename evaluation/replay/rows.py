@@ -135,12 +135,11 @@ def blank(row: Mapping[str, Any]) -> dict[str, Any]:
     return row.blank() if isinstance(row, LoggedRow) else dict.fromkeys(row) | {"step": row["step"]}
 
 
-def only(rows: Iterable[Mapping[str, Any]], shown: Sequence[str]) -> Iterator[dict[str, Any]]:
+def only(rows: Iterable[Mapping[str, Any]], shown: Collection[str]) -> Iterator[dict[str, Any]]:
     """Of each row its step and some signals, and None for all else that it has."""
     source: _Shown | None = None
     for row in rows:
-        whole = row.unread() if isinstance(row, LoggedRow) else None
-        if isinstance(row, LoggedRow) and whole is not None:
+        if isinstance(row, LoggedRow) and (whole := row.unread()) is not None:
             if source is None or source.whole is not whole:
                 source = _Shown(whole, shown)
             yield row.of(source)

@@ -121,6 +121,13 @@ def test_a_row_of_some_signals_does_what_a_dict_does(use: str, step: int, trace:
     assert row == expected
 
 
+def test_a_signal_that_is_not_shown_is_none_when_it_alone_is_read(trace: Trace) -> None:
+    row = next(only(rows(trace), ("loss",)))
+    assert row["grad_norm"] is None
+    assert row.get("grad_norm", 1.0) is None
+    assert row["loss"] == trace["loss"][0]
+
+
 def test_a_row_that_was_changed_is_shown_as_it_is(trace: Trace) -> None:
     row = next(rows(trace))
     row["loss"] = -1.0
