@@ -1,15 +1,22 @@
-// Vectors of 16 floats, as GCC and Clang make them for any processor.
+// Vectors of GCC and Clang, of as many floats as a register holds. Of longer ones they compare and choose float by float.
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
+#ifdef __AVX512F__
+#define NEIGHBOURS 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
 constexpr int64_t LANES = 16;
+#else
+#define NEIGHBOURS 1, 0, 3, 2, 5, 4, 7, 6
+constexpr int64_t LANES = 8;
+#endif
 
-typedef float vec __attribute__((vector_size(64)));
-typedef int32_t ints __attribute__((vector_size(64)));
-typedef uint16_t shorts __attribute__((vector_size(32)));
-typedef uint16_t loose_shorts __attribute__((vector_size(32), aligned(2), may_alias));
-typedef float loose __attribute__((vector_size(64), aligned(4), may_alias));  // anywhere in memory
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+typedef uint16_t shorts __attribute__((vector_size(2 * LANES)));
+typedef uint16_t loose_shorts __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+typedef float loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias));  // anywhere in memory
 
 static inline vec load(const float* p) {
     return *(const loose*)p;
@@ -21,7 +28,7 @@ static inline vec splat(float x) {
     return x - vec{};
 }
 
-// As many of 16 as are left, with `rest` behind.
+// As many of LANES as are left, with `rest` behind.
 static inline vec load_part(const float* p, int64_t left, float rest) {
     if (left >= LANES) return load(p);
     vec x = splat(rest);
@@ -51,7 +58,7 @@ static inline vec load_part(const bfloat* p, int64_t left, float rest) {
     for (int64_t i = 0; i < left; i++) {
         const uint32_t bits = (uint32_t)p[i].bits << 16;
         float value;
-        __builtin_memcpy(&value, &bits, sizeof value);
+        std::memcpy(&value, &bits, sizeof value);
         x[i] = value;
     }
     return x;
@@ -74,21 +81,28 @@ static inline vec operand(vec x, const bfloat*) {
     return nearest(x);
 }
 
-// Halves of a vector, and halves of those.
+// Parts of a vector.
 typedef float vec8 __attribute__((vector_size(32)));
 typedef float vec4 __attribute__((vector_size(16)));
-union Parts {
-    vec all;
-    vec8 halves[2];
-    vec4 quarters[4];
-    float each[16];
-};
+
+// A vector of 16 as one of 8, its halves joined; one of 8 as it is.
+template <typename Join>
+static inline vec8 to_eight(vec x, Join join) {
+    vec8 parts[LANES / 8];
+    std::memcpy(parts, &x, sizeof x);
+    return LANES == 8 ? parts[0] : join(parts[0], parts[LANES / 8 - 1]);
+}
+
+template <typename Join>
+static inline vec4 to_four(vec x, Join join) {
+    const vec8 h = to_eight(x, join);
+    vec4 halves[2];
+    std::memcpy(halves, &h, sizeof h);
+    return join(halves[0], halves[1]);
+}
 
 static inline float sum(vec x) {
-    Parts p = {x};
-    const vec8 h = p.halves[0] + p.halves[1];
-    __builtin_memcpy(&p, &h, sizeof h);
-    const vec4 q = p.quarters[0] + p.quarters[1];
+    const vec4 q = to_four(x, [](auto a, auto b) { return a + b; });
     return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
@@ -100,10 +114,7 @@ static inline vec higher(vec x, vec top) {
 
 // The largest, or NaN where there is one.
 static inline float highest(vec x) {
-    Parts p = {x};
-    const vec8 h = HIGHER(p.halves[0], p.halves[1]);
-    __builtin_memcpy(&p, &h, sizeof h);
-    const vec4 q = HIGHER(p.quarters[0], p.quarters[1]);
+    const vec4 q = to_four(x, [](auto a, auto b) { return HIGHER(a, b); });
     const float a = HIGHER(q[0], q[1]), b = HIGHER(q[2], q[3]);
     return HIGHER(a, b);
 }
@@ -118,11 +129,6 @@ static inline vec magnitude(vec x) {
     return (vec)((ints)x & 0x7fffffff);
 }
 
-static inline vec root(vec x) {
-    for (int i = 0; i < LANES; i++) x[i] = std::sqrt(x[i]);
-    return x;
-}
-
 #if defined(__clang__) || __GNUC__ >= 12
 #define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -134,10 +140,7 @@ typedef int32_t ints8 __attribute__((vector_size(32)));
 template <typename Join>
 static inline vec8 eight(const vec* x, Join join) {
     vec8 h[8], pairs[4], fours[2];
-    for (int r = 0; r < 8; r++) {
-        const Parts p = {x[r]};
-        h[r] = join(p.halves[0], p.halves[1]);
-    }
+    for (int r = 0; r < 8; r++) h[r] = to_eight(x[r], join);
     for (int r = 0; r < 4; r++)
         pairs[r] = join(PICK(h[2 * r], h[2 * r + 1], 0, 8, 2, 10, 4, 12, 6, 14),
                         PICK(h[2 * r], h[2 * r + 1], 1, 9, 3, 11, 5, 13, 7, 15));
@@ -174,8 +177,8 @@ static inline vec exp_of_negative(vec x) {
 // Each float and its neighbour in a pair, changed for each other.
 static inline vec swapped(vec x) {
 #ifdef __clang__
-    return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    return __builtin_shufflevector(x, x, NEIGHBOURS);
 #else
-    return __builtin_shuffle(x, ints{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14});
+    return __builtin_shuffle(x, ints{NEIGHBOURS});
 #endif
 }

@@ -21,6 +21,7 @@ from trainwreck.scenarios.config.sizes import Size
 from trainwreck.scenarios.data.batches import training_block
 from trainwreck.scenarios.datasets.generate import bundles, generate
 from trainwreck.scenarios.spec.run_spec import Role, RunSpec, calibration, family_of
+from trainwreck.scenarios.training.backend import CPU, Backend, backend
 from trainwreck.scenarios.training.environment import cores, prepare
 
 RUNS, ROUNDS, WORKERS, THREADS = 64, 3, 2, 2
@@ -34,6 +35,7 @@ PLAIN, ONE_THREAD = f"plain loop, {THREADS} threads", "plain loop, 1 thread"
 TRANSFORMERS, LIGHTNING = "Transformers Trainer", "Lightning Trainer"
 MAKERS: dict[str, Callable[[], Train]] = {TRANSFORMERS: transformers_trainer, LIGHTNING: lightning_trainer}
 SWEPT, INJECTED = "generate, healthy runs", "generate, faulty, twin, cured and calibration runs"
+SWEPT_IN_CPP = f"{SWEPT}, C++ kernels"
 GOALS = {PLAIN: 2.5, TRANSFORMERS: 3.0, LIGHTNING: 3.0}
 
 
@@ -73,14 +75,21 @@ def against_trainers(tick: Tick) -> Table:
     load = os.getloadavg()[0]
     prepare()
     peers, missing = found_peers()
+    sweeps: dict[str, tuple[Callable[[], list[RunSpec]], Backend]] = {SWEPT: (healthy_sweep, CPU)}
+    try:
+        sweeps[SWEPT_IN_CPP] = healthy_sweep, backend(impl="cpp")
+    except InputError as error:
+        missing.append(f"{SWEPT_IN_CPP} is left out: {error}.")
+    sweeps[INJECTED] = injected_sweep, CPU
     runs = healthy_sweep()
     setup, side = runs[0].setup, min(len(one.specs) for one in bundles(runs))
     peaks = {count: peak(count) for count in (1, THREADS)}
     alone = products_alone(setup.model, setup.data.rows, side)
     for count, train in peers.values():
         _seconds(train, replaced(setup, steps=WARM), 0, count)
-    hourly: dict[str, list[float]] = {name: [] for name in (*peers, SWEPT, INJECTED)}
-    spent, begun, sampled = [], [], []
+    hourly: dict[str, list[float]] = {name: [] for name in (*peers, *sweeps)}
+    spent: dict[str, list[Spent]] = {name: [] for name in sweeps}
+    begun, sampled = [], []
     for done in range(ROUNDS):
         run = runs[done * RUNS // ROUNDS]  # another one each round
         for name, (count, train) in peers.items():
@@ -88,13 +97,13 @@ def against_trainers(tick: Tick) -> Table:
             hourly[name].append(HOUR / _seconds(train, run.setup, run.seed, count))
         sampled.append(_sampling(setup, RUNS + done))
         begun.append(generated(lambda: _first_steps(healthy_sweep())).total)
-        for name, specs in ((SWEPT, healthy_sweep), (INJECTED, injected_sweep)):
+        for name, (specs, kernels) in sweeps.items():
             tick(sum(map(len, hourly.values())), ROUNDS * len(hourly), name)
-            found = generated(specs)
-            hourly[name].append(HOUR * RUNS / found.total)
-            spent += [found] if name == SWEPT else []
+            spent[name].append(generated(specs, kernels))
+            hourly[name].append(HOUR * RUNS / spent[name][-1].total)
     tick(ROUNDS * len(hourly), ROUNDS * len(hourly), "")
     speeds = {name: np.array(values) for name, values in hourly.items()}
+    middle = _medians(spent[_best(speeds)])
     return Table(
         name="bench/generate",
         title=f"A sweep of {RUNS} runs of size micro, {WORKERS} workers, against trainers that do one run at a time",
@@ -104,9 +113,7 @@ def against_trainers(tick: Tick) -> Table:
         rows=tuple(_row(name, speeds, tuple(peers)) for name in speeds),
         picture="generate.png",
         bars=Bars("runs/hour (median)", tuple(peers)),
-        limit=limit(
-            setup, speeds, peaks, alone, side, _medians(spent), float(np.median(begun)), float(np.median(sampled))
-        ),
+        limit=limit(setup, speeds, peaks, alone, side, middle, float(np.median(begun)), float(np.median(sampled))),
         goals=goals(speeds),
     )
 
@@ -139,12 +146,20 @@ def _sampling(setup: Setup, seed: int) -> float:
     return perf_counter() - began
 
 
-def generated(specs: Callable[[], list[RunSpec]]) -> Spent:
+def _best(speeds: dict[str, np.ndarray]) -> str:
+    """The healthy sweep that goals are asked of: that of the C++ kernels where there is a compiler."""
+    return SWEPT_IN_CPP if SWEPT_IN_CPP in speeds else SWEPT
+
+
+def generated(specs: Callable[[], list[RunSpec]], kernels: Backend = CPU) -> Spent:
     """A sweep into a folder that is removed again."""
     with tempfile.TemporaryDirectory() as folder:
         out, told = Path(folder) / "sweep", []
         began = perf_counter()
-        generate(specs(), out, workers=WORKERS, name="bench", progress=lambda *_: told.append(perf_counter()))
+        generate(
+            specs(), out, workers=WORKERS, name="bench", backend=kernels,
+            progress=lambda *_: told.append(perf_counter()),
+        )  # fmt: skip
         ended = perf_counter()
         parts = [read_json(file) for file in (out / "bundles").glob("[!.]*.json")]
     busy = sum(part["seconds_per_run"] * len(part["rows"]) for part in parts)
@@ -181,7 +196,8 @@ def how(setup: Setup, load: float, missing: Sequence[str]) -> str:
         f"signal at every step and validation every {setup.evaluation.every} steps, Parquet, labels, checksums. The "
         f"healthy sweep is {RUNS // len(RATES)} seeds at learning rates {', '.join(f'{r:g}' for r in RATES)}, the "
         f"very runs that the peers make; the other is {RUNS // 4} seeds of `{SCENARIO}`, and trains what a faulty run "
-        "and its cured one share once. A peer makes one run of the healthy sweep a round, another in each, from the "
+        "and its cured one share once. 'C++ kernels' is `--impl cpp`, else they are the reference's. A peer makes one run "
+        "of the healthy sweep a round, another in each, from the "
         f"making of the model to the last step, in a process that has made some steps before; an hour is {HOUR} s over "
         "what that takes. It has the same model, batch size, fused AdamW, clipping and learning rates, gets its "
         "tokens ready, and neither validates nor saves. The plain loop logs nothing. The Trainers log at every step: "
@@ -202,9 +218,10 @@ def limit(
 ) -> Limit:
     """peaks: operations a second by threads. alone: of the products of a step of `side` runs, one thread.
 
-    spent: of the healthy sweep; begun: seconds of a sweep of one step; sampled: of drawing a run's tokens.
+    spent: of the healthy sweep that goals are asked of; begun: seconds of a sweep of one step; sampled: of drawing a
+    run's tokens.
     """
-    operations = setup.steps * step_operations(setup.model, setup.data.rows)
+    operations, best = setup.steps * step_operations(setup.model, setup.data.rows), _best(speeds)
     middle = {name: float(np.median(own)) for name, own in speeds.items()}
     rates = {
         "the best product of large matrices, 1 thread": peaks[1],
@@ -214,16 +231,16 @@ def limit(
     rates |= {name: operations * speed / HOUR for name, speed in middle.items() if name != INJECTED}
     ceiling = HOUR * WORKERS * alone / operations  # runs an hour
     second = float(np.median(speeds[PLAIN] / speeds[ONE_THREAD]))
-    each = float(np.median(speeds[SWEPT] / speeds[ONE_THREAD])) / WORKERS
+    each = float(np.median(speeds[best] / speeds[ONE_THREAD])) / WORKERS
     text = (
         f"A run has {operations / 1e9:.0f} billion operations in matrix products, forward and backward, attention's "
         "squares whole; validation and all that is no product are not counted. The first two rows are what these "
         "cores do at best, measured in the same run. The third multiplies the very matrices of a step and does "
         f"nothing else, as if {WORKERS} cores did {WORKERS} times what one does: a sweep of these products and nothing "
-        f"more would be {ceiling / middle[PLAIN]:.1f} times the plain loop on {THREADS} threads, and `generate` is at "
-        f"{middle[SWEPT] / ceiling:.0%} of it. The rest is what is no product: softmax, norms, GELU, the loss, AdamW, "
+        f"more would be {ceiling / middle[PLAIN]:.1f} times the plain loop on {THREADS} threads, and '{best}' is at "
+        f"{middle[best] / ceiling:.0%} of it. The rest is what is no product: softmax, norms, GELU, the loss, AdamW, "
         "telemetry, validation and the sampling of tokens.\n\n"
-        f"Of a healthy sweep's {spent.total:.0f} s, {spent.planning:.1f} were planning, {spent.training:.0f} training "
+        f"Of that sweep's {spent.total:.0f} s, {spent.planning:.1f} were planning, {spent.training:.0f} training "
         f"and {spent.finishing:.1f} labels and checksums (medians). The workers computed for "
         f"{spent.busy / WORKERS / spent.training:.0%} of the time of training. A sweep of one step takes "
         f"{begun:.1f} s, which is what there is besides the runs: the workers' start, plan, files. Drawing a run's "
@@ -244,8 +261,9 @@ def limit(
 
 def goals(speeds: dict[str, np.ndarray]) -> tuple[Goal, ...]:
     """Of the healthy sweep, against the peers that there are."""
+    best = _best(speeds)
     return tuple(
-        Goal(SWEPT, peer, asked, float(np.median(speeds[SWEPT] / speeds[peer])))
+        Goal(best, peer, asked, float(np.median(speeds[best] / speeds[peer])))
         for peer, asked in GOALS.items()
         if peer in speeds
     )

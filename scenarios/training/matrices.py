@@ -78,8 +78,11 @@ class Matrices:
 
     @torch.no_grad()
     def moved(self, update_NP: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor]:
-        """Norm of each segment of the layout, [N, S], and `rms`; with Triton both of one pass. impl: of the kernels."""
-        if choose(impl, update_NP) != "triton":
+        """Norm of each segment of the layout, [N, S], and `rms`; compiled kernels find both in one pass.
+
+        impl: of the kernels.
+        """
+        if choose(impl, update_NP) == "reference":
             return segment_statistics(update_NP, self.plan.bounds, impl=impl).norm_NS, self.rms(update_NP)
         squares = segment_statistics(update_NP, self._pieces, impl=impl).norm_NS.square()
         sums = torch.where(self._belongs, squares.unsqueeze(2), 0.0).sum(1)

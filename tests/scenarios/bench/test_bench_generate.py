@@ -2,15 +2,26 @@
 
 import json
 import math
+import shutil
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 from trainwreck.evaluation.errors import InputError
+from trainwreck.kernels.cpp import build
 from trainwreck.scenarios.bench import generate as sweep
 from trainwreck.scenarios.bench import measure, record
-from trainwreck.scenarios.bench.generate import INJECTED, LIGHTNING, ONE_THREAD, PLAIN, SWEPT, TRANSFORMERS, Spent
+from trainwreck.scenarios.bench.generate import (
+    INJECTED,
+    LIGHTNING,
+    ONE_THREAD,
+    PLAIN,
+    SWEPT,
+    SWEPT_IN_CPP,
+    TRANSFORMERS,
+    Spent,
+)
 from trainwreck.scenarios.bench.peers import loops as peers
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.config.sizes import Size, healthy
@@ -38,18 +49,30 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def in_process(monkeypatch):
-    """Workers would take seconds to start."""
-    real = sweep.generate
+    """Workers would take seconds to start. Whose kernels each sweep was made with, in order."""
+    real, kernels = sweep.generate, []
 
-    def generate(specs, out, *, workers, **rest):
+    def generate(specs, out, *, workers, backend, **rest):
         assert workers == 2
-        return real(specs, out, engine=Local(1), **rest)
+        kernels.append(backend.impl)
+        return real(specs, out, engine=Local(1), backend=backend, **rest)
 
     monkeypatch.setattr(sweep, "generate", generate)
+    return kernels
 
 
-@pytest.mark.usefixtures("tiny", "in_process")
-def test_every_trainer_and_both_sweeps_are_rows(monkeypatch, tmp_path):
+@pytest.fixture
+def no_compiler(monkeypatch):
+    monkeypatch.setattr(build, "COMPILERS", ("no-compiler",))
+    monkeypatch.delenv("CXX", raising=False)
+    build.library.cache_clear()
+    yield
+    build.library.cache_clear()
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.skipif(not any(map(shutil.which, build.COMPILERS)), reason="no C++ compiler")
+def test_every_trainer_and_every_sweep_are_rows(monkeypatch, tmp_path, in_process):
     trained = []
     peer = lambda name: lambda: lambda setup, batches: trained.append((name, setup.optimizer.lr, batches.inputs.shape))  # noqa: E731
     monkeypatch.setattr(sweep, "MAKERS", {name: peer(name) for name in (TRANSFORMERS, LIGHTNING)})
@@ -58,21 +81,25 @@ def test_every_trainer_and_both_sweeps_are_rows(monkeypatch, tmp_path):
     peers = [PLAIN, ONE_THREAD, TRANSFORMERS, LIGHTNING]
     assert table.columns[3:] == tuple(f"x {name}" for name in peers)
     assert [table.rows[i][3 + i] for i in range(4)] == [1.0] * 4  # each is one times itself
-    assert [row[0] for row in table.rows] == [*peers, SWEPT, INJECTED]
-    assert ticks == [(done, 12) for done in range(13)]
+    assert [row[0] for row in table.rows] == [*peers, SWEPT, SWEPT_IN_CPP, INJECTED]
+    assert ticks == [(done, 14) for done in range(15)]
+    first_steps = "reference"
+    assert in_process == [first_steps, "reference", "cpp", "reference"] * 2
     # Each is warmed up by some steps, and then makes another run in each round.
     own = [(rate, shape) for name, rate, shape in trained if name == LIGHTNING]
     assert own == [(0.003, (3, 2, 16)), (0.003, (21, 2, 16)), (0.01, (21, 2, 16))]
     assert "left out" not in table.how
     assert [goal.peer for goal in table.goals] == [PLAIN, TRANSFORMERS, LIGHTNING]
-    assert [goal.measured for goal in table.goals] == [table.rows[4][i] for i in (3, 5, 6)]
+    assert {goal.what for goal in table.goals} == {SWEPT_IN_CPP}
+    assert [goal.measured for goal in table.goals] == [table.rows[5][i] for i in (3, 5, 6)]
+    assert f"'{SWEPT_IN_CPP}' is at" in table.limit.text
     json.dumps(table.to_dict(), allow_nan=False)
     record.save_picture(table, tmp_path / "generate.png")
     assert (tmp_path / "generate.png").read_bytes().startswith(PNG)
 
 
-@pytest.mark.usefixtures("tiny", "in_process")
-def test_without_the_libraries_their_rows_are_left_out(monkeypatch):
+@pytest.mark.usefixtures("tiny", "in_process", "no_compiler")
+def test_without_libraries_and_compiler_their_rows_are_left_out(monkeypatch):
     monkeypatch.setattr(sweep, "ROUNDS", 1)
     monkeypatch.setattr(sweep, "MAKERS", dict.fromkeys((TRANSFORMERS, LIGHTNING), missing))
     table = measure("generate", lambda *said: None)
@@ -81,7 +108,8 @@ def test_without_the_libraries_their_rows_are_left_out(monkeypatch):
     for name in (TRANSFORMERS, LIGHTNING):
         assert f"{name} is left out: thelibrary is not installed" in table.how
     assert table.how.count("pip install 'trainwreck[monitors]'") == 2
-    assert [goal.peer for goal in table.goals] == [PLAIN]
+    assert f"{SWEPT_IN_CPP} is left out: impl: 'cpp' is not allowed here: no C++ compiler" in table.how
+    assert [(goal.what, goal.peer) for goal in table.goals] == [(SWEPT, PLAIN)]
 
 
 @pytest.mark.usefixtures("tiny")
@@ -135,7 +163,7 @@ def test_the_limit_by_hand():
     assert rows["the products of a step of 4 runs alone, 2 x 1 thread"] == (operations / 1e9, 1 / 8, 3600)
     assert rows[SWEPT] == (operations / 2e9, 1 / 16, 1800)
     assert INJECTED not in rows  # it does not train all that it writes
-    assert "4.0 times the plain loop on 2 threads, and `generate` is at 50% of it" in found.text
+    assert f"4.0 times the plain loop on 2 threads, and '{SWEPT}' is at 50% of it" in found.text
     assert "computed for 75% of the time" in found.text
     assert [(goal.what, goal.peer, goal.asked, goal.measured) for goal in sweep.goals(speeds)] == [
         (SWEPT, PLAIN, 2.5, 2.0)
