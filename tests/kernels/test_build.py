@@ -61,11 +61,11 @@ def test_no_vector_is_longer_than_a_register(tmp_path):
     home = Path(str(files("trainwreck.kernels.cpp")))
     flags = [flag for flag in build.FLAGS if flag != "-O3"]
     sources = [home / name for name in build.SOURCES]
-    said = subprocess.run(
+    finished = subprocess.run(
         [MADE, *flags, "-Wvector-operation-performance", *sources, "-o", tmp_path / "kernels.so"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert said.stderr == ""
+    assert finished.stderr == ""
 
 
 @needs_one
