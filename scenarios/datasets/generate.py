@@ -81,22 +81,22 @@ class PlannedBundle:
         return f"{self.name} ({first.role.value} {first.scenario} seed {first.seed}{rest})"
 
 
-def bundles(specs: list[RunSpec], device: str = CPU.device) -> list[PlannedBundle]:
-    """Runs of one shape cut into bundles of what the device's caches hold, the costliest bundle first.
+def bundles(specs: list[RunSpec], backend: Backend = CPU) -> list[PlannedBundle]:
+    """Runs of one shape cut into bundles of what are stepped as one, the costliest bundle first.
 
     On a CPU healthy runs keep to themselves, so that plans with the same ones have the same bundles of them. On a GPU
     they stay with the faulty runs that they are the twins of: there the width of a bundle changes last bits.
     """
     groups: dict[str, list[RunSpec]] = {}
     for spec in specs:
-        healthy = spec.base if spec.role is Role.TWIN and device == CPU.device else ""
+        healthy = spec.base if spec.role is Role.TWIN and backend.device == CPU.device else ""
         shape = (essence(spec.setup.model), spec.setup.data.rows, spec.setup.steps, healthy)
         groups.setdefault(fingerprint(shape), []).append(spec)
     cut = []
     for group in groups.values():
         group.sort(key=lambda s: (s.base, s.seed, s.run_id))  # runs of one seed share their batches
         setup = group[0].setup
-        size = max(2, bundle_width(setup.data.rows, setup.model, device))
+        size = max(2, bundle_width(setup.data.rows, setup.model, backend.device, backend.impl))
         cut += [PlannedBundle(tuple(group[i : i + size])) for i in range(0, len(group), size)]
     return sorted(cut, key=lambda b: (-b.cost, b.name))
 
@@ -131,7 +131,7 @@ def generate(
             _claim(specs, out, name, backend)
         if not (out / "manifest.json").exists():
             if reuse:
-                _adopt(bundles(specs, backend.device), out, reuse, backend)
+                _adopt(bundles(specs, backend), out, reuse, backend)
             _train_all(pieces, out, engine, backend, progress, minutes)
             finish(specs, out, name, backend)
     return load(out)
@@ -139,7 +139,7 @@ def generate(
 
 def finish(specs: list[RunSpec], out: Path, name: str, backend: Backend = CPU) -> None:
     """Label the finished runs and write runs table and manifest."""
-    rows = [row for bundle in bundles(specs, backend.device) for row in read_json(_part(out, bundle))["rows"]]
+    rows = [row for bundle in bundles(specs, backend) for row in read_json(_part(out, bundle))["rows"]]
     order = {spec.run_id: i for i, spec in enumerate(specs)}
     rows = with_tolerances(sorted(rows, key=lambda row: order[row["run_id"]]))
     write_runs(out, rows)
@@ -283,10 +283,10 @@ def _is_claimed(specs: list[RunSpec], out: Path, backend: Backend) -> bool:
 
 def _pieces(specs: list[RunSpec], out: Path, engine: Settings, backend: Backend) -> tuple[list[Piece], Settings]:
     """Every bundle as a piece of work, with as many runs side by side as there is memory for; and who is to do it."""
-    everything, device = bundles(specs, backend.device), backend.device
-    engine = engine.fit(max((needed(b.setups, 1, device) for b in everything), default=0), device)
+    everything, device = bundles(specs, backend), backend.device
+    engine = engine.fit(max((needed(b.setups, 1, backend) for b in everything), default=0), device)
     share, folder = engine.share(device), out.absolute()
-    pieces = [Piece(str(b), (b, folder, backend), b.cost, width_within(b.specs, share, device)) for b in everything]
+    pieces = [Piece(str(b), (b, folder, backend), b.cost, width_within(b.specs, share, backend)) for b in everything]
     return pieces, engine
 
 

@@ -13,6 +13,7 @@ from trainwreck.models.parameters import layout
 from trainwreck.scenarios.config.settings import Setup
 from trainwreck.scenarios.datasets.engines.limits import SHARE, available
 from trainwreck.scenarios.spec.run_spec import RunSpec
+from trainwreck.scenarios.training.backend import CPU, Backend
 from trainwreck.scenarios.training.bundle import BLOCK, bundle_width
 from trainwreck.scenarios.training.telemetry import widths
 
@@ -37,19 +38,19 @@ OF_RANKS = 2.8  # times as much with several, which wait for each other: 12 runs
 PROCESSES = 5.0  # seconds until the ranks of a group have started, each
 
 
-def core_seconds(setups: Sequence[Setup], device: str = "cpu") -> float:
-    """For runs of one shape trained as one bundle, in a worker that is there already."""
+def core_seconds(setups: Sequence[Setup]) -> float:
+    """For runs of one shape trained as one bundle on a CPU, in a worker that is there already."""
     setup = setups[0]
     model, rows, ranks = setup.model, setup.data.rows, setup.distributed.ranks
     tokens = rows * model.context
-    side = bundle_width(rows, model, device)
+    side = bundle_width(rows, model)
     bundles = -(-len(setups) // side)
     a_step = bundles * ranks * PER_STEP_AND_LAYER * model.layers
     a_step += len(setups) * tokens * (PER_WIDTH_SQUARED * model.layers * model.width**2 + PER_TOKEN)
     return setup.steps * a_step if ranks == 1 else setup.steps * a_step * OF_RANKS + PROCESSES * ranks
 
 
-def needed(setups: Sequence[Setup], width: int, device: str = "cpu", states: int = 0) -> int:
+def needed(setups: Sequence[Setup], width: int, backend: Backend = CPU, states: int = 0) -> int:
     """Bytes that a worker takes at most for a bundle of runs of one shape, `width` of them side by side.
 
     states: of earlier steps that are held of each of these. An estimate, within `FACTOR` of what is measured. On a GPU
@@ -58,7 +59,7 @@ def needed(setups: Sequence[Setup], width: int, device: str = "cpu", states: int
     setup = setups[0]
     model, rows, ranks = setup.model, setup.data.rows, setup.distributed.ranks
     width = min(width, len(setups))
-    side = min(width, bundle_width(rows, model, device))
+    side = min(width, bundle_width(rows, model, backend.device, backend.impl))
     tokens, parameters = rows * model.context, layout(model).size
     activations = model.layers * (PER_WIDTH * model.width + PER_SCORE * model.heads * model.context)
     activations += PER_LOGIT * model.vocab_size
@@ -67,17 +68,17 @@ def needed(setups: Sequence[Setup], width: int, device: str = "cpu", states: int
     training += side * 4 * (STEPPED * parameters + tokens * activations)
     # Twice: the blocks as they came, and joined.
     telemetry = 2 * 4 * sum(widths(model).values()) * sum(setup.steps for setup in setups)
-    if device != "cpu":
+    if backend.device != "cpu":
         return training
     return ranks * (PROCESS + SOURCES + training) + (PROCESS if ranks > 1 else 0) + telemetry
 
 
-def check_memory(specs: Sequence[RunSpec], device: str = "cpu") -> None:
+def check_memory(specs: Sequence[RunSpec], backend: Backend = CPU) -> None:
     """InputError with the estimate where runs that are trained side by side take more than this machine's share."""
-    total = available(device)
+    total = available(backend.device)
     if total is None:
         return
-    took = sum(needed([spec.setup], 1, device) for spec in specs)
+    took = sum(needed([spec.setup], 1, backend) for spec in specs)
     if took > SHARE * total:
         raise InputError(
             f"memory: about {took / 2**30:,.1f} GiB for the {len(specs)} runs of {specs[0].scenario} with these "
@@ -85,7 +86,7 @@ def check_memory(specs: Sequence[RunSpec], device: str = "cpu") -> None:
         )
 
 
-def width_within(specs: Sequence[RunSpec], share: int | None, device: str = "cpu", states: int = 0) -> int:
+def width_within(specs: Sequence[RunSpec], share: int | None, backend: Backend = CPU, states: int = 0) -> int:
     """How many runs of a bundle may be trained side by side in `share` bytes; all where there is no limit.
 
     states: as in `needed`. InputError where not even one fits.
@@ -94,9 +95,9 @@ def width_within(specs: Sequence[RunSpec], share: int | None, device: str = "cpu
     width = len(setups)
     if share is None:
         return width
-    while width > 1 and needed(setups, width, device, states) > share:
+    while width > 1 and needed(setups, width, backend, states) > share:
         width //= 2
-    least = needed(setups, 1, device, states)
+    least = needed(setups, 1, backend, states)
     if least > share:
         raise InputError(
             f"memory: {share / 2**30:.2f} GiB a worker is not allowed for a run of {specs[0].scenario} at size "

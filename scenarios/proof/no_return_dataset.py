@@ -110,13 +110,13 @@ def _pieces(
 ) -> tuple[list[Piece], Settings]:
     """Searches as pieces of work, with as many side by side as there is memory for; and who is to do it."""
     device = backend.device
-    cut = [lot for bundle in bundles(specs, device) for lot in lots(bundle, device)]
+    cut = [lot for bundle in bundles(specs, backend) for lot in lots(bundle, device)]
     engine = Local(1 if workers is None and device != "cpu" else workers)
-    engine = engine.fit(max((needed(b.setups, 1, device, _held(b)) for b in cut), default=0), device)
+    engine = engine.fit(max((needed(b.setups, 1, backend, _held(b)) for b in cut), default=0), device)
     share = engine.share(device)
     pieces = []
     for lot in cut:
-        width = width_within(lot.specs, share, device, _held(lot))
+        width = width_within(lot.specs, share, backend, _held(lot))
         args = ([case(dataset, spec) for spec in lot.specs], dataset.path, backend)
         pieces.append(Piece(str(lot), args, BUDGET * lot.cost, width))
     return pieces, engine

@@ -38,17 +38,19 @@ from trainwreck.scenarios.training.telemetry import Recorder
 
 CPU = torch.device("cpu")
 BLOCK = 50  # steps between two transfers of statistics
-# Activations (rows * context * width) of the runs stepped as one: on a CPU what its caches hold.
-BUNDLE_ELEMENTS = {"cpu": 200_000, "cuda": 200_000_000}
+# Activations (rows * context * width) of the runs stepped as one: on a CPU what its caches hold. C++ kernels pass over
+# them fewer times; with them more runs share what a step costs however small its tensors are.
+BUNDLE_ELEMENTS = {"cpu": 200_000, "cpp": 400_000, "cuda": 200_000_000}
 
 HeldOut = tuple[Tensor, Tensor, Tensor, Tensor]  # inputs, targets, weights, documents
 Advance = Callable[[Inputs, int, int], None]  # one training step: inputs of a block, index in it, step
 T = TypeVar("T", Parametrization, Updates)
 
 
-def bundle_width(rows: int, model: ModelConfig, device: str = "cpu") -> int:
-    """How many runs of a model and batch are stepped as one. rows: of a batch; device: its type."""
-    return max(1, BUNDLE_ELEMENTS[device] // (rows * model.context * model.width))
+def bundle_width(rows: int, model: ModelConfig, device: str = "cpu", impl: str | None = None) -> int:
+    """How many runs of a model are stepped as one. rows: of a batch; device: its type; impl: of the kernels."""
+    elements = BUNDLE_ELEMENTS["cpp" if impl == "cpp" else device]
+    return max(1, elements // (rows * model.context * model.width))
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ class Slots:
 
     def _width(self, run: Run, step: int) -> int:
         setup = run.job.segment(step).setup
-        return bundle_width(setup.data.rows, setup.model, self.place.device.type)
+        return bundle_width(setup.data.rows, setup.model, self.place.device.type, self.place.impl)
 
 
 def distinct(live: list[Run], step: int) -> list[Run]:

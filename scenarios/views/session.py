@@ -167,7 +167,7 @@ def run_live(
     """
     entry = scenario(name)
     specs = family_of(name, [seed], severity=severity, size=size, overrides=overrides)
-    check_memory(specs, backend.device)
+    check_memory(specs, backend)
     for spec in specs:
         spec.check_steps()
     by_role = {spec.role.value: spec for spec in specs}

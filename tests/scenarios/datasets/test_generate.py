@@ -1,5 +1,6 @@
 """A plan becomes the same bytes however it is trained: alone or in bundles, resumed, by one worker or two."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -123,9 +124,20 @@ def test_bundles_hold_every_run_once_and_only_runs_of_one_shape(specs, monkeypat
     assert len(cut) > 3
 
 
+def test_bundles_are_as_wide_as_what_kernels_step_as_one(specs, monkeypatch):
+    model, rows = specs[0].setup.model, specs[0].setup.data.rows
+    room = rows * model.context * model.width
+    monkeypatch.setitem(BUNDLE_ELEMENTS, "cpu", 2 * room)
+    monkeypatch.setitem(BUNDLE_ELEMENTS, "cpp", 3 * room)
+    same = [dataclasses.replace(specs[0], seed=seed) for seed in range(6)]
+    assert [len(bundle.specs) for bundle in bundles(same)] == [2, 2, 2]
+    assert [len(bundle.specs) for bundle in bundles(same, Backend("cpu", "cpp"))] == [3, 3]
+
+
 def test_on_a_gpu_a_twin_is_in_the_bundle_of_its_faulty_run(specs):
     """There the width of a bundle changes last bits, and a twin is the same run until the onset."""
-    bundle_of = {spec.run_id: bundle.name for bundle in bundles(specs, "cuda") for spec in bundle.specs}
+    cut = bundles(specs, Backend("cuda", "triton"))
+    bundle_of = {spec.run_id: bundle.name for bundle in cut for spec in bundle.specs}
     faulty = [spec for spec in specs if spec.role is Role.FAULTY]
     assert faulty
     assert all(bundle_of[spec.run_id] == bundle_of[spec.twin.run_id] for spec in faulty)

@@ -11,6 +11,7 @@ from trainwreck.kernels.cpp import build
 from trainwreck.models.config import Activation, Format, Norm, OptimizerKind, Placement
 from trainwreck.scenarios.config.settings import replaced
 from trainwreck.scenarios.spec.faults import At, TableEdit
+from trainwreck.scenarios.training.bundle import BUNDLE_ELEMENTS
 from trainwreck.scenarios.training.loop import train
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, build.COMPILERS)), reason="needs a C++ compiler")
@@ -51,3 +52,12 @@ def test_a_run_learns_as_the_references_does(tiny, make_job):
     assert not np.array_equal(ours["loss"], right["loss"])  # other kernels, other bits
     np.testing.assert_allclose(ours["loss"], right["loss"], rtol=0, atol=0.05)
     assert right["loss"][0] - right["loss"][-5:].mean() > 0.5
+
+
+def test_more_runs_are_stepped_as_one_than_with_the_references_kernels(tiny, make_job, monkeypatch):
+    monkeypatch.setitem(BUNDLE_ELEMENTS, "cpu", 2 * 4 * 32 * 32)  # two runs a bundle
+    monkeypatch.setitem(BUNDLE_ELEMENTS, "cpp", 4 * 4 * 32 * 32)
+    jobs, built = [make_job(seed, tiny) for seed in range(4)], []
+    for impl in ("reference", "cpp"):
+        train(jobs, impl=impl, stop=2, built=built.append)
+    assert built == [2, 1]
