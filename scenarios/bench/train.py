@@ -57,21 +57,22 @@ def against_plain_loop(tick: Tick) -> Table:
         return partial(MappedLoop(setup.model, setup.data.rows, tokens, runs).run, STEPS), runs
 
     kinds: dict[str, dict[str, Any]] = {
-        f"bundle of {runs}, all telemetry": {"record": True},
-        f"bundle of {runs}, all but validation": {"record": True, "validate": False},
-        f"bundle of {runs}, no telemetry": {"record": False},
-        f"bundle of {runs}, all telemetry, {LOW}": {"record": True, "fmt": Format.BF16},
+        "all telemetry": {"record": True},
+        "all but validation": {"record": True, "validate": False},
+        "no telemetry": {"record": False},
+        f"all telemetry, {LOW}": {"record": True, "fmt": Format.BF16},
     }
+    in_reference = _bundles(runs, kinds)
     subjects: dict[str, tuple[Work, int]] = {
         "plain loop, the same model": plain(rotary=True),
         "plain loop, nanoGPT's own model": plain(rotary=False),
-        **{name: (bundle(runs, **how), runs) for name, how in kinds.items()},
+        **in_reference,
         "single run, all telemetry": (bundle(1, record=True), 1),
         f"{AUTOCAST}, the same model": plain(rotary=True, autocast=True),
     }
     missing = ""
     try:
-        in_cpp = {f"{name}, {CPP}": (bundle(runs, **how, impl="cpp"), runs) for name, how in kinds.items()}
+        in_cpp = _bundles(bundle_width(setup.data.rows, setup.model, impl="cpp"), kinds, "cpp")
     except ValueError as error:
         in_cpp, missing = {}, f" '{CPP}' are left out: {error}."
     subjects |= in_cpp
@@ -80,11 +81,15 @@ def against_plain_loop(tick: Tick) -> Table:
             subjects[name] = made()
         except InputError as error:
             missing += f" '{name}' is left out: {error}."
-    best, seen, bare, best_low = in_cpp or kinds  # what goals are asked of
+    best, seen, bare, best_low = in_cpp or in_reference  # what goals are asked of
     rates: dict[str, float] = {}
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
         large, alone = peak(1, dtype), products_alone(setup.model, setup.data.rows, runs, dtype)
         rates |= {f"the best product of large matrices, {name}": large, f"the products of a step, {name}": alone}
+    asked_of = [(best, 1.3)]
+    single, _, low, _ = rates.values()
+    if low > single:  # a processor without products in bfloat16 is not asked to gain by them
+        asked_of.append((best_low, 2.0))
     seconds = seconds_in_turn(subjects, tick)
     names = list(subjects)
     rows = []
@@ -122,12 +127,18 @@ def against_plain_loop(tick: Tick) -> Table:
         goals=(
             *(
                 Goal(name, names[0], asked, float(np.median(seconds[names[0]] / seconds[name])))
-                for name, asked in ((best, 1.3), (best_low, 1.6))
+                for name, asked in asked_of
             ),
-            Goal(f"a step of {seen}", "the step without telemetry", 1.03,
+            Goal(f"a step of {seen}", "the step without telemetry", 1.04,
                  float(np.median(seconds[seen] / seconds[bare])), least=False),
         ),
     )  # fmt: skip
+
+
+def _bundles(runs: int, kinds: Mapping[str, dict[str, Any]], impl: str | None = None) -> dict[str, tuple[Work, int]]:
+    """Of so many runs, a bundle of each kind, by name."""
+    end = f", {CPP}" if impl else ""
+    return {f"bundle of {runs}, {name}{end}": (bundle(runs, **how, impl=impl), runs) for name, how in kinds.items()}
 
 
 def _limit(setup: Setup, runs: int, rates: dict[str, float], speeds: dict[str, float], subject: str) -> Limit:
@@ -153,7 +164,7 @@ def _limit(setup: Setup, runs: int, rates: dict[str, float], speeds: dict[str, f
             "the calls of PyTorch. "
             f"With {LOW} the same sum says at most {1 / (operations / low_alone + rest) / plain:.2f} x, if rounding "
             "to bfloat16 were for nothing. "
-            f"Large products are {low / best:.1f} times as fast in bfloat16 as in float32 on this processor."
+            f"Large products are {low / best:.2g} times as fast in bfloat16 as in float32 on this processor."
         ),
         columns=("what", "GFLOP/s in products", "of float32's peak", "steps/s"),
         rows=tuple(
