@@ -26,6 +26,8 @@ def test_gelu_its_slope_and_the_largest_of_each_unit(
     (right,) = torch.autograd.grad(exact, wide, d.double())
     assert y.dtype == slope.dtype == dtype
     close = {"rtol": torch.finfo(dtype).eps, "atol": 4e-7}
+    if kernel.impl == "cpp" and dtype == torch.float16:  # PyTorch's own, off by 7e-7 on a processor with avx512_fp16
+        close["atol"] = 1e-6
     torch.testing.assert_close(y.double(), exact, **close)
     close["atol"] *= max(1.0, d.abs().max().item())
     torch.testing.assert_close(slope.double(), right, **close)
