@@ -16,7 +16,7 @@ from trainwreck.kernels.attention import Mask
 from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.random import dropout_mask, run_keys
 from trainwreck.kernels.rotary import split_and_rotate
-from trainwreck.kernels.units import affine, gelu, norm
+from trainwreck.kernels.units import affine, gelu, gelu_mlp, norm
 from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions, Recompute
 from trainwreck.models.experts.mixture import mixture
 from trainwreck.models.experts.routing import RouterLosses, balance_loss, route
@@ -174,12 +174,16 @@ def mlp(model: Model, x_NMD: Tensor, layer: str) -> Tensor:
     """Two matrices with GELU, ReLU or SwiGLU between them, [N, M, D]."""
     if model.config.experts:
         return drop(model, experts(model, x_NMD, layer), f"{layer}/mlp")
-    hidden_NMF, fired_NMF = units(
-        norm_linear(model, x_NMD, f"{layer}.mlp_norm", f"{layer}.mlp_in"), model.config, model.impl
-    )
+    norm_name, first, last = (f"{layer}.{part}" for part in ("mlp_norm", "mlp_in", "mlp_out"))
+    if model.format is Format.FP32 and model.config.activation is Activation.GELU:
+        x, weight, bias = norm_operands(model, x_NMD, norm_name, first)
+        out, fired_NMF = gelu_mlp(x, (weight, bias), model.matrix(last), model.impl)
+    else:
+        hidden_NMF, fired_NMF = units(norm_linear(model, x_NMD, norm_name, first), model.config, model.impl)
+        out = product(model, hidden_NMF, last)
     if model.probe is not None:
         model.probe.see_hidden(fired_NMF)
-    return drop(model, product(model, hidden_NMF, f"{layer}.mlp_out"), f"{layer}/mlp")
+    return drop(model, out, f"{layer}/mlp")
 
 
 def experts(model: Model, x_NMD: Tensor, layer: str) -> Tensor:
@@ -261,28 +265,37 @@ def post_norm(model: Model, x_NMD: Tensor, name: str) -> Tensor:
 
 
 def norm_linear(model: Model, x_NMD: Tensor, before: str, matrix: str) -> Tensor:
-    """A matrix, and under pre-LN the norm before it.
+    """A matrix, and under pre-LN the norm before it, [N, M, O]."""
+    return multiply(model, *norm_operands(model, x_NMD, before, matrix), matrix)
+
+
+def norm_operands(model: Model, x_NMD: Tensor, before: str, matrix: str) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What `norm_linear` multiplies: input [N, M, I], weight [N, I, O] and bias [N, O].
 
     In FP32 gain and shift go into the matrix, (g y + s) W + b = y (g W) + (s W + b): the same numbers
     up to rounding, and five passes over the activations fewer. The half formats round the norm's
     output, so there it has to exist; in C++ it costs no pass of its own.
     """
-    if model.config.placement is Placement.POST:
-        return product(model, x_NMD, matrix)
-    if model.format is not Format.FP32 or model.impl == "cpp":
-        return product(model, normalise(model, x_NMD, before), matrix)
     weight, bias = model.matrix(matrix)
+    if model.config.placement is Placement.POST:
+        return x_NMD, weight, bias
+    if model.format is not Format.FP32 or model.impl == "cpp":
+        return normalise(model, x_NMD, before), weight, bias
     gain, shift = model.scale(before)
     scaled = gain.unsqueeze(2) * weight
     if shift is not None:
         moved = torch.bmm(shift.unsqueeze(1), weight).squeeze(1)
         bias = moved if bias is None else bias + moved
-    return linear(standardise(model, x_NMD, before), scaled, bias, model.format)
+    return standardise(model, x_NMD, before), scaled, bias
 
 
 def product(model: Model, x_NMI: Tensor, matrix: str) -> Tensor:
     """A matrix of each run, [N, M, O]."""
-    weight, bias = model.matrix(matrix)
+    return multiply(model, x_NMI, *model.matrix(matrix), matrix)
+
+
+def multiply(model: Model, x_NMI: Tensor, weight: Tensor, bias: Tensor | None, matrix: str) -> Tensor:
+    """x @ weight + bias, [N, M, O], in the format that the matrix of this name has."""
     if model.float8 is not None and matrix in model.float8.names:
         return model.float8.linear(x_NMI, weight, bias, matrix, model.probe)
     return linear(x_NMI, weight, bias, model.format)

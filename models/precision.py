@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from trainwreck.kernels.dtypes import matmul
+from trainwreck.kernels.units import product
 from trainwreck.models.config import Format, ModelConfig
 from trainwreck.models.probe import Probe
 
@@ -42,11 +43,11 @@ def lower(x: Tensor, fmt: Format) -> Tensor:
 def linear(x_NMI: Tensor, weight_NIO: Tensor, bias_NO: Tensor | None, fmt: Format) -> Tensor:
     """x @ weight + bias for each run, [N, M, O], in the format's dtype."""
     x, weight = lower(x_NMI, fmt), lower(weight_NIO, fmt)
-    bias = None if bias_NO is None else lower(bias_NO, fmt).unsqueeze(1)
+    bias = None if bias_NO is None else lower(bias_NO, fmt)
     if fmt is Format.FP16:
         out: Tensor = _HalfProduct.apply(x, weight)
-        return out if bias is None else out + bias
-    return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
+        return out if bias is None else out + bias.unsqueeze(1)
+    return product(x, weight, bias)
 
 
 class _HalfProduct(torch.autograd.Function):

@@ -38,35 +38,40 @@ float mean(const float* x, int64_t width) {
 
 }  // namespace
 
-template <typename T>
-static void gelu_of(const T* x, int64_t runs, int64_t rows, int64_t width, T* out, float* tops) {
-    for (int64_t n = 0; n < runs; n++, tops += width) {
-        for (int64_t k = 0; k < width; k++) tops[k] = -INFINITY;
-        for (int64_t i = 0; i < rows; i++, x += width, out += width)
-            for (int64_t k = 0; k < width; k += LANES) {
-                const vec v = load_part(x + k, width - k, 0.0f), y = v * Normal(v).area;
-                store_part(out + k, y, width - k);
-                store_part(tops + k, higher(y, load_part(tops + k, width - k, 0.0f)), width - k);
-            }
-    }
+// GELU of rows, of which read(at, k) has what is at + k numbers on; and the largest of each column.
+template <typename T, typename Read>
+static void gelu_of(Read read, int64_t rows, int64_t width, T* out, float* tops) {
+    for (int64_t k = 0; k < width; k++) tops[k] = -INFINITY;
+    for (int64_t at = 0; at < rows * width; at += width)
+        for (int64_t k = 0; k < width; k += LANES) {
+            const vec x = read(at, k), y = x * Normal(x).area;
+            store_part(out + at + k, y, width - k);
+            store_part(tops + k, higher(y, load_part(tops + k, width - k, 0.0f)), width - k);
+        }
+}
+
+static vec slope(vec x, const Normal& normal) {
+    return normal.area + x * normal.bell * 0.39894228f;
 }
 
 template <typename T>
 static void gelu_slopes(const T* x, const T* d_out, int64_t count, T* d_x) {
     for (int64_t i = 0; i < count; i += LANES) {
         const vec v = load_part(x + i, count - i, 0.0f), d = load_part(d_out + i, count - i, 0.0f);
-        const Normal normal(v);
-        store_part(d_x + i, d * (normal.area + v * normal.bell * 0.39894228f), count - i);
+        store_part(d_x + i, d * slope(v, Normal(v)), count - i);
     }
 }
 
 // tops: [N, F], the largest of each column of x [N, rows, F] after GELU; NaN where there is a NaN. bf16: of x and out.
 extern "C" void gelu_forward(int64_t bf16, const void* x, int64_t runs, int64_t rows, int64_t width, void* out,
                              float* tops) {
-    if (bf16)
-        gelu_of((const bfloat*)x, runs, rows, width, (bfloat*)out, tops);
-    else
-        gelu_of((const float*)x, runs, rows, width, (float*)out, tops);
+    const auto run = [&]<typename T>(const T* from, T* to) {
+        const int64_t count = rows * width;
+        for (int64_t n = 0; n < runs; n++, from += count, to += count, tops += width)
+            gelu_of([&](int64_t at, int64_t k) { return load_part(from + at + k, width - k, 0.0f); }, rows, width, to,
+                    tops);
+    };
+    bf16 ? run((const bfloat*)x, (bfloat*)out) : run((const float*)x, (float*)out);
 }
 
 extern "C" void gelu_backward(int64_t bf16, const void* x, const void* d_out, int64_t count, void* d_x) {
@@ -106,6 +111,40 @@ void add(float* sums, vec x) {
 }
 
 }  // namespace
+
+// The units of an MLP. x [N, rows, F]: its first product, to which the bias [N, F] is added in place where it is not
+// null. out: GELU of that; tops as in gelu_forward.
+extern "C" void units_forward(float* x, const float* bias, int64_t runs, int64_t rows, int64_t width, float* out,
+                              float* tops) {
+    for (int64_t n = 0; n < runs; n++, x += rows * width, out += rows * width, tops += width) {
+        const float* own = bias == nullptr ? nullptr : bias + n * width;
+        const auto moved = [&](int64_t at, int64_t k) {
+            vec v = load_part(x + at + k, width - k, 0.0f);
+            if (own != nullptr) store_part(x + at + k, v += load_part(own + k, width - k, 0.0f), width - k);
+            return v;
+        };
+        gelu_of(moved, rows, width, out, tops);
+    }
+}
+
+// d: the gradient at out, which becomes that at x, in place. out: GELU of x once more. d_bias may be null.
+extern "C" void units_backward(const float* x, float* d, int64_t runs, int64_t rows, int64_t width, float* out,
+                               float* d_bias) {
+    Sums sums(width);
+    float* s = sums.shift_part.data();
+    for (int64_t n = 0; n < runs; n++)
+        for (int64_t m = 0; m < rows; m++, x += width, d += width, out += width) {
+            for (int64_t k = 0; k < width; k += LANES) {
+                const vec v = load_part(x + k, width - k, 0.0f);
+                const Normal normal(v);
+                const vec d_x = load_part(d + k, width - k, 0.0f) * slope(v, normal);
+                store_part(out + k, v * normal.area, width - k);
+                store_part(d + k, d_x, width - k);
+                add(s + k, d_x);
+            }
+            sums.row_ends(m, rows, nullptr, d_bias == nullptr ? nullptr : d_bias + n * width);
+        }
+}
 
 // LayerNorm of x [N, M, width], or RMSNorm where it is not `centred`, with gain and shift [N, width], either of which
 // may be null. centres, inverses: mean and 1 / std of each row, for the backward pass.

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trainwreck.kernels.selection import choose, choose_float32
 
+Product = tuple[Tensor, Tensor | None]  # weight [N, I, O] and bias [N, O] of each run
 Scale = tuple[Tensor, Tensor | None]  # gain and shift of each run, [N, D]
 
 
@@ -59,6 +60,26 @@ def gelu(x_NMF: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor]:
         return triton.gelu(x_NMF)
     y = F.gelu(x_NMF)
     return y, y
+
+
+def gelu_mlp(x_NMI: Tensor, first: Product, last: Product, impl: str | None = None) -> tuple[Tensor, Tensor]:
+    """Two products with GELU between them, [N, M, O], and of the hidden units what `gelu` has beside them.
+
+    C++ has float32; the products are PyTorch's everywhere.
+    """
+    if choose_float32(impl, x_NMI) == "cpp":
+        from trainwreck.kernels.units import cpp
+
+        return cpp.gelu_mlp(x_NMI, *first, *last)
+    hidden, fired = gelu(product(x_NMI, *first), impl)
+    return product(hidden, *last), fired
+
+
+def product(x_NMI: Tensor, weight_NIO: Tensor, bias_NO: Tensor | None) -> Tensor:
+    """x @ weight + bias of each run, [N, M, O]."""
+    if bias_NO is None:
+        return torch.bmm(x_NMI, weight_NIO)
+    return torch.baddbmm(bias_NO.unsqueeze(1), x_NMI, weight_NIO)
 
 
 def describe(x_NK: Tensor, impl: str | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from trainwreck.kernels.cpp.build import call, is_bf16
 
+AT_ONCE = 2**18  # hidden units of tokens: what a core's second cache holds of them, twice
+
 
 def gelu(x_NMF: Tensor) -> tuple[Tensor, Tensor]:
     """x times the normal distribution function at x, to 1e-7, and the largest of each column, float32 [N, 1, F].
@@ -14,6 +16,18 @@ def gelu(x_NMF: Tensor) -> tuple[Tensor, Tensor]:
     x: float32 or bfloat16.
     """
     out, tops = _Gelu.apply(x_NMF)
+    return out, tops
+
+
+def gelu_mlp(
+    x_NMI: Tensor, first_NIF: Tensor, first_bias_NF: Tensor | None, last_NFO: Tensor, last_bias_NO: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """See `trainwreck.kernels.units.gelu_mlp`; float32.
+
+    A few runs at a time, so that their hidden units stay in the core's cache from one product to the next. They are
+    computed again in the backward pass.
+    """
+    out, tops = _Mlp.apply(x_NMI, first_NIF, first_bias_NF, last_NFO, last_bias_NO)
     return out, tops
 
 
@@ -55,6 +69,51 @@ class _Gelu(torch.autograd.Function):
         return d_x
 
 
+class _Mlp(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, first: Tensor, first_bias: Tensor | None, last: Tensor, last_bias: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        x, first_bias = x.contiguous(), _whole(first_bias)
+        (n, m, _), f = x.shape, first.shape[2]
+        into, out, tops = x.new_empty(n, m, f), x.new_empty(n, m, last.shape[2]), x.new_empty(n, 1, f)
+        size = _at_once(n, m * f)
+        hidden = x.new_empty(size, m, f)
+        for part in (slice(i, i + size) for i in range(0, n, size)):
+            units = hidden[: len(x[part])]
+            torch.bmm(x[part], first[part], out=into[part])
+            bias = None if first_bias is None else first_bias[part]
+            call("units_forward", into[part], bias, *units.shape, units, tops[part])
+            if last_bias is None:
+                torch.bmm(units, last[part], out=out[part])
+            else:
+                torch.baddbmm(last_bias[part].unsqueeze(1), units, last[part], out=out[part])
+        ctx.save_for_backward(x, first, last, into)
+        ctx.biased = first_bias is not None, last_bias is not None
+        ctx.mark_non_differentiable(tops)
+        return out, tops
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
+        x, first, last, into = ctx.saved_tensors
+        d_out = grads[0].contiguous()
+        n, m, f = into.shape
+        d_x, d_first, d_last = (torch.empty_like(given) for given in (x, first, last))
+        d_first_bias = x.new_empty(n, f) if ctx.biased[0] else None
+        size = _at_once(n, m * f)
+        hidden, d_into = x.new_empty(2, size, m, f)
+        for part in (slice(i, i + size) for i in range(0, n, size)):
+            count = len(x[part])
+            units, d_units = hidden[:count], d_into[:count]
+            torch.bmm(d_out[part], last[part].transpose(1, 2), out=d_units)
+            d_bias = None if d_first_bias is None else d_first_bias[part]
+            call("units_backward", into[part], d_units, *units.shape, units, d_bias)
+            torch.bmm(units.transpose(1, 2), d_out[part], out=d_last[part])
+            torch.bmm(x[part].transpose(1, 2), d_units, out=d_first[part])
+            torch.bmm(d_units, first[part].transpose(1, 2), out=d_x[part])
+        return d_x, d_first, d_first_bias, d_last, d_out.sum(1) if ctx.biased[1] else None
+
+
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, eps: float, centred: bool, gain: Tensor | None, shift: Tensor | None) -> Tensor:
@@ -90,6 +149,11 @@ class _Affine(torch.autograd.Function):
         d_y, (d_gain, d_shift) = torch.empty_like(y), _empty(gain, ctx.shifted)
         call("affine_backward", y, grads[0].contiguous(), *y.shape, gain, d_y, d_gain, d_shift)
         return d_y, d_gain, d_shift
+
+
+def _at_once(runs: int, units: int) -> int:
+    """How many runs of so many hidden units."""
+    return max(1, min(runs, AT_ONCE // max(1, units)))
 
 
 def _whole(x: Tensor | None) -> Tensor | None:

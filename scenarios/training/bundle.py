@@ -40,7 +40,7 @@ CPU = torch.device("cpu")
 BLOCK = 50  # steps between two transfers of statistics
 # Activations (rows * context * width) of the runs stepped as one: on a CPU what its caches hold. C++ kernels pass over
 # them fewer times; with them more runs share what a step costs however small its tensors are.
-BUNDLE_ELEMENTS = {"cpu": 200_000, "cpp": 400_000, "cuda": 200_000_000}
+BUNDLE_ELEMENTS = {"cpu": 200_000, "cpp": 800_000, "cuda": 200_000_000}
 
 HeldOut = tuple[Tensor, Tensor, Tensor, Tensor]  # inputs, targets, weights, documents
 Advance = Callable[[Inputs, int, int], None]  # one training step: inputs of a block, index in it, step

@@ -1,13 +1,14 @@
 """Norms, GELU and what is seen of the stream, in C++ and Triton, against float64."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from trainwreck.kernels.units import affine, describe, gelu, norm
+from trainwreck.kernels.units import affine, describe, gelu, gelu_mlp, norm
 
 SHAPES = [(1, 1, 1), (2, 3, 16), (3, 5, 33), (2, 40, 64), (1, 7, 100)]
 
@@ -42,6 +43,60 @@ def test_a_unit_that_is_nan_for_one_token_is_not_dead(kernel: Any) -> None:
     assert tops[0, 0, 2].isnan()
     assert tops[0, 0, 0] == torch.inf
     assert tops[0, 0, 1] < 0
+
+
+def mlp_inputs(kernel: Any, shape: tuple[int, ...], biased: str) -> list[torch.Tensor | None]:
+    """x [N, M, I], and weight and bias of both products; the first bias is large enough to matter."""
+    n, m, i, f, o = shape
+    sizes = ((n, m, i), (n, i, f), (n, f), (n, f, o), (n, o))
+    given: list[torch.Tensor | None] = [kernel.drawn(size, seed) for seed, size in enumerate(sizes)]
+    return [
+        *given[:2],
+        given[2] if biased in ("both", "first") else None,
+        given[3],
+        given[4] if biased in ("both", "last") else None,
+    ]
+
+
+def mlp_results(given: list[torch.Tensor | None], dtype: torch.dtype, impl: str, d: torch.Tensor) -> list[torch.Tensor]:
+    """Output, the largest of each unit, and the gradients of everything given."""
+    leaves = [None if part is None else part.to(dtype).requires_grad_() for part in given]
+    x, first, first_bias, last, last_bias = leaves
+    assert x is not None
+    out, tops = gelu_mlp(x, (first, first_bias), (last, last_bias), impl)
+    grads = torch.autograd.grad(out, [leaf for leaf in leaves if leaf is not None], d.to(dtype))
+    return [out.detach(), tops.detach().amax(1), *grads]
+
+
+@pytest.mark.parametrize("biased", ["both", "first", "last", "neither"])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (2, 3, 16, 33, 5), (3, 300, 24, 96, 24)], ids=str)
+def test_an_mlp_and_its_gradients(shape: tuple[int, ...], biased: str, kernel: Any, poisoned: Callable) -> None:
+    given = mlp_inputs(kernel, shape, biased)
+    d = kernel.drawn((*shape[:2], shape[4]), 9)
+    with poisoned():
+        found = mlp_results(given, torch.float32, kernel.impl, d)
+    own = mlp_results(given, torch.float32, "reference", d)
+    exact = mlp_results(given, torch.float64, "reference", d)
+    for got, plain, right in zip(found, own, exact, strict=True):
+        size = right.norm() + 1e-3
+        allowed = 2 * (plain.double() - right).norm() + 4 * torch.finfo(torch.float32).eps * size
+        assert (got.double() - right).norm() <= allowed
+
+
+@pytest.mark.usefixtures("compiler")
+def test_an_mlp_has_the_same_bits_however_many_runs_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainwreck.kernels.units import cpp
+
+    def drawn(shape: tuple[int, ...], seed: int = 0) -> torch.Tensor:
+        return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+    given = mlp_inputs(SimpleNamespace(drawn=drawn), (5, 40, 24, 96, 24), "both")
+    d = drawn((5, 40, 24), 9)
+    parts = []
+    for units in (1, 2 * 40 * 96, 2**18):
+        monkeypatch.setattr(cpp, "AT_ONCE", units)
+        parts.append(mlp_results(given, torch.float32, "cpp", d))
+    assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(*parts, strict=True))
 
 
 @pytest.mark.parametrize("scale", ["none", "gain", "gain and shift"])
