@@ -266,7 +266,7 @@ def post_norm(model: Model, x_NMD: Tensor, name: str) -> Tensor:
 
 def norm_linear(model: Model, x_NMD: Tensor, before: str, matrix: str) -> Tensor:
     """A matrix, and under pre-LN the norm before it, [N, M, O]."""
-    return multiply(model, *norm_operands(model, x_NMD, before, matrix), matrix)
+    return apply_linear(model, *norm_operands(model, x_NMD, before, matrix), matrix)
 
 
 def norm_operands(model: Model, x_NMD: Tensor, before: str, matrix: str) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -291,10 +291,10 @@ def norm_operands(model: Model, x_NMD: Tensor, before: str, matrix: str) -> tupl
 
 def product(model: Model, x_NMI: Tensor, matrix: str) -> Tensor:
     """A matrix of each run, [N, M, O]."""
-    return multiply(model, x_NMI, *model.matrix(matrix), matrix)
+    return apply_linear(model, x_NMI, *model.matrix(matrix), matrix)
 
 
-def multiply(model: Model, x_NMI: Tensor, weight: Tensor, bias: Tensor | None, matrix: str) -> Tensor:
+def apply_linear(model: Model, x_NMI: Tensor, weight: Tensor, bias: Tensor | None, matrix: str) -> Tensor:
     """x @ weight + bias, [N, M, O], in the format that the matrix of this name has."""
     if model.float8 is not None and matrix in model.float8.names:
         return model.float8.linear(x_NMI, weight, bias, matrix, model.probe)

@@ -114,8 +114,8 @@ void add(float* sums, vec x) {
 
 // The units of an MLP. x [N, rows, F]: its first product, to which the bias [N, F] is added in place where it is not
 // null. out: GELU of that; tops as in gelu_forward.
-extern "C" void units_forward(float* x, const float* bias, int64_t runs, int64_t rows, int64_t width, float* out,
-                              float* tops) {
+extern "C" void bias_gelu_forward(float* x, const float* bias, int64_t runs, int64_t rows, int64_t width, float* out,
+                                  float* tops) {
     for (int64_t n = 0; n < runs; n++, x += rows * width, out += rows * width, tops += width) {
         const float* own = bias == nullptr ? nullptr : bias + n * width;
         const auto moved = [&](int64_t at, int64_t k) {
@@ -128,8 +128,8 @@ extern "C" void units_forward(float* x, const float* bias, int64_t runs, int64_t
 }
 
 // d: the gradient at out, which becomes that at x, in place. out: GELU of x once more. d_bias may be null.
-extern "C" void units_backward(const float* x, float* d, int64_t runs, int64_t rows, int64_t width, float* out,
-                               float* d_bias) {
+extern "C" void bias_gelu_backward(const float* x, float* d, int64_t runs, int64_t rows, int64_t width, float* out,
+                                   float* d_bias) {
     Sums sums(width);
     float* s = sums.shift_part.data();
     for (int64_t n = 0; n < runs; n++)

@@ -70,44 +70,44 @@ class _Gelu(torch.autograd.Function):
 
 
 class _Mlp(torch.autograd.Function):
+    """Of the hidden units what GELU takes is kept, `before`, the first bias in it."""
+
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, first: Tensor, first_bias: Tensor | None, last: Tensor, last_bias: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         x, first_bias = x.contiguous(), _whole(first_bias)
         (n, m, _), f = x.shape, first.shape[2]
-        into, out, tops = x.new_empty(n, m, f), x.new_empty(n, m, last.shape[2]), x.new_empty(n, 1, f)
-        size = _at_once(n, m * f)
-        hidden = x.new_empty(size, m, f)
-        for part in (slice(i, i + size) for i in range(0, n, size)):
+        before, out, tops = x.new_empty(n, m, f), x.new_empty(n, m, last.shape[2]), x.new_empty(n, 1, f)
+        hidden = x.new_empty(_at_once(n, m * f), m, f)
+        for part in _parts(n, len(hidden)):
             units = hidden[: len(x[part])]
-            torch.bmm(x[part], first[part], out=into[part])
+            torch.bmm(x[part], first[part], out=before[part])
             bias = None if first_bias is None else first_bias[part]
-            call("units_forward", into[part], bias, *units.shape, units, tops[part])
+            call("bias_gelu_forward", before[part], bias, *units.shape, units, tops[part])
             if last_bias is None:
                 torch.bmm(units, last[part], out=out[part])
             else:
                 torch.baddbmm(last_bias[part].unsqueeze(1), units, last[part], out=out[part])
-        ctx.save_for_backward(x, first, last, into)
+        ctx.save_for_backward(x, first, last, before)
         ctx.biased = first_bias is not None, last_bias is not None
         ctx.mark_non_differentiable(tops)
         return out, tops
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        x, first, last, into = ctx.saved_tensors
+        x, first, last, before = ctx.saved_tensors
         d_out = grads[0].contiguous()
-        n, m, f = into.shape
+        n, m, f = before.shape
         d_x, d_first, d_last = (torch.empty_like(given) for given in (x, first, last))
         d_first_bias = x.new_empty(n, f) if ctx.biased[0] else None
-        size = _at_once(n, m * f)
-        hidden, d_into = x.new_empty(2, size, m, f)
-        for part in (slice(i, i + size) for i in range(0, n, size)):
+        hidden, d_hidden = x.new_empty(2, _at_once(n, m * f), m, f)
+        for part in _parts(n, len(hidden)):
             count = len(x[part])
-            units, d_units = hidden[:count], d_into[:count]
+            units, d_units = hidden[:count], d_hidden[:count]
             torch.bmm(d_out[part], last[part].transpose(1, 2), out=d_units)
             d_bias = None if d_first_bias is None else d_first_bias[part]
-            call("units_backward", into[part], d_units, *units.shape, units, d_bias)
+            call("bias_gelu_backward", before[part], d_units, *units.shape, units, d_bias)
             torch.bmm(units.transpose(1, 2), d_out[part], out=d_last[part])
             torch.bmm(x[part].transpose(1, 2), d_units, out=d_first[part])
             torch.bmm(d_units, first[part].transpose(1, 2), out=d_x[part])
@@ -154,6 +154,10 @@ class _Affine(torch.autograd.Function):
 def _at_once(runs: int, units: int) -> int:
     """How many runs of so many hidden units."""
     return max(1, min(runs, AT_ONCE // max(1, units)))
+
+
+def _parts(runs: int, size: int) -> list[slice]:
+    return [slice(first, first + size) for first in range(0, runs, size)]
 
 
 def _whole(x: Tensor | None) -> Tensor | None:

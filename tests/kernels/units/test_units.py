@@ -1,7 +1,6 @@
 """Norms, GELU and what is seen of the stream, in C++ and Triton, against float64."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,11 +44,11 @@ def test_a_unit_that_is_nan_for_one_token_is_not_dead(kernel: Any) -> None:
     assert tops[0, 0, 1] < 0
 
 
-def mlp_inputs(kernel: Any, shape: tuple[int, ...], biased: str) -> list[torch.Tensor | None]:
-    """x [N, M, I], and weight and bias of both products; the first bias is large enough to matter."""
+def mlp_inputs(drawn: Callable, shape: tuple[int, ...], biased: str) -> list[torch.Tensor | None]:
+    """x [N, M, I], and weight and bias of both products; biased: which have one."""
     n, m, i, f, o = shape
     sizes = ((n, m, i), (n, i, f), (n, f), (n, f, o), (n, o))
-    given: list[torch.Tensor | None] = [kernel.drawn(size, seed) for seed, size in enumerate(sizes)]
+    given: list[torch.Tensor | None] = [drawn(size, seed) for seed, size in enumerate(sizes)]
     return [
         *given[:2],
         given[2] if biased in ("both", "first") else None,
@@ -71,7 +70,7 @@ def mlp_results(given: list[torch.Tensor | None], dtype: torch.dtype, impl: str,
 @pytest.mark.parametrize("biased", ["both", "first", "last", "neither"])
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1, 1), (2, 3, 16, 33, 5), (3, 300, 24, 96, 24)], ids=str)
 def test_an_mlp_and_its_gradients(shape: tuple[int, ...], biased: str, kernel: Any, poisoned: Callable) -> None:
-    given = mlp_inputs(kernel, shape, biased)
+    given = mlp_inputs(kernel.drawn, shape, biased)
     d = kernel.drawn((*shape[:2], shape[4]), 9)
     with poisoned():
         found = mlp_results(given, torch.float32, kernel.impl, d)
@@ -90,7 +89,7 @@ def test_an_mlp_has_the_same_bits_however_many_runs_are_computed_at_once(monkeyp
     def drawn(shape: tuple[int, ...], seed: int = 0) -> torch.Tensor:
         return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
-    given = mlp_inputs(SimpleNamespace(drawn=drawn), (5, 40, 24, 96, 24), "both")
+    given = mlp_inputs(drawn, (5, 40, 24, 96, 24), "both")
     d = drawn((5, 40, 24), 9)
     parts = []
     for units in (1, 2 * 40 * 96, 2**18):
