@@ -21,8 +21,9 @@ from trainwreck.scenarios.bench.peers.loops import Plain, PlainLoop, rotate
 from trainwreck.scenarios.bench.peers.mapped import MappedLoop
 from trainwreck.scenarios.bench.table import Bars, Goal, Limit
 from trainwreck.scenarios.config.settings import replaced
-from trainwreck.scenarios.config.sizes import healthy
+from trainwreck.scenarios.config.sizes import Size, healthy
 from trainwreck.scenarios.spec.job import Job
+from trainwreck.scenarios.training.bundle import bundle_width
 
 TABLE = Table("name", "Title", "How.", "command", ("what", "value"), (("a", 1.23456), ("b", 2)))
 
@@ -116,8 +117,10 @@ def test_speed_against_the_peers(monkeypatch, tick, faster):
     names = [row[0] for row in table.rows]
     in_cpp = [i for i, name in enumerate(names) if name.endswith(train.CPP)]
     assert len(in_cpp) == (4 if any(map(shutil.which, build.COMPILERS)) else 0)
-    wider = [name.replace("bundle of 4, ", "bundle of 8, ") for name in names[2:6]]
-    assert [names[i] for i in in_cpp] == [f"{name}, {train.CPP}" for name in wider][: len(in_cpp)]
+    setup = healthy(Size.MICRO)
+    runs, wide = (bundle_width(setup.data.rows, setup.model, impl=impl) for impl in (None, "cpp"))
+    kinds = [name.removeprefix(f"bundle of {runs}, ") for name in names[2:6]]
+    assert [names[i] for i in in_cpp] == [f"bundle of {wide}, {kind}, {train.CPP}" for kind in kinds][: len(in_cpp)]
     assert len(table.rows) + table.how.count(" is left out: ") == 10 + len(in_cpp)
     own = {row[0] for row in table.rows} - {*table.bars.peers}
     assert own == {row[0] for row in table.rows if row[0].startswith(("bundle", "single run"))}
