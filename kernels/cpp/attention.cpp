@@ -28,6 +28,17 @@ struct Strides {
     int64_t at(int64_t n, int64_t b, int64_t h) const { return n * run + b * row + h * head; }
 };
 
+// The head that comes after one; the last one itself.
+struct Next {
+    int64_t run, row, head;
+    int64_t of(const Strides& at) const { return at.at(run, row, head); }
+};
+
+Next following(const Sizes& s, int64_t n, int64_t b, int64_t h) {
+    const int64_t i = std::min((n * s.rows + b) * s.heads + h + 1, s.runs * s.rows * s.heads - 1);
+    return {i / s.heads / s.rows, i / s.heads % s.rows, i % s.heads};
+}
+
 // Columns, in whole vectors, that some query of a block sees: all others are 0 and are not computed.
 struct Span {
     int64_t first, stop;
@@ -72,6 +83,14 @@ struct Head {
                 store(into + i * f + k, load_part(x + i * stride + k, width - k, 0.0f) * factor);
     }
 
+    // Heads lie apart, a few floats of each place, so that memory is not read ahead of a loop but for this. The places of
+    // a block, of a head that comes next.
+    template <bool WRITE, typename T>
+    void ahead(const T* x, int64_t stride, int64_t start) const {
+        for (int64_t i = start; i < std::min(start + BLOCK, places); i++)
+            for (int64_t k = 0; k < width; k += 64 / (int64_t)sizeof(T)) __builtin_prefetch(x + i * stride + k, WRITE, 2);
+    }
+
     template <typename T>
     void write(const float* rows, int64_t count, float factor, T* x, int64_t stride) const {
         for (int64_t i = 0; i < count; i++)
@@ -79,9 +98,14 @@ struct Head {
                 store_part(x + i * stride + k, load(rows + i * f + k) * factor, width - k);
     }
 
-    void transpose(const float* x, float* out) const {  // [places, f] to [f, columns]
-        for (int64_t i = 0; i < places; i++)
-            for (int64_t k = 0; k < f; k++) out[k * columns + i] = x[i * f + k];
+    void turn(const float* x, float* out) const {  // [columns, f] to [f, columns]
+        for (int64_t i = 0; i < columns; i += LANES)
+            for (int64_t k = 0; k < f; k += LANES) {
+                vec rows[LANES];
+                for (int64_t r = 0; r < LANES; r++) rows[r] = load(x + (i + r) * f + k);
+                transpose(rows);
+                for (int64_t r = 0; r < LANES; r++) store(out + (k + r) * columns + i, rows[r]);
+            }
     }
 
     // Of a product of rows a[BLOCK, f] and columns b[f, columns], V vectors of each row.
@@ -163,7 +187,7 @@ void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, const S
              float* totals, const Statistics* statistics, const Region* regions) {
     const Head<F> head(s);
     const int64_t t = s.places, c = head.columns, f = head.f;
-    std::vector<float> q((t + BLOCK) * f), k(t * f), v(t * f), turned(f * c), scores(BLOCK * c), result(BLOCK * f);
+    std::vector<float> q((t + BLOCK) * f), k(c * f), v(t * f), turned(f * c), scores(BLOCK * c), result(BLOCK * f);
     vec lane;
     for (int64_t i = 0; i < LANES; i++) lane[i] = (float)i;
     int64_t place = 0;
@@ -175,25 +199,33 @@ void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, const S
                 head.read((const T*)in.q + in.at_q.at(n, b, h), in.at_q.place, in.scale[n], q.data());
                 head.read((const T*)in.k + in.at_k.at(n, b, h), in.at_k.place, 1.0f, k.data());
                 head.read((const T*)in.v + in.at_v.at(n, b, h), in.at_v.place, 1.0f, v.data());
-                head.transpose(k.data(), turned.data());
+                head.turn(k.data(), turned.data());
+                const Next next = following(s, n, b, h);
                 for (int64_t start = 0; start < t; start += BLOCK) {
                     const Span span = spans[start / BLOCK];
                     const int64_t count = std::min(BLOCK, t - start);
+                    head.template ahead<false>((const T*)in.q + next.of(in.at_q), in.at_q.place, start);
                     head.rows_by_columns(&q[start * f], turned.data(), span, scores.data());
+                    head.template ahead<false>((const T*)in.k + next.of(in.at_k), in.at_k.place, start);
                     vec lanes[BLOCK] = {}, total[BLOCK] = {}, below[BLOCK] = {}, far[BLOCK] = {};
                     ints unknown[BLOCK] = {};
                     for (int64_t r = 0; r < count; r++)
                         lanes[r] = add_bias(&scores[r * c], bias + (start + r) * t, t, span, &unknown[r]);
                     const vec8 most = eight_largest(lanes);
-                    for (int64_t r = 0; r < count; r++)
+                    head.template ahead<false>((const T*)in.v + next.of(in.at_v), in.at_v.place, start);
+                    for (int64_t r = 0; r < count; r++) {
+                        vec sums[3] = {};
                         for (int64_t j = span.first; j < span.stop; j += LANES) {
                             const vec under = load(&scores[r * c + j]) - most[r], e = exp_of_negative(under);
                             store(&scores[r * c + j], e);
-                            total[r] += e;
-                            below[r] += under * e;
-                            far[r] += magnitude(lane + (float)(j - start - r)) * e;
+                            sums[0] += e;
+                            sums[1] += under * e;
+                            sums[2] += magnitude(lane + (float)(j - start - r)) * e;
                         }
+                        total[r] = sums[0], below[r] = sums[1], far[r] = sums[2];
+                    }
                     const vec8 all = eight_sums(total), inverse = 1.0f / all;
+                    head.template ahead<true>(out + at_out.at(n, b, h), at_out.place, start);
                     vec8 mean_below = {}, mean_far = {};
                     if (statistics != nullptr)
                         mean_below = eight_sums(below) * inverse, mean_far = eight_sums(far) * inverse;
@@ -231,7 +263,7 @@ void backward(const Sizes& s, const Inputs& in, const Mask& mask, const float* t
               const T* d_out, const Strides& at_out, T* d_q, T* d_k, T* d_v, const Strides& at) {
     const Head<F> head(s);
     const int64_t t = s.places, c = head.columns, f = head.f;
-    std::vector<float> q((t + BLOCK) * f), k(t * f), v(t * f), d((t + BLOCK) * f), k_turned(f * c), v_turned(f * c);
+    std::vector<float> q((t + BLOCK) * f), k(c * f), v(c * f), d((t + BLOCK) * f), k_turned(f * c), v_turned(f * c);
     std::vector<float> scores(BLOCK * c), slopes(BLOCK * c), result(BLOCK * f), d_keys(t * f), d_values(t * f);
     int64_t place = 0;
     for (int64_t n = 0; n < s.runs; n++)
@@ -243,28 +275,35 @@ void backward(const Sizes& s, const Inputs& in, const Mask& mask, const float* t
                 head.read((const T*)in.k + in.at_k.at(n, b, h), in.at_k.place, 1.0f, k.data());
                 head.read((const T*)in.v + in.at_v.at(n, b, h), in.at_v.place, 1.0f, v.data());
                 head.read(d_out + at_out.at(n, b, h), at_out.place, 1.0f, d.data());
-                head.transpose(k.data(), k_turned.data());
-                head.transpose(v.data(), v_turned.data());
+                head.turn(k.data(), k_turned.data());
+                head.turn(v.data(), v_turned.data());
                 std::fill(d_keys.begin(), d_keys.end(), 0.0f);
                 std::fill(d_values.begin(), d_values.end(), 0.0f);
                 const int64_t offset = at.at(n, b, h);
+                const Next next = following(s, n, b, h);
                 for (int64_t start = 0; start < t; start += BLOCK) {
                     const Span span = spans[start / BLOCK];
                     const int64_t count = std::min(BLOCK, t - start);
+                    head.template ahead<false>((const T*)in.q + next.of(in.at_q), in.at_q.place, start);
                     head.rows_by_columns(&q[start * f], k_turned.data(), span, scores.data());
+                    head.template ahead<false>((const T*)in.k + next.of(in.at_k), in.at_k.place, start);
                     head.rows_by_columns(&d[start * f], v_turned.data(), span, slopes.data());
+                    head.template ahead<false>((const T*)in.v + next.of(in.at_v), in.at_v.place, start);
                     vec total[BLOCK] = {};
                     for (int64_t r = 0; r < count; r++) {
                         float *row = &scores[r * c], *slope = &slopes[r * c];
                         const float top = tops[place + r], inverse = 1.0f / totals[place + r];
                         if (mask.keep != nullptr) multiply(slope, mask.keep + (place + r) * t, t, span);
+                        vec sum = {};
                         for (int64_t j = span.first; j < span.stop; j += LANES) {
                             const vec x = load(row + j) + load_part(bias + (start + r) * t + j, t - j, BEHIND);
                             const vec p = exp_of_negative(x - top) * inverse;
                             store(row + j, p);
-                            total[r] += p * load(slope + j);
+                            sum += p * load(slope + j);
                         }
+                        total[r] = sum;
                     }
+                    head.template ahead<false>(d_out + next.of(at_out), at_out.place, start);
                     const vec8 mean = eight_sums(total);
                     for (int64_t r = 0; r < count; r++, place++) {
                         float *row = &scores[r * c], *slope = &slopes[r * c];
@@ -277,8 +316,11 @@ void backward(const Sizes& s, const Inputs& in, const Mask& mask, const float* t
                         std::fill(&scores[r * c], &scores[r * c] + c, 0.0f);
                         std::fill(&slopes[r * c], &slopes[r * c] + c, 0.0f);
                     }
+                    head.template ahead<true>(d_q + offset, at.place, start);
                     head.add_transposed(slopes.data(), &q[start * f], span, d_keys.data());
+                    head.template ahead<true>(d_k + offset, at.place, start);
                     head.add_transposed(scores.data(), &d[start * f], span, d_values.data());
+                    head.template ahead<true>(d_v + offset, at.place, start);
                     for (int64_t r = 0; r < count; r++) round<T>(&slopes[r * c], 1.0f, span);
                     head.rows_by_rows(slopes.data(), k.data(), span, result.data());
                     head.write(result.data(), count, in.scale[n], d_q + offset + start * at.place, at.place);

@@ -6,9 +6,13 @@
 
 #ifdef __AVX512F__
 #define NEIGHBOURS 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
+#define LOWER_HALVES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define UPPER_HALVES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 constexpr int64_t LANES = 16;
 #else
 #define NEIGHBOURS 1, 0, 3, 2, 5, 4, 7, 6
+#define LOWER_HALVES 0, 8, 1, 9, 2, 10, 3, 11
+#define UPPER_HALVES 4, 12, 5, 13, 6, 14, 7, 15
 constexpr int64_t LANES = 8;
 #endif
 
@@ -28,17 +32,22 @@ static inline vec splat(float x) {
     return x - vec{};
 }
 
-// As many of LANES as are left, with `rest` behind.
-static inline vec load_part(const float* p, int64_t left, float rest) {
-    if (left >= LANES) return load(p);
+// Of less than a vector, float by float: apart, since a vector that is read by places goes through memory.
+__attribute__((noinline, cold)) static vec load_few(const float* p, int64_t left, float rest) {
     vec x = splat(rest);
     for (int64_t i = 0; i < left; i++) x[i] = p[i];
     return x;
 }
-
-static inline void store_part(float* p, vec x, int64_t left) {
-    if (left >= LANES) return store(p, x);
+__attribute__((noinline, cold)) static void store_few(float* p, vec x, int64_t left) {
     for (int64_t i = 0; i < left; i++) p[i] = x[i];
+}
+
+// As many of LANES as are left, with `rest` behind.
+static inline vec load_part(const float* p, int64_t left, float rest) {
+    return left >= LANES ? load(p) : load_few(p, left, rest);
+}
+static inline void store_part(float* p, vec x, int64_t left) {
+    left >= LANES ? store(p, x) : store_few(p, x, left);
 }
 
 // A bfloat16: the upper half of a float32.
@@ -52,8 +61,7 @@ static inline vec nearest(vec x) {
     return x != x ? x : (vec)((bits + (up + 0x7fff)) & (int32_t)0xffff0000);
 }
 
-static inline vec load_part(const bfloat* p, int64_t left, float rest) {
-    if (left >= LANES) return (vec)(__builtin_convertvector(*(const loose_shorts*)p, ints) << 16);
+__attribute__((noinline, cold)) static vec load_few(const bfloat* p, int64_t left, float rest) {
     vec x = splat(rest);
     for (int64_t i = 0; i < left; i++) {
         const uint32_t bits = (uint32_t)p[i].bits << 16;
@@ -63,14 +71,18 @@ static inline vec load_part(const bfloat* p, int64_t left, float rest) {
     }
     return x;
 }
+__attribute__((noinline, cold)) static void store_few(bfloat* p, ints bits, int64_t left) {
+    for (int64_t i = 0; i < left; i++) p[i].bits = (uint16_t)bits[i];
+}
 
+static inline vec load_part(const bfloat* p, int64_t left, float rest) {
+    if (left < LANES) return load_few(p, left, rest);
+    return (vec)(__builtin_convertvector(*(const loose_shorts*)p, ints) << 16);
+}
 static inline void store_part(bfloat* p, vec x, int64_t left) {
     const ints bits = (ints)nearest(x) >> 16;
-    if (left >= LANES) {
-        *(loose_shorts*)p = __builtin_convertvector(bits, shorts);
-        return;
-    }
-    for (int64_t i = 0; i < left; i++) p[i].bits = (uint16_t)bits[i];
+    if (left < LANES) return store_few(p, bits, left);
+    *(loose_shorts*)p = __builtin_convertvector(bits, shorts);
 }
 
 // What a product takes of numbers that are kept as T.
@@ -174,11 +186,25 @@ static inline vec exp_of_negative(vec x) {
     return small ? vec{} : y * (vec)power;
 }
 
+#ifdef __clang__
+#define SHUFFLED(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLED(a, b, ...) __builtin_shuffle(a, b, ints{__VA_ARGS__})
+#endif
+
 // Each float and its neighbour in a pair, changed for each other.
 static inline vec swapped(vec x) {
-#ifdef __clang__
-    return __builtin_shufflevector(x, x, NEIGHBOURS);
-#else
-    return __builtin_shuffle(x, ints{NEIGHBOURS});
-#endif
+    return SHUFFLED(x, x, NEIGHBOURS);
+}
+
+// As many rows as a vector has floats, changed for columns: each pass interleaves those of either half.
+static inline void transpose(vec* rows) {
+    for (int64_t n = 1; n < LANES; n *= 2) {
+        vec x[LANES];
+        for (int64_t i = 0; i < LANES / 2; i++) {
+            x[2 * i] = SHUFFLED(rows[i], rows[i + LANES / 2], LOWER_HALVES);
+            x[2 * i + 1] = SHUFFLED(rows[i], rows[i + LANES / 2], UPPER_HALVES);
+        }
+        std::memcpy(rows, x, sizeof x);
+    }
 }
