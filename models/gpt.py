@@ -15,7 +15,6 @@ from trainwreck.kernels import attention as kernels
 from trainwreck.kernels.attention import Mask
 from trainwreck.kernels.dtypes import widen
 from trainwreck.kernels.random import dropout_mask, run_keys
-from trainwreck.kernels.rotary import split_and_rotate
 from trainwreck.kernels.units import affine, gelu, gelu_mlp, norm
 from trainwreck.models.config import Activation, Format, ModelConfig, Norm, Placement, Positions, Recompute
 from trainwreck.models.experts.mixture import mixture
@@ -148,15 +147,19 @@ def recomputed(model: Model, x_NMD: Tensor, layer: str, mask: Mask) -> Tensor:
 def attention(model: Model, x_NMD: Tensor, layer: str, mask: Mask) -> Tensor:
     """Causal self-attention with rotary positions, [N, M, D]."""
     config, tables, dropout = model.config, model.tables, model.dropout
-    qkv = norm_linear(model, x_NMD, f"{layer}.attention_norm", f"{layer}.qkv")  # [N, M, 3 D]
+    x, weight, bias = norm_operands(model, x_NMD, f"{layer}.attention_norm", f"{layer}.qkv")
+    later = None  # what attention adds to the product: in C++ that costs no pass of its own
+    if model.impl == "cpp" and model.format is Format.FP32 and not config.qk_norm:
+        bias, later = None, bias
+    qkv = apply_linear(model, x, weight, bias, f"{layer}.qkv")  # [N, M, 3 D]
     if config.qk_norm:
         qkv = norm_heads(qkv, model.params[f"{layer}.qk_gain"], config)
-    qkv = qkv.unflatten(1, (-1, config.context))
-    q, k, v = split_and_rotate(qkv, tables.rotary_q_NTK, tables.rotary_k_NTK, config.heads, impl=model.impl)
-    out_NBHTK, stats = kernels.attention(
-        q,
-        k,
-        v,
+    out_NBHTK, stats = kernels.rotary_attention(
+        qkv.unflatten(1, (-1, config.context)),
+        tables.rotary_q_NTK,
+        tables.rotary_k_NTK,
+        config.heads,
+        bias_ND=later,
         mask=mask,
         scale_N=tables.scale_N,
         dropout=None if dropout is None else dropout.probabilities(layer),

@@ -13,6 +13,7 @@ from torch import Tensor
 from trainwreck.kernels.attention.dropout import Dropout
 from trainwreck.kernels.attention.mask import Mask
 from trainwreck.kernels.attention.statistics import AttentionStats
+from trainwreck.kernels.rotary import api as rotary
 from trainwreck.kernels.selection import choose
 
 AttentionFn = Callable[..., tuple[Tensor, AttentionStats | None]]
@@ -67,6 +68,43 @@ def attention(
     if wanted not in _LOADED:
         _LOADED[wanted] = load_variant(*wanted)
     return _LOADED[wanted](q_NBHTK, k_NBHSK, v_NBHSK, mask=mask, scale_N=scale_N, dropout=dropout, stats=stats)
+
+
+def rotary_attention(
+    qkv_NBTD: Tensor,
+    rotary_q_NTK: Tensor,
+    rotary_k_NTK: Tensor,
+    heads: int,
+    *,
+    bias_ND: Tensor | None = None,
+    mask: Mask,
+    scale_N: Tensor,
+    dropout: Dropout | None = None,
+    stats: bool = True,
+    variant: str = "reference",
+    impl: str | None = None,
+) -> tuple[Tensor, AttentionStats | None]:
+    """`attention` of the heads that `trainwreck.kernels.rotary.split_and_rotate` makes of qkv, [N, B, T, 3 * H * K].
+
+    bias: added to qkv before, [N, 3 * H * K]; C++ does it all in one pass. Other arguments, result and errors: as they
+    have them.
+    """
+    if bias_ND is not None and bias_ND.shape != (len(qkv_NBTD), qkv_NBTD.shape[-1]):
+        allowed = [len(qkv_NBTD), qkv_NBTD.shape[-1]]
+        raise ValueError(f"bias: shape {tuple(bias_ND.shape)} is not allowed; allowed: {allowed}")
+    if variant == "reference" and choose(impl, qkv_NBTD) == "cpp":
+        rotary.check_arguments(qkv_NBTD, rotary_q_NTK, rotary_k_NTK, heads)
+        q, k, v = qkv_NBTD.unflatten(-1, (3, heads, -1)).permute(3, 0, 1, 4, 2, 5)
+        check_arguments(q, k, v, mask, scale_N, dropout)
+        from trainwreck.kernels.attention import cpp
+
+        tables = rotary_q_NTK, rotary_k_NTK
+        return cpp.rotary_attention(
+            qkv_NBTD, *tables, heads, bias_ND=bias_ND, mask=mask, scale_N=scale_N, dropout=dropout, stats=stats
+        )
+    qkv = qkv_NBTD if bias_ND is None else qkv_NBTD + bias_ND[:, None, None]
+    q, k, v = rotary.split_and_rotate(qkv, rotary_q_NTK, rotary_k_NTK, heads, impl=impl)
+    return attention(q, k, v, mask=mask, scale_N=scale_N, dropout=dropout, stats=stats, variant=variant, impl=impl)
 
 
 def check_arguments(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: Tensor, dropout: Dropout | None) -> None:

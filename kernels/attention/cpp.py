@@ -10,9 +10,11 @@ from torch import Tensor
 from trainwreck.kernels.attention.dropout import Dropout
 from trainwreck.kernels.attention.mask import Mask
 from trainwreck.kernels.attention.statistics import AttentionStats
-from trainwreck.kernels.cpp.build import Strides, address, call, is_bf16, neighbours
+from trainwreck.kernels.cpp.build import address, call, is_bf16
 
 BLOCK = 8  # queries, as in attention.cpp
+
+Attended = tuple[Tensor, AttentionStats | None]
 
 
 class _Sizes(ctypes.Structure):
@@ -20,10 +22,7 @@ class _Sizes(ctypes.Structure):
 
 
 class _Inputs(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "scale")),
-        *((name, Strides) for name in ("at_q", "at_k", "at_v")),
-    )
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("qkv", "bias", "rotary_q", "rotary_k", "scale"))
 
 
 class _Mask(ctypes.Structure):
@@ -55,45 +54,84 @@ def attention(
     scale_N: Tensor,
     dropout: Dropout | None = None,
     stats: bool = True,
-) -> tuple[Tensor, AttentionStats | None]:
+) -> Attended:
     """See `trainwreck.kernels.attention.attention`; float32 and bfloat16.
 
     Keys that no query of a block may see are not read: a NaN in one of them does not reach those queries.
     """
+    qkv = torch.stack((q_NBHTK, k_NBHSK, v_NBHSK), 3).permute(0, 1, 4, 3, 2, 5)
+    return _attention(qkv, None, None, None, mask, scale_N, dropout, stats)
+
+
+def rotary_attention(
+    qkv_NBTD: Tensor,
+    rotary_q_NTK: Tensor,
+    rotary_k_NTK: Tensor,
+    heads: int,
+    *,
+    bias_ND: Tensor | None,
+    mask: Mask,
+    scale_N: Tensor,
+    dropout: Dropout | None = None,
+    stats: bool = True,
+) -> Attended:
+    """See `trainwreck.kernels.attention.rotary_attention`; float32 and bfloat16.
+
+    Heads are turned where they are read, their gradients where they are written.
+    """
+    q_table, k_table = (x.resolve_conj().contiguous() for x in (rotary_q_NTK, rotary_k_NTK))
+    qkv = qkv_NBTD.unflatten(-1, (3, heads, -1))
+    bias = None if bias_ND is None else bias_ND.float().contiguous()
+    return _attention(qkv, bias, q_table, k_table, mask, scale_N, dropout, stats)
+
+
+def _attention(
+    qkv_NBT3HK: Tensor,
+    bias_ND: Tensor | None,
+    rotary_q: Tensor | None,
+    rotary_k: Tensor | None,
+    mask: Mask,
+    scale_N: Tensor,
+    dropout: Dropout | None,
+    stats: bool,
+) -> Attended:
+    _, b, t, _, h, _ = qkv_NBT3HK.shape
     held: list[AttentionStats] = []
-    q, k, v = map(neighbours, (q_NBHTK, k_NBHSK, v_NBHSK))
-    keep = None if dropout is None else dropout.mask(*q.shape[1:4]).contiguous()
-    out: Tensor = _Attention.apply(q, k, v, mask, scale_N.float().contiguous(), keep, held.append if stats else None)
-    return out, held[0] if held else None
+    keep = None if dropout is None else dropout.mask(b, h, t).contiguous()
+    scale = scale_N.float().contiguous()
+    out: Tensor = _Attention.apply(
+        qkv_NBT3HK, bias_ND, rotary_q, rotary_k, mask, scale, keep, held.append if stats else None
+    )
+    return out.transpose(2, 3), held[0] if held else None
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
+        qkv: Tensor,
+        bias: Tensor | None,
+        rotary_q: Tensor | None,
+        rotary_k: Tensor | None,
         mask: Mask,
         scale: Tensor,
         keep: Tensor | None,
         keeper: Callable[[AttentionStats], None] | None,
     ) -> Tensor:
-        n, b, h, t, width = q.shape
-        # Heads of a place side by side, as the product that follows reads them.
-        out = q.new_empty(n, b, t, h, width).transpose(2, 3)
+        qkv = qkv.contiguous()
+        n, b, t, _, h, width = qkv.shape
+        out = qkv.new_empty(n, b, t, h, width)
         tops, totals = torch.empty(2, n, b, h, t)
-        bias, spans = _masked(mask, t)
+        additive, spans = _masked(mask, t)
         measured, regions = None, None
         if keeper is not None:
             regions = _regions(mask, t)
             measured = torch.empty(4 if regions is None else 7, n, b, h, t)
         call(
             "attention_forward",
-            is_bf16(q),
-            *_arguments(q, k, v, bias, spans, scale, keep),
+            is_bf16(qkv),
+            *_arguments(qkv, bias, rotary_q, rotary_k, scale, additive, spans, keep),
             out,
-            Strides.of(out),
             tops,
             totals,
             None if measured is None else _statistics(measured),
@@ -104,31 +142,17 @@ class _Attention(torch.autograd.Function):
             log_total = totals.log()
             entropy = log_total - below
             keeper(AttentionStats(entropy, entropy, top, tops + log_total, itself, distance, *masses))
-        ctx.save_for_backward(q, k, v, bias, spans, scale, keep, tops, totals)
+        ctx.save_for_backward(qkv, bias, rotary_q, rotary_k, scale, additive, spans, keep, tops, totals)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        q, k, v, bias, spans, scale, keep, tops, totals = ctx.saved_tensors
-        n, b, h, t, width = q.shape
-        d_out = neighbours(grads[0])
-        # As the gradient of what was split into the three: a place's queries, keys and values side by side.
-        d_q, d_k, d_v = q.new_empty(n, b, t, 3, h, width).permute(3, 0, 1, 4, 2, 5)
-        given = _arguments(q, k, v, bias, spans, scale, keep)
-        call(
-            "attention_backward",
-            is_bf16(q),
-            *given,
-            tops,
-            totals,
-            d_out,
-            Strides.of(d_out),
-            d_q,
-            d_k,
-            d_v,
-            Strides.of(d_q),
-        )
-        return d_q, d_k, d_v, None, None, None, None
+        *given, tops, totals = ctx.saved_tensors
+        qkv, bias = given[:2]
+        d_qkv, d_bias = torch.empty_like(qkv), None if bias is None else torch.zeros_like(bias)
+        d_out = grads[0].contiguous()
+        call("attention_backward", is_bf16(qkv), *_arguments(*given), tops, totals, d_out, d_qkv, d_bias)
+        return d_qkv, d_bias, None, None, None, None, None, None
 
 
 def _masked(mask: Mask, t: int) -> tuple[Tensor, Tensor]:
@@ -156,12 +180,20 @@ def _regions(mask: Mask, t: int) -> tuple[Tensor, ...] | None:
 
 
 def _arguments(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, spans: Tensor, scale: Tensor, keep: Tensor | None
+    qkv: Tensor,
+    bias: Tensor | None,
+    rotary_q: Tensor | None,
+    rotary_k: Tensor | None,
+    scale: Tensor,
+    additive: Tensor,
+    spans: Tensor,
+    keep: Tensor | None,
 ) -> tuple[_Sizes, _Inputs, _Mask]:
-    inputs = _Inputs(*(x.data_ptr() for x in (q, k, v, scale)), *map(Strides.of, (q, k, v)))
-    by_bias, by_span = _steps(bias), _steps(spans)
-    masked = _Mask(bias.data_ptr(), *by_bias, spans.data_ptr(), *(step // 2 for step in by_span), address(keep))
-    return _Sizes(*q.shape), inputs, masked
+    n, b, t, _, h, width = qkv.shape
+    inputs = _Inputs(*map(address, (qkv, bias, rotary_q, rotary_k, scale)))
+    by_row, by_span = _steps(additive), _steps(spans)
+    masked = _Mask(additive.data_ptr(), *by_row, spans.data_ptr(), *(step // 2 for step in by_span), address(keep))
+    return _Sizes(n, b, h, t, width), inputs, masked
 
 
 def _steps(table: Tensor) -> tuple[int, int]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 HEADER = "vector.h"
-SOURCES = ("attention.cpp", "cross_entropy.cpp", "rotary.cpp", "units.cpp", "weights.cpp")
+SOURCES = ("attention.cpp", "cross_entropy.cpp", "units.cpp", "weights.cpp")
 # No flag may change what NaN and infinity do. On this processor alone: its widest vectors are the point.
 FLAGS = (
     "-O3", "-march=native", "-std=c++20", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math",
@@ -24,17 +24,6 @@ FLAGS = (
 COMPILERS = ("c++", "g++", "clang++")
 
 Argument = Tensor | int | float | ctypes.Structure | ctypes.Array[ctypes.c_void_p] | None
-
-
-class Strides(ctypes.Structure):
-    """How many floats runs, rows, heads and places of [N, B, H, T, K] are apart."""
-
-    _fields_ = tuple((name, ctypes.c_int64) for name in ("run", "row", "head", "place"))
-
-    @classmethod
-    def of(cls, x_NBHTK: Tensor) -> "Strides":
-        """Of a tensor whose features are neighbours."""
-        return cls(*x_NBHTK.stride()[:4])
 
 
 def compiler() -> str:
@@ -108,11 +97,6 @@ def _passed(value: Argument) -> object:
 def address(tensor: Tensor | None) -> int | None:
     """Where a tensor's first element is; None for no tensor."""
     return None if tensor is None else tensor.data_ptr()
-
-
-def neighbours(x: Tensor) -> Tensor:
-    """x, copied where its features are not neighbours."""
-    return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def is_bf16(x: Tensor) -> int:

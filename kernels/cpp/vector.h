@@ -1,8 +1,10 @@
 // Vectors of GCC and Clang, of as many floats as a register holds. Of longer ones they compare and choose float by float.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #ifdef __AVX512F__
 #define NEIGHBOURS 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
@@ -49,6 +51,20 @@ static inline vec load_part(const float* p, int64_t left, float rest) {
 static inline void store_part(float* p, vec x, int64_t left) {
     left >= LANES ? store(p, x) : store_few(p, x, left);
 }
+
+// Floats, 0 at first, from the beginning of a line of the cache on: a vector that lies in two lines costs twice.
+class Floats {
+    struct alignas(64) Line {
+        float x[16];
+    };
+    std::vector<Line> lines;
+
+   public:
+    explicit Floats(int64_t n) : lines((n + 15) / 16) {}
+    float* data() { return lines.data()->x; }
+    float& operator[](int64_t i) { return data()[i]; }
+    void clear() { std::fill(lines.begin(), lines.end(), Line{}); }
+};
 
 // A bfloat16: the upper half of a float32.
 struct bfloat {
@@ -195,6 +211,18 @@ static inline vec exp_of_negative(vec x) {
 // Each float and its neighbour in a pair, changed for each other.
 static inline vec swapped(vec x) {
     return SHUFFLED(x, x, NEIGHBOURS);
+}
+
+// Pairs of neighbours as complex numbers: x times z, or times its conjugate.
+static inline vec times(vec x, vec z, bool conjugate) {
+    ints first;  // of each pair
+    vec sign;
+    for (int64_t i = 0; i < LANES; i++) {
+        first[i] = i % 2 ? 0 : -1;
+        sign[i] = (i % 2 == 0) != conjugate ? -1.0f : 1.0f;
+    }
+    const vec w = swapped(z);
+    return x * (first ? z : w) + swapped(x) * ((first ? w : z) * sign);
 }
 
 // As many rows as a vector has floats, changed for columns: each pass interleaves those of either half.
