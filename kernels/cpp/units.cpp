@@ -24,10 +24,13 @@ struct Normal {
     }
 };
 
-// y gain + shift, where a shift is given.
+constexpr float NOTHING[LANES] = {};
+
+// y gain + shift, or + 0 where no shift is given. Both in one operation, with the same bits wherever this is inlined: GCC
+// joins a product and a sum only if no branch is between them, so that what branches comes first.
 vec fused(vec y, vec gain, const float* shift, int64_t at, int64_t left) {
-    const vec scaled = y * gain;
-    return shift == nullptr ? scaled : scaled + load_part(shift + at, left, 0.0f);
+    const vec moved = load_part(shift == nullptr ? NOTHING : shift + at, left, 0.0f);
+    return y * gain + moved;
 }
 
 float mean(const float* x, int64_t width) {
