@@ -86,8 +86,8 @@ def rotary_attention(
 ) -> tuple[Tensor, AttentionStats | None]:
     """`attention` of the heads that `trainwreck.kernels.rotary.split_and_rotate` makes of qkv, [N, B, T, 3 * H * K].
 
-    bias: added to qkv before, [N, 3 * H * K]; C++ does it all in one pass. Other arguments, result and errors: as they
-    have them.
+    bias: added to qkv before the rotation, [N, 3 * H * K]. In C++ all is one pass. Other arguments, result and errors
+    are those of the two functions.
     """
     if bias_ND is not None and bias_ND.shape != (len(qkv_NBTD), qkv_NBTD.shape[-1]):
         allowed = [len(qkv_NBTD), qkv_NBTD.shape[-1]]

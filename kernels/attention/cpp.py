@@ -77,7 +77,7 @@ def rotary_attention(
 ) -> Attended:
     """See `trainwreck.kernels.attention.rotary_attention`; float32 and bfloat16.
 
-    Heads are turned where they are read, their gradients where they are written.
+    Heads are rotated where they are read, their gradients where they are written.
     """
     q_table, k_table = (x.resolve_conj().contiguous() for x in (rotary_q_NTK, rotary_k_NTK))
     qkv = qkv_NBTD.unflatten(-1, (3, heads, -1))

@@ -1,5 +1,5 @@
 // softmax(scale q k' + mask) v, head after head, with statistics: what is of places by places stays in a core's cache.
-// Queries and keys are turned by their positions where they are read, their gradients back where they are written.
+// Queries and keys are rotated where they are read, their gradients rotated back where they are written.
 // T is the type of qkv, out and their gradients; all sums are float32. Of bfloat16, probabilities are rounded
 // before they meet v and d out, slopes before they meet k, as the reference does.
 #include <limits>
@@ -51,7 +51,7 @@ struct Mask {
     const float* keep;  // [N, B, H, T, S], or null
 };
 
-// qkv: [N, B, T, 3, H, K]. bias: what is added to it, [N, 3, H, K], or null. tables: what queries and keys are turned
+// qkv: [N, B, T, 3, H, K]. bias: what is added to it, [N, 3, H, K], or null. tables: what queries and keys are rotated
 // by, pairs of features as complex numbers, [N, T, K / 2], or null.
 struct Inputs {
     const void* qkv;
@@ -68,7 +68,7 @@ struct Head {
     explicit Head(const Sizes& s)
         : places(s.places), width(s.width), columns(whole(s.places)), f(F ? F : whole(s.width)) {}
 
-    // Part g of a head of qkv, with bias and turned, times a factor.
+    // Part g of a head of qkv, with bias and rotated, times a factor.
     template <typename T>
     void read(const Sizes& s, const Inputs& in, int64_t i, int64_t g, float factor, float* into) const {
         const int64_t n = i / s.heads / s.rows, step = s.place(3);
@@ -88,7 +88,7 @@ struct Head {
             }
     }
 
-    // Rows times a factor, turned back; what they come to is added to `sums`. table and sums may be null.
+    // Rows times a factor, rotated back; what they come to is added to `sums`. table and sums may be null.
     template <typename T>
     void write(const float* rows, int64_t count, float factor, const float* table, float* sums, T* x,
                int64_t step) const {
@@ -107,7 +107,7 @@ struct Head {
     // Asks for a block's places of a head before they are read or written: it has but a few floats of each, so that the
     // processor does not do so by itself. Always inlined, as GCC leaves out calls of a function that does nothing else.
     template <typename T>
-    __attribute__((always_inline)) void ahead(const T* x, int64_t step, int64_t start, bool write) const {
+    __attribute__((always_inline)) void prefetch(const T* x, int64_t step, int64_t start, bool write) const {
         for (int64_t i = start; i < std::min(start + BLOCK, places); i++)
             for (int64_t k = 0; k < width; k += 64 / (int64_t)sizeof(T))
                 write ? __builtin_prefetch(x + i * step + k, 1, 2) : __builtin_prefetch(x + i * step + k, 0, 2);
@@ -217,15 +217,15 @@ void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, float* 
         for (int64_t start = 0; start < t; start += BLOCK) {
             const Span span = spans[start / BLOCK];
             const int64_t count = std::min(BLOCK, t - start);
-            head.ahead(next, s.place(3), start, false);
+            head.prefetch(next, s.place(3), start, false);
             head.rows_by_columns(&q[start * f], turned.data(), span, scores.data());
-            head.ahead(next + s.place(1), s.place(3), start, false);
+            head.prefetch(next + s.place(1), s.place(3), start, false);
             vec lanes[BLOCK] = {}, total[BLOCK] = {}, below[BLOCK] = {}, far[BLOCK] = {};
             ints unknown[BLOCK] = {};
             for (int64_t r = 0; r < count; r++)
                 lanes[r] = add_bias(&scores[r * c], bias + (start + r) * t, t, span, &unknown[r]);
             const vec8 most = eight_largest(lanes);
-            head.ahead(next + s.place(2), s.place(3), start, false);
+            head.prefetch(next + s.place(2), s.place(3), start, false);
             for (int64_t r = 0; r < count; r++) {
                 vec sums[3] = {};
                 for (int64_t j = span.first; j < span.stop; j += LANES) {
@@ -238,7 +238,7 @@ void forward(const Sizes& s, const Inputs& in, const Mask& mask, T* out, float* 
                 total[r] = sums[0], below[r] = sums[1], far[r] = sums[2];
             }
             const vec8 all = eight_sums(total), inverse = 1.0f / all;
-            head.ahead(out + s.at(at, 1), s.place(1), start, true);
+            head.prefetch(out + s.at(at, 1), s.place(1), start, true);
             vec8 mean_below = {}, mean_far = {};
             if (statistics != nullptr)
                 mean_below = eight_sums(below) * inverse, mean_far = eight_sums(far) * inverse;
@@ -294,11 +294,11 @@ void backward(const Sizes& s, const Inputs& in, const Mask& mask, const float* t
         for (int64_t start = 0; start < t; start += BLOCK) {
             const Span span = spans[start / BLOCK];
             const int64_t count = std::min(BLOCK, t - start);
-            head.ahead(next, s.place(3), start, false);
+            head.prefetch(next, s.place(3), start, false);
             head.rows_by_columns(&q[start * f], k_turned.data(), span, scores.data());
-            head.ahead(next + s.place(1), s.place(3), start, false);
+            head.prefetch(next + s.place(1), s.place(3), start, false);
             head.rows_by_columns(&d[start * f], v_turned.data(), span, slopes.data());
-            head.ahead(next + s.place(2), s.place(3), start, false);
+            head.prefetch(next + s.place(2), s.place(3), start, false);
             vec total[BLOCK] = {};
             for (int64_t r = 0; r < count; r++) {
                 float *row = &scores[r * c], *slope = &slopes[r * c];
@@ -314,7 +314,7 @@ void backward(const Sizes& s, const Inputs& in, const Mask& mask, const float* t
                 total[r] = sum;
             }
             const vec8 mean = eight_sums(total);
-            head.ahead(next_d, s.place(1), start, false);
+            head.prefetch(next_d, s.place(1), start, false);
             for (int64_t r = 0; r < count; r++, place++) {
                 float *row = &scores[r * c], *slope = &slopes[r * c];
                 for (int64_t j = span.first; j < span.stop; j += LANES)
@@ -326,11 +326,11 @@ void backward(const Sizes& s, const Inputs& in, const Mask& mask, const float* t
                 std::fill(&scores[r * c], &scores[r * c] + c, 0.0f);
                 std::fill(&slopes[r * c], &slopes[r * c] + c, 0.0f);
             }
-            head.ahead(to, s.place(3), start, true);
+            head.prefetch(to, s.place(3), start, true);
             head.add_transposed(slopes.data(), &q[start * f], span, d_keys.data());
-            head.ahead(to + s.place(1), s.place(3), start, true);
+            head.prefetch(to + s.place(1), s.place(3), start, true);
             head.add_transposed(scores.data(), &d[start * f], span, d_values.data());
-            head.ahead(to + s.place(2), s.place(3), start, true);
+            head.prefetch(to + s.place(2), s.place(3), start, true);
             for (int64_t r = 0; r < count; r++) round<T>(&slopes[r * c], 1.0f, span);
             head.rows_by_rows(slopes.data(), k.data(), span, &d_queries[start * f]);
         }

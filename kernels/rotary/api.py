@@ -19,8 +19,8 @@ def split_and_rotate(
 
     qkv: float16, bfloat16, float32 or float64; rotated in float32 (float64 for float64), rounded once.
     rotary_q, rotary_k: complex64 (complex128 for float64), [N, T, K/2]; the tables have no gradient.
-    impl: reference, triton, cpp, or None for the rule of `trainwreck.kernels.selection`. C++ turns heads where
-    attention reads them alone: see `trainwreck.kernels.attention.rotary_attention`.
+    impl: reference, triton, cpp, or None for the rule of `trainwreck.kernels.selection`. C++ rotates in
+    attention only: see `trainwreck.kernels.attention.rotary_attention`.
     Raises ValueError on arguments that don't fit, before any work.
     """
     check_arguments(qkv_NBTD, rotary_q_NTK, rotary_k_NTK, heads)
